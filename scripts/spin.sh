@@ -162,19 +162,6 @@ catch 1 ONE_RELEASE 'invalid end state'
 catch 1 LATE_TARGET 'invalid end state'
 catch 1 NO_END_MARK 'invalid end state'
 
-model=boxes
-prove 3 2
-prove 3 2 -DDEATHS=1
-prove 3 2 -DREFUSALS=1 -DROUNDS=1
-catch 2 ONE_HALF 'invalid end state' # a rank waits for a part that is overwritten
-catch 2 NO_TOKEN 'assertion violated.*word'
-catch 2 EARLY_CLOSE 'assertion violated.*fails'
-catch 2 NO_LEAVE 'invalid end state' -DREFUSALS=1
-catch_among 3 2 NO_CLEAR 'assertion violated.*word' -DREFUSALS=1 -DROUNDS=1
-catch_among 3 2 NO_RECHECK 'assertion violated.*word' -DREFUSALS=1 -DROUNDS=1
-catch_among 3 2 NO_LEAVE_SPLIT 'invalid end state' -DDEATHS=1 -DROUNDS=1
-catch_among 3 2 ONE_WORD 'invalid end state' -DREFUSALS=1 -DROUNDS=1
-
 model=meeting
 prove 3 1
 prove 3 1 -DDEATHS=1

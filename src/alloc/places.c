@@ -283,15 +283,6 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
     return true;
 }
 
-bool cecl_places_all_published(const struct cecl_places *places, uint64_t call)
-{
-    for (int r = 0; r < places->nranks; r++)
-        /* Acquire: the records up to that number are there. */
-        if (atomic_load_explicit(&words_of(places, r)->published, memory_order_acquire) < call)
-            return false;
-    return true;
-}
-
 /* ---- meeting */
 
 static bool is_decided(const struct cecl_places *places, uint64_t call,

@@ -119,9 +119,6 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
                          uint32_t count, cecl_places_go_on *go_on, void *context,
                          struct cecl_places_group *group);
 
-/* Whether the records of all ranks are there for a call, though its outcome may still be LATE. */
-bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
-
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's GPU
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than

@@ -1,5 +1,5 @@
-/* What registry.c (this rank's windows), registry_peers.c (the peers', as calls use them) and
- * registry_import.c (the messages that make them) share. */
+/* What registry.c (this rank's windows), registry_settle.c (making them), registry_peers.c (the peers', as
+ * calls use them) and registry_import.c (the messages that make them) share. */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -18,6 +18,32 @@ struct registry_message {
     ((CECL_MESH_POST_BYTES - sizeof(struct registry_message)) / sizeof(struct cecl_region_export))
 _Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
                "each region may bring a descriptor");
+
+/* The number of elements that begin at `address` or before. They lie in the order of their
+ * addresses. */
+static inline size_t registry_begin_up_to(const void *list, size_t count, uint64_t address,
+                                          uint64_t (*begin_of)(const void *list, size_t index))
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (begin_of(list, middle) <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* How many of this rank's windows begin at `address` or before. */
+size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t address);
+/* Forgets a window, here and, if peers know of it, there. */
+ceclResult_t registry_forget(struct cecl_registry *registry, struct cecl_window *window);
+/* Tells peers to drop the forgotten windows that no pending call uses any more. */
+ceclResult_t registry_tell_left(struct cecl_registry *registry);
+/* Tells peers of some regions of a window, in one message. */
+ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_window *window,
+                           const struct cecl_region *regions, size_t count);
 
 /* A region of a peer's window. */
 struct imported {

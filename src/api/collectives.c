@@ -3,60 +3,51 @@
 #include "launch/describe.h"
 #include "launch/group.h"
 
+#define CALL(op, ...)                                                                              \
+    return cecl_collective(CECL_OP_##op, &(const struct cecl_args){__VA_ARGS__}, comm, stream)
+
 CECL_API ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype};
-    return cecl_collective(CECL_OP_ALL_GATHER, &args, comm, stream);
+    CALL(ALL_GATHER, .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
                                            const ceclStrided_t *strided, ceclDataType_t datatype,
                                            ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
-    return cecl_collective(CECL_OP_ALL_GATHER_STRIDED, &args, comm, stream);
+    CALL(ALL_GATHER_STRIDED, .send = sendbuff, .recv = recvbuff, .strided = strided,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
                                      const size_t recvcounts[], const size_t displs[],
                                      ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .count = sendcount,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = displs,
-                                   .type = datatype};
-    return cecl_collective(CECL_OP_ALL_GATHERV, &args, comm, stream);
+    CALL(ALL_GATHERV, .send = sendbuff, .recv = recvbuff, .count = sendcount,
+         .recvcounts = recvcounts, .rdispls = displs, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                                     ceclDataType_t datatype, int root, ceclComm_t comm,
                                     ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return cecl_collective(CECL_OP_BROADCAST, &args, comm, stream);
+    CALL(BROADCAST, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                    ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype};
-    return cecl_collective(CECL_OP_ALL_TO_ALL, &args, comm, stream);
+    CALL(ALL_TO_ALL, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllStrided(const void *sendbuff, void *recvbuff,
                                           const ceclStrided_t *strided, ceclDataType_t datatype,
                                           ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
-    return cecl_collective(CECL_OP_ALL_TO_ALL_STRIDED, &args, comm, stream);
+    CALL(ALL_TO_ALL_STRIDED, .send = sendbuff, .recv = recvbuff, .strided = strided,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
@@ -64,14 +55,8 @@ CECL_API ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcount
                                     const size_t recvcounts[], const size_t rdispls[],
                                     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .sendcounts = sendcounts,
-                                   .sdispls = sdispls,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = rdispls,
-                                   .type = datatype};
-    return cecl_collective(CECL_OP_ALL_TO_ALLV, &args, comm, stream);
+    CALL(ALL_TO_ALLV, .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts,
+         .sdispls = sdispls, .recvcounts = recvcounts, .rdispls = rdispls, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllvAt(const void *sendbuff, const size_t sendcounts[],
@@ -80,80 +65,61 @@ CECL_API ceclResult_t ceclAlltoAllvAt(const void *sendbuff, const size_t sendcou
                                       const size_t peerdispls[], ceclDataType_t datatype,
                                       ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .sendcounts = sendcounts,
-                                   .sdispls = sdispls,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = rdispls,
-                                   .peerdispls = peerdispls,
-                                   .type = datatype};
-    return cecl_collective(CECL_OP_ALL_TO_ALLV_AT, &args, comm, stream);
+    CALL(ALL_TO_ALLV_AT, .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts,
+         .sdispls = sdispls, .recvcounts = recvcounts, .rdispls = rdispls, .peerdispls = peerdispls,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return cecl_collective(CECL_OP_GATHER, &args, comm, stream);
+    CALL(GATHER, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclScatter(const void *sendbuff, void *recvbuff, size_t count,
                                   ceclDataType_t datatype, int root, ceclComm_t comm,
                                   ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return cecl_collective(CECL_OP_SCATTER, &args, comm, stream);
+    CALL(SCATTER, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                         ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
                                         ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = datatype, .red_op = op};
-    return cecl_collective(CECL_OP_REDUCE_SCATTER, &args, comm, stream);
+    CALL(REDUCE_SCATTER, .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = datatype,
+         .red_op = op);
 }
 
 CECL_API ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                     ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
                                     ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .red_op = op};
-    return cecl_collective(CECL_OP_ALL_REDUCE, &args, comm, stream);
+    CALL(ALL_REDUCE, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .red_op = op);
 }
 
 CECL_API ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                  ceclDataType_t datatype, ceclRedOp_t op, int root, ceclComm_t comm,
                                  ceclStream_t stream)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .count = count,
-                                   .type = datatype,
-                                   .red_op = op,
-                                   .root = root};
-    return cecl_collective(CECL_OP_REDUCE, &args, comm, stream);
+    CALL(REDUCE, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .red_op = op,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclSend(const void *sendbuff, size_t count, ceclDataType_t datatype,
                                int peer, ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .count = count, .type = datatype, .root = peer};
-    return cecl_collective(CECL_OP_SEND, &args, comm, stream);
+    CALL(SEND, .send = sendbuff, .count = count, .type = datatype, .root = peer);
 }
 
 CECL_API ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
                                ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_args args = {
-        .recv = recvbuff, .count = count, .type = datatype, .root = peer};
-    return cecl_collective(CECL_OP_RECV, &args, comm, stream);
+    CALL(RECV, .recv = recvbuff, .count = count, .type = datatype, .root = peer);
 }
 
 CECL_API ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream)

@@ -5,7 +5,7 @@
 
 #include "api/life.h"
 #include "api/waiting.h"
-#include "comm/together.h"
+#include "boot/meeting.h"
 #include "launch/group.h"
 #include "plan/plan.h"
 #include "util/clock.h"
@@ -46,24 +46,39 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
     return cecl_tcp_unique_id(id);
 }
 
+/* ---- by a unique id, or as threads of one call */
+
+/* The threads of one call meet as the members of a shrink do, in memory of their own. */
+static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct cecl_meeting_plan plan = {.memory = oob->context,
+                                     .rank = oob->rank,
+                                     .nranks = oob->nranks,
+                                     .timeout_ms = oob->timeout_ms,
+                                     .deadline = oob->deadline,
+                                     .part = send,
+                                     .bytes = bytes};
+    for (int r = 0; r < oob->nranks; r++)
+        cecl_rank_set_add(&plan.members, r);
+    return cecl_meeting_join(&plan, recv);
+}
+
 ceclResult_t cecl_join_carry_out(struct cecl_join *join)
 {
-    struct cecl_oob oob = {0};
+    struct cecl_oob oob;
     const ceclResult_t local = join->local;
     if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
         return cecl_fail_with(local, join->words);
-    const int timeout = join->config.init_timeout_ms;
-    const int64_t deadline = cecl_deadline(timeout);
-    ceclResult_t result = cecl_tcp_join(&oob, &join->id, join->nranks, join->rank, timeout);
-    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+    cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
+    if (join->meeting) {
+        oob.context = join->meeting;
+        oob.allgather = ask_threads;
+    }
+    if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
-    if (result != ceclSuccess)
-        result = local != ceclSuccess ? local : result;
-    else
-        result = cecl_comm_setup(&oob, &join->config, deadline, local, &join->comm);
+    const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
     if (result != ceclSuccess && oob.is_known)
         say_used_up(result);
-    cecl_oob_close(&oob);
     return result;
 }
 
@@ -107,11 +122,23 @@ CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueI
     return ceclCommInitRankConfig(comm, nranks, id, rank, NULL);
 }
 
+/* ---- the caller's callbacks */
+
+static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    const ceclOob_t *callbacks = oob->context;
+    if (!recv) /* the peers' waits end at their deadline */
+        return ceclOutOfMemory;
+    const int failed = callbacks->allGather(callbacks->context, send, recv, bytes);
+    return failed ? cecl_fail(ceclSystemError, "the caller's allGather of %zu bytes returned %d",
+                              bytes, failed)
+                  : ceclSuccess;
+}
+
 CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
                                       const ceclConfig_t *config)
 {
     struct cecl_resolved resolved;
-    struct cecl_oob ours = {0};
 
     if (cecl_group_is_open())
         return cecl_group_refuse(cecl_fail(
@@ -125,56 +152,20 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                          : !oob->allGather ? "->allGather"
                                            : "->barrier");
     const ceclResult_t local = check_rest(comm, nranks, rank, config, &resolved);
-    cecl_oob_from_callbacks(&ours, oob, nranks, rank, resolved.init_timeout_ms);
-    ceclResult_t result =
-        cecl_comm_setup(&ours, &resolved, cecl_deadline(resolved.init_timeout_ms), local, comm);
-    cecl_oob_close(&ours);
-    return result;
+    struct cecl_oob ours = {.nranks = nranks,
+                            .rank = rank,
+                            .timeout_ms = resolved.init_timeout_ms,
+                            .deadline = cecl_deadline(resolved.init_timeout_ms),
+                            .context = (void *)(uintptr_t)oob,
+                            .allgather = ask_caller};
+    return cecl_comm_setup(&ours, &resolved, local, comm);
 }
 
 /* ---- all ranks in one process */
 
-struct member {
-    struct cecl_oob_group *group;
-    int rank, device;
-    ceclComm_t comm;
-};
-
-static ceclResult_t join_as_member(void *argument)
-{
-    struct member *me = argument;
-    struct cecl_oob oob = {0};
-    struct cecl_resolved resolved;
-    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-
-    config.cudaDevice = me->device;
-    cecl_oob_from_group(&oob, me->group, me->rank);
-    ceclResult_t local = cecl_config_resolve(&config, &resolved);
-    resolved.cuda_device =
-        /* the caller's list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
-        me->device;
-    const ceclResult_t result =
-        cecl_comm_setup(&oob, &resolved, cecl_deadline(resolved.init_timeout_ms), local, &me->comm);
-    cecl_oob_close(&oob);
-    return result;
-}
-
-static ceclResult_t join_all(struct member *members, int nranks)
-{
-    struct cecl_task *tasks = calloc((size_t)nranks, sizeof(*tasks));
-    if (!tasks)
-        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks);
-    for (int r = 0; r < nranks; r++)
-        tasks[r] = (struct cecl_task){.run = join_as_member, .argument = &members[r]};
-    const ceclResult_t result = cecl_together(tasks, (uint32_t)nranks);
-    free(tasks);
-    return result;
-}
-
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)
 {
     struct cecl_resolved resolved;
-    struct cecl_oob_group *group = NULL;
 
     CECL_TRY(check_nranks(ndev));
     CECL_TRY(check_rest(comms, ndev, 0, NULL, &resolved));
@@ -182,25 +173,21 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
         if (devlist[r] < 0)
             return cecl_fail(ceclInvalidArgument, "devlist[%d] = %d: a CUDA ordinal expected", r,
                              devlist[r]);
-    struct member *members = calloc((size_t)ndev, sizeof(*members));
-    if (!members)
+    void *meeting = calloc(1, cecl_meetings_bytes(ndev));
+    struct cecl_joins joins = {.list = calloc((size_t)ndev, sizeof(*joins.list)),
+                               .count = (uint32_t)ndev};
+    if (!meeting || !joins.list) {
+        free(meeting);
+        free(joins.list);
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", ndev);
-
-    ceclResult_t result = cecl_oob_group_create(ndev, resolved.init_timeout_ms, &group);
-    if (result == ceclSuccess) {
-        for (int r = 0; r < ndev; r++)
-            members[r] =
-                (struct member){.group = group, .rank = r, .device = devlist ? devlist[r] : r};
-        result = join_all(members, ndev);
-        cecl_oob_group_destroy(group);
     }
-    for (int r = 0; r < ndev && result == ceclSuccess; r++)
-        comms[r] = members[r].comm;
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    for (int r = 0; r < ndev && result != ceclSuccess; r++)
-        if (members[r].comm)
-            cecl_comm_take_back(members[r].comm);
-    free(members);
-    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+    for (int r = 0; r < ndev; r++) {
+        joins.list[r] = (struct cecl_join){
+            .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
+        /* the list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
+        joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
+    }
+    const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);
+    free(meeting);
+    return result;
 }

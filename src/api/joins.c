@@ -1,4 +1,5 @@
-#include "api/joins.h"
+/* The joins of a group, which run at the same time. */
+#include "api/waiting.h"
 
 #include <stdio.h>
 #include <stdlib.h>

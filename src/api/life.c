@@ -11,9 +11,8 @@
 
 /* ---- questions */
 
-static ceclResult_t tell(ceclComm_t comm, const char *name, int *out, int value)
+static ceclResult_t tell(const char *name, int *out, int value)
 {
-    (void)comm;
     if (!out)
         return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
     *out = value;
@@ -22,25 +21,25 @@ static ceclResult_t tell(ceclComm_t comm, const char *name, int *out, int value)
 
 CECL_API ceclResult_t ceclGetVersion(int *version)
 {
-    return tell(NULL, "version", version, CECL_VERSION);
+    return tell("version", version, CECL_VERSION);
 }
 
 CECL_API ceclResult_t ceclCommCount(ceclComm_t comm, int *count)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
-    return tell(comm, "count", count, comm->nranks);
+    return tell("count", count, comm->nranks);
 }
 
 CECL_API ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
-    return tell(comm, "rank", rank, comm->rank);
+    return tell("rank", rank, comm->rank);
 }
 
 CECL_API ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device)
 {
     CECL_TRY(cecl_comm_check_handle(comm));
-    return tell(comm, "device", device, comm->dev->ordinal);
+    return tell("device", device, comm->dev->ordinal);
 }
 
 CECL_API ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError)

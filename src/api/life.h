@@ -7,9 +7,9 @@
 
 /* setup.c. Collective over `oob`, which the caller keeps. `local` is a fault that this rank already
  * knows of, with its message recorded. A rank with a fault takes part all the same, so that all
- * ranks learn of it. Waits end at `deadline`. */
+ * ranks learn of it. Waits end at oob->deadline. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             int64_t deadline, ceclResult_t local, ceclComm_t *comm);
+                             ceclResult_t local, ceclComm_t *comm);
 
 /* end.c. Frees all parts of a communicator that exist. `drained` says that no work is pending on
  * its memory. If work is pending, mappings are left alone. */

@@ -43,13 +43,14 @@ static ceclResult_t init(enum cecl_op_index index, const struct cecl_args *args,
     return result;
 }
 
+#define INIT(op, ...)                                                                              \
+    return init(CECL_OP_##op, &(const struct cecl_args){__VA_ARGS__}, comm, request)
+
 CECL_API ceclResult_t ceclAllGatherInit(const void *sendbuff, void *recvbuff, size_t sendcount,
                                         ceclDataType_t datatype, ceclComm_t comm,
                                         ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype};
-    return init(CECL_OP_ALL_GATHER, &args, comm, request);
+    INIT(ALL_GATHER, .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
@@ -57,9 +58,8 @@ CECL_API ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvb
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
-    return init(CECL_OP_ALL_GATHER_STRIDED, &args, comm, request);
+    INIT(ALL_GATHER_STRIDED, .send = sendbuff, .recv = recvbuff, .strided = strided,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAllGathervInit(const void *sendbuff, size_t sendcount, void *recvbuff,
@@ -67,40 +67,31 @@ CECL_API ceclResult_t ceclAllGathervInit(const void *sendbuff, size_t sendcount,
                                          ceclDataType_t datatype, ceclComm_t comm,
                                          ceclRequest_t *request)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .count = sendcount,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = displs,
-                                   .type = datatype};
-    return init(CECL_OP_ALL_GATHERV, &args, comm, request);
+    INIT(ALL_GATHERV, .send = sendbuff, .recv = recvbuff, .count = sendcount,
+         .recvcounts = recvcounts, .rdispls = displs, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclBroadcastInit(const void *sendbuff, void *recvbuff, size_t count,
                                         ceclDataType_t datatype, int root, ceclComm_t comm,
                                         ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return init(CECL_OP_BROADCAST, &args, comm, request);
+    INIT(BROADCAST, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclAlltoAllInit(const void *sendbuff, void *recvbuff, size_t count,
                                        ceclDataType_t datatype, ceclComm_t comm,
                                        ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype};
-    return init(CECL_OP_ALL_TO_ALL, &args, comm, request);
+    INIT(ALL_TO_ALL, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllStridedInit(const void *sendbuff, void *recvbuff,
                                               const ceclStrided_t *strided, ceclDataType_t datatype,
                                               ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .strided = strided, .type = datatype};
-    return init(CECL_OP_ALL_TO_ALL_STRIDED, &args, comm, request);
+    INIT(ALL_TO_ALL_STRIDED, .send = sendbuff, .recv = recvbuff, .strided = strided,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllvInit(const void *sendbuff, const size_t sendcounts[],
@@ -109,14 +100,8 @@ CECL_API ceclResult_t ceclAlltoAllvInit(const void *sendbuff, const size_t sendc
                                         ceclDataType_t datatype, ceclComm_t comm,
                                         ceclRequest_t *request)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .sendcounts = sendcounts,
-                                   .sdispls = sdispls,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = rdispls,
-                                   .type = datatype};
-    return init(CECL_OP_ALL_TO_ALLV, &args, comm, request);
+    INIT(ALL_TO_ALLV, .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts,
+         .sdispls = sdispls, .recvcounts = recvcounts, .rdispls = rdispls, .type = datatype);
 }
 
 CECL_API ceclResult_t ceclAlltoAllvAtInit(const void *sendbuff, const size_t sendcounts[],
@@ -125,80 +110,61 @@ CECL_API ceclResult_t ceclAlltoAllvAtInit(const void *sendbuff, const size_t sen
                                           const size_t peerdispls[], ceclDataType_t datatype,
                                           ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .sendcounts = sendcounts,
-                                   .sdispls = sdispls,
-                                   .recvcounts = recvcounts,
-                                   .rdispls = rdispls,
-                                   .peerdispls = peerdispls,
-                                   .type = datatype};
-    return init(CECL_OP_ALL_TO_ALLV_AT, &args, comm, request);
+    INIT(ALL_TO_ALLV_AT, .send = sendbuff, .recv = recvbuff, .sendcounts = sendcounts,
+         .sdispls = sdispls, .recvcounts = recvcounts, .rdispls = rdispls, .peerdispls = peerdispls,
+         .type = datatype);
 }
 
 CECL_API ceclResult_t ceclGatherInit(const void *sendbuff, void *recvbuff, size_t count,
                                      ceclDataType_t datatype, int root, ceclComm_t comm,
                                      ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return init(CECL_OP_GATHER, &args, comm, request);
+    INIT(GATHER, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclScatterInit(const void *sendbuff, void *recvbuff, size_t count,
                                       ceclDataType_t datatype, int root, ceclComm_t comm,
                                       ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .root = root};
-    return init(CECL_OP_SCATTER, &args, comm, request);
+    INIT(SCATTER, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclReduceScatterInit(const void *sendbuff, void *recvbuff, size_t recvcount,
                                             ceclDataType_t datatype, ceclRedOp_t op,
                                             ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = datatype, .red_op = op};
-    return init(CECL_OP_REDUCE_SCATTER, &args, comm, request);
+    INIT(REDUCE_SCATTER, .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = datatype,
+         .red_op = op);
 }
 
 CECL_API ceclResult_t ceclAllReduceInit(const void *sendbuff, void *recvbuff, size_t count,
                                         ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
                                         ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .red_op = op};
-    return init(CECL_OP_ALL_REDUCE, &args, comm, request);
+    INIT(ALL_REDUCE, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype,
+         .red_op = op);
 }
 
 CECL_API ceclResult_t ceclReduceInit(const void *sendbuff, void *recvbuff, size_t count,
                                      ceclDataType_t datatype, ceclRedOp_t op, int root,
                                      ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {.send = sendbuff,
-                                   .recv = recvbuff,
-                                   .count = count,
-                                   .type = datatype,
-                                   .red_op = op,
-                                   .root = root};
-    return init(CECL_OP_REDUCE, &args, comm, request);
+    INIT(REDUCE, .send = sendbuff, .recv = recvbuff, .count = count, .type = datatype, .red_op = op,
+         .root = root);
 }
 
 CECL_API ceclResult_t ceclSendInit(const void *sendbuff, size_t count, ceclDataType_t datatype,
                                    int peer, ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .send = sendbuff, .count = count, .type = datatype, .root = peer};
-    return init(CECL_OP_SEND, &args, comm, request);
+    INIT(SEND, .send = sendbuff, .count = count, .type = datatype, .root = peer);
 }
 
 CECL_API ceclResult_t ceclRecvInit(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
                                    ceclComm_t comm, ceclRequest_t *request)
 {
-    const struct cecl_args args = {
-        .recv = recvbuff, .count = count, .type = datatype, .root = peer};
-    return init(CECL_OP_RECV, &args, comm, request);
+    INIT(RECV, .recv = recvbuff, .count = count, .type = datatype, .root = peer);
 }
 
 CECL_API ceclResult_t ceclBarrierInit(ceclComm_t comm, ceclRequest_t *request)

@@ -1,19 +1,13 @@
 /* Making a communicator. Ranks introduce themselves, agree on a device, connect, and set up the
  * pool and the flags. Every stage ends in a verdict that all ranks share, so either all ranks have
  * a communicator or none has. */
-#include <errno.h>
-#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
-#include "boot/boxes.h"
 #include "boot/meeting.h"
-#include "boot/net.h"
-#include "boot/process.h"
 #include "comm/trace.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
@@ -21,170 +15,6 @@
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
-#include "util/queues.h"
-
-#define HELLO_MAGIC 0x6365636c68656c6cu
-#define TEXT_BYTES 200
-
-/* What a rank first sends to the others. */
-struct hello {
-    uint64_t magic;
-    int32_t version, nranks, rank;
-    struct cecl_process process;
-    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
-    int32_t few_queues; /* cecl_queues_are_few */
-    int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
-    struct cecl_resolved config;
-    struct cecl_gpu_id gpu;
-    uint64_t drawn;        /* random; all ranks' numbers together name the communicator */
-    char text[TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
-};
-_Static_assert(sizeof(struct hello) <= CECL_BOXES_PART_BYTES, "a box holds it");
-
-static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
-                      ceclResult_t local, struct hello *me)
-{
-    *me = (struct hello){.magic = HELLO_MAGIC,
-                         .version = CECL_VERSION,
-                         .nranks = oob->nranks,
-                         .rank = oob->rank,
-                         .process = cecl_process_self(),
-                         .few_queues = cecl_queues_are_few(),
-                         .config = *config};
-    errno = 0;
-    me->host = cecl_namespace_id("net");
-    if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
-        local = cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
-                          strerror(errno));
-    if (local == ceclSuccess)
-        local = cecl_net_random(&me->drawn, sizeof(me->drawn));
-    if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
-        local =
-            cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
-    me->status = (int32_t)local;
-    if (local != ceclSuccess)
-        cecl_shorten(me->text, sizeof(me->text), cecl_message());
-}
-
-/* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
-static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
-                                   int rank)
-{
-    const struct {
-        const char *name;
-        int64_t a, b;
-    } fields[] = {
-        {"device (CECL_DEVICE)", a->device, b->device},
-        {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
-        {"CECL_DIRECTION", a->direction, b->direction},
-        {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
-        {"CECL_FLAGS", a->flags, b->flags},
-        {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
-        {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
-        {"urgent (CECL_URGENT)", a->urgent, b->urgent},
-        {"CECL_CHECK", a->check, b->check},
-        {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
-        {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
-        {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
-        {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
-        {"CECL_TUNING (a hash of the table)", a->tuning, b->tuning},
-    };
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (fields[i].a != fields[i].b)
-            return cecl_fail(ceclInvalidArgument,
-                             "ranks differ in %s: %" PRId64 " on rank 0, %" PRId64 " on rank %d",
-                             fields[i].name, fields[i].a, fields[i].b, rank);
-    return ceclSuccess;
-}
-
-/* Checks a result that came from a peer through the caller's callbacks, so it may be any number. */
-static ceclResult_t known_result(int32_t status)
-{
-    return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
-                                                                     : ceclInternalError;
-}
-
-static ceclResult_t compare_hellos(const struct hello *all, int nranks)
-{
-    for (int r = 0; r < nranks; r++) {
-        if (all[r].magic != HELLO_MAGIC || all[r].version != CECL_VERSION)
-            return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
-                             (int)all[r].version, CECL_VERSION);
-        if (all[r].status != ceclSuccess)
-            return cecl_fail(known_result(all[r].status), "rank %d: %.*s", r, TEXT_BYTES,
-                             all[r].text);
-    }
-    for (int r = 0; r < nranks; r++) {
-        if (all[r].nranks != nranks)
-            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d on this rank",
-                             (int)all[r].nranks, r, nranks);
-        if (all[r].rank != r)
-            return cecl_fail(ceclInvalidArgument,
-                             "rank %d: taken twice, or not in rank order: it came at place %d",
-                             (int)all[r].rank, r);
-        if (all[r].host != all[0].host)
-            return cecl_fail(ceclInvalidUsage,
-                             "ranks 0 and %d are on different hosts (or network namespaces); this "
-                             "version serves one host",
-                             r);
-        CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
-    }
-    return ceclSuccess;
-}
-
-static bool have_one_gpu(const struct hello *a, const struct hello *b)
-{
-    return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
-}
-
-static bool are_one_process(const struct hello *a, const struct hello *b)
-{
-    return a->process.pid == b->process.pid && a->process.space == b->process.space;
-}
-
-/* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
- * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for.
- * */
-static ceclResult_t may_have_gpus(const struct hello *a, const struct hello *b)
-{
-    if (!have_one_gpu(a, b))
-        return ceclSuccess;
-    if (!a->config.share_gpu)
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
-                         "call cudaSetDevice first, or take config.cudaDevice = "
-                         "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
-                         "CECL_SHARE_GPU=1",
-                         a->rank, b->rank, (int)b->gpu.ordinal);
-    if (are_one_process(a, b))
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
-                         "CECL_SHARE_GPU=1 each needs a process of its own",
-                         a->rank, b->rank, (int)b->gpu.ordinal);
-    return ceclSuccess;
-}
-
-/* Whether the ranks have GPUs that they may take; the message says why not. Equal on all ranks. */
-static ceclResult_t gpus_suffice(const struct hello *all, int nranks)
-{
-    for (int r = 0; r < nranks; r++)
-        if (!all[r].gpu.usable)
-            return cecl_fail(ceclInvalidUsage, "rank %d has no usable GPU: %.*s", r, TEXT_BYTES,
-                             all[r].text);
-    for (int r = 0; r < nranks; r++)
-        for (int q = 0; q < r; q++)
-            CECL_TRY(may_have_gpus(&all[q], &all[r]));
-    return ceclSuccess;
-}
-
-static bool gpu_is_shared(const struct hello *all, int nranks)
-{
-    for (int r = 0; r < nranks; r++)
-        for (int q = 0; q < r; q++)
-            if (have_one_gpu(&all[q], &all[r]))
-                return true;
-    return false;
-}
 
 /* Once in a process: a program may have many communicators. */
 static void warn_of_host_device(void)
@@ -197,14 +27,14 @@ static void warn_of_host_device(void)
 }
 
 /* Opens the device that all ranks use. */
-static ceclResult_t open_device(ceclComm_t comm, const struct hello *all)
+static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
 {
     ceclResult_t cuda = ceclInvalidUsage;
     if (comm->config.device != CECL_DEVICE_HOST)
-        cuda = gpus_suffice(all, comm->nranks);
+        cuda = cecl_hellos_gpus_suffice(all, comm->nranks);
     if (cuda == ceclSuccess) {
         CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
-        comm->shares_gpu = gpu_is_shared(all, comm->nranks);
+        comm->shares_gpu = cecl_hellos_share_gpu(all, comm->nranks);
         if (comm->rank == 0 && comm->shares_gpu)
             cecl_log(
                 CECL_LOG_WARN, -1,
@@ -324,23 +154,6 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Ranks in this process, this one included. */
-static int ranks_here(const struct hello *all, int rank, int nranks)
-{
-    int count = 0;
-    for (int r = 0; r < nranks; r++)
-        count += are_one_process(&all[r], &all[rank]);
-    return count;
-}
-
-static bool has_few_queues(const struct hello *all, int nranks)
-{
-    for (int r = 0; r < nranks; r++)
-        if (all[r].few_queues)
-            return true;
-    return false;
-}
-
 /* If there are few hardware queues, waiting streams soon hold all of them. Then the driver neither
  * reads flags nor ends waits, unless the flags lie in memory of the host (docs/decisions/0020). */
 static enum cecl_flags_wish flags_wish(ceclComm_t comm)
@@ -383,7 +196,6 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
         [CECL_SHARED_REQUESTS] = cecl_places_bytes_of(
             comm->nranks, cecl_places_fewer(comm->nranks, CECL_REQUEST_ENTRIES)),
-        [CECL_SHARED_BOXES] = cecl_boxes_bytes(comm->nranks),
         [CECL_SHARED_MEETINGS] = cecl_meetings_bytes(comm->nranks),
         [CECL_SHARED_HISTORY] = cecl_history_bytes(comm->nranks),
         [CECL_SHARED_WAITS] = cecl_waits_bytes(comm->nranks),
@@ -431,15 +243,15 @@ static ceclResult_t start_threads(ceclComm_t comm)
 }
 
 /* The stages that follow the introduction. */
-static ceclResult_t build(ceclComm_t comm, const struct hello *all,
+static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
-    comm->ranks_here = ranks_here(all, comm->rank, comm->nranks);
+    comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
     comm->shares_process = comm->ranks_here > 1;
     comm->is_one_process = comm->ranks_here == comm->nranks;
     for (int r = 0; r < comm->nranks; r++)
         comm->id ^= all[r].drawn;
-    comm->few_queues = has_few_queues(all, comm->nranks);
+    comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(open_shared(comm));
@@ -495,30 +307,16 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
-/* The introduction: every rank learns what it must know of every other before they connect. `all`
- * is NULL where there was no memory for it. */
-static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
-                         const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
-                         struct hello *all)
-{
-    struct hello me;
-    introduce(oob, config, local, &me);
-    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
-    if (!all) /* without memory this rank cannot receive: the peers' waits end at their deadline */
-        return local;
-    CECL_TRY(oob->allgather(oob, &me, all, sizeof(me)));
-    CECL_TRY(compare_hellos(all, oob->nranks));
-    return config->device == CECL_DEVICE_CUDA ? gpus_suffice(all, oob->nranks) : ceclSuccess;
-}
-
 /* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
  * Nothing is left allocated. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    if (comm && comm->mesh)
+    if (comm && comm->mesh) {
         cecl_mesh_tell_abort(comm->mesh, words);
+        cecl_mesh_joined(comm->mesh);
+    }
     if (comm)
         cecl_comm_free(comm, true);
     return cecl_fail_with(result, words);
@@ -529,16 +327,17 @@ static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writ
                                         [CECL_FLAGS_HOST] = "words in host memory"};
 
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             int64_t deadline, ceclResult_t local, ceclComm_t *out)
+                             ceclResult_t local, ceclComm_t *out)
 {
-    struct hello *all = calloc((size_t)oob->nranks, sizeof(*all));
+    struct cecl_hello *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
     struct cecl_tuning tunings[CECL_TUNING_DEVICES] = {{{0}}};
+    struct cecl_mesh *mesh = NULL;
 
     local = prepare(local, all && comm, oob->nranks, tunings);
-    ceclResult_t result = meet(oob, config, tunings, local, all);
-    if (result == ceclSuccess)
-        result = cecl_mesh_open(oob, deadline, config->timeout_ms, &comm->mesh);
+    ceclResult_t result = cecl_introduce(oob, config, tunings, local, &mesh, all);
+    if (mesh) /* there is a communicator */
+        comm->mesh = mesh;
     if (result == ceclSuccess)
         result = build(comm, all, tunings);
     free(all);

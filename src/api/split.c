@@ -1,12 +1,11 @@
 /* Communicators out of communicators: ceclCommSplit and ceclCommShrink. Both find out who the
- * members are, and then join as the functions of init.c do, by an exchange through the parent's
- * shared memory. A split asks over the parent's mesh who the members are. A shrink must do without
- * the mesh, so the members meet in the shared memory. */
+ * members are, and then join as the functions of init.c do. A split asks over the parent's mesh who the
+ * members are, and all ranks introduce themselves there. A shrink must do without the mesh, so the
+ * members meet in the parent's shared memory, and bring their introductions. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/life.h"
-#include "boot/boxes.h"
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
 #include "launch/check.h"
@@ -17,23 +16,14 @@
 
 _Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks holds every rank");
 
-/* The members of a new communicator. */
+/* The members of a new communicator, and how they introduce themselves. */
 struct members {
+    ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's new one */
-    uint64_t token;    /* tells this use of the parent's boxes from others */
+    char *parts;       /* split: [parent's nranks * CECL_OOB_PART_BYTES] what all ranks tell */
+    struct cecl_meeting_plan meeting; /* shrink */
 };
-
-/* Two kinds of tokens, which are never equal. */
-static uint64_t token_of_split(uint64_t exchanges)
-{
-    return 2 * exchanges + 1;
-}
-
-static uint64_t token_of_shrink(uint64_t serial)
-{
-    return 2 * serial;
-}
 
 /* ---- what both have in common */
 
@@ -87,45 +77,59 @@ static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_
     return cecl_fail_with(result, words);
 }
 
-/* Makes the new communicator. All members call. Takes over members->parent_ranks. */
-static ceclResult_t join(ceclComm_t parent, const struct members *members,
-                         const struct cecl_resolved *config, int64_t deadline, ceclComm_t *newcomm)
+static void free_members(struct members *members)
 {
-    const struct cecl_boxes_plan plan = {.memory =
-                                             cecl_shared_at(&parent->shared, CECL_SHARED_BOXES),
-                                         .mesh = parent->mesh,
-                                         .ranks = members->parent_ranks,
-                                         .old_nranks = parent->nranks,
-                                         .nranks = members->count,
-                                         .rank = members->rank,
-                                         .token = members->token,
-                                         .timeout_ms = config->init_timeout_ms,
-                                         .deadline = deadline};
-    struct cecl_oob oob = {0};
-    ceclComm_t child = NULL;
+    free(members->parent_ranks);
+    free(members->parts);
+}
 
-    cecl_oob_from_boxes(&oob, &plan);
-    ceclResult_t result = cecl_comm_setup(&oob, config, deadline, ceclSuccess, &child);
-    if (result != ceclSuccess) {
-        result = name_as_in_parent(members, result);
-        cecl_boxes_give_up(&oob);
-    }
-    cecl_oob_close(&oob);
-    if (result != ceclSuccess) {
-        free(members->parent_ranks);
-        return result;
-    }
-    child->parent_ranks = members->parent_ranks;
-    cecl_registrations_inherit(child, parent);
-    *newcomm = child;
+/* The last message, which is one of the parent's, as one that the new communicator may pass on. */
+static ceclResult_t say_of_parent(ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (result == ceclSuccess)
+        return ceclSuccess;
+    cecl_words_for_child(cecl_message(), words);
+    return cecl_fail_with(result, words);
+}
+
+/* Whether all members are still there, as far as the parent knows. */
+static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
+{
+    (void)in_vain;
+    const struct members *members = oob->context;
+    for (int m = 0; m < members->count; m++)
+        CECL_TRY(
+            cecl_mesh_check_peer(members->parent->mesh, members->parent_ranks[m], CECL_OF_PARENT));
     return ceclSuccess;
+}
+
+/* Makes the new communicator. All members call. Takes over what `members` holds. */
+static ceclResult_t join(struct members *members, struct cecl_oob *oob,
+                         const struct cecl_resolved *config, ceclComm_t *newcomm)
+{
+    ceclComm_t child = NULL;
+    oob->nranks = members->count;
+    oob->rank = members->rank;
+    oob->timeout_ms = config->init_timeout_ms;
+    oob->context = members;
+    ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
+    if (result == ceclSuccess) {
+        child->parent_ranks = members->parent_ranks;
+        members->parent_ranks = NULL;
+        cecl_registrations_inherit(child, members->parent);
+        *newcomm = child;
+    } else {
+        result = name_as_in_parent(members, result);
+    }
+    free_members(members);
+    return result;
 }
 
 /* ---- split */
 
 /* What ranks tell each other first. */
 struct choice {
-    int32_t is_valid; /* this rank does not refuse its arguments */
     int32_t color, key;
 };
 _Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES, "check_room holds one of each rank");
@@ -145,32 +149,26 @@ static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
     return ceclSuccess;
 }
 
-static bool is_member(const struct choice *choice, int color)
-{
-    return choice->is_valid && choice->color == color;
-}
-
 /* Whether rank `a` comes before rank `b` of the same color. */
 static bool comes_before(const struct choice *all, int a, int b)
 {
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-/* Fills in the members of this rank's color. */
+/* Fills in the members of this rank's color. If a rank refuses its arguments, that is of no use. */
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
-    if (color == CECL_SPLIT_NOCOLOR)
-        return ceclSuccess;
     out->parent_ranks = calloc((size_t)comm->nranks, sizeof(int));
-    if (!out->parent_ranks)
+    out->parts = calloc((size_t)comm->nranks, CECL_OOB_PART_BYTES);
+    if (!out->parent_ranks || !out->parts)
         return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", comm->nranks);
     for (int r = 0; r < comm->nranks; r++) {
         int place = 0;
-        if (!is_member(&all[r], color))
+        if (all[r].color != color)
             continue;
         for (int q = 0; q < comm->nranks; q++)
-            place += is_member(&all[q], color) && comes_before(all, q, r);
+            place += all[q].color == color && comes_before(all, q, r);
         out->parent_ranks[place] = r;
         out->count++;
         if (r == comm->rank)
@@ -191,25 +189,12 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
-/* The second exchange. A rank that died in it may have let some peers go on, and they wait for this
- * one. If it died in the first, nobody goes on, and peers may still be at an earlier use of the
- * boxes. */
-static ceclResult_t agree_on_members(ceclComm_t comm, ceclResult_t mine, struct members *out)
-{
-    const ceclResult_t result = agree(comm, mine);
-    out->token = token_of_split(cecl_mesh_exchanges(comm->mesh));
-    if (result != ceclSuccess)
-        cecl_boxes_leave(cecl_shared_at(&comm->shared, CECL_SHARED_BOXES), comm->nranks, comm->rank,
-                         out->token);
-    return result;
-}
-
 /* Finds this rank's members, in two exchanges on every rank. `local`: this rank's verdict on its
  * own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
 {
-    const struct choice mine = {.is_valid = local == ceclSuccess, .color = color, .key = key};
+    const struct choice mine = {.color = color, .key = key};
     struct choice *all = comm->check_room;
     char words[CECL_MESSAGE_BYTES];
 
@@ -217,28 +202,61 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     ceclResult_t result = exchange_choices(comm, &mine, all);
     if (result == ceclSuccess) {
         result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
-        result = agree_on_members(comm, result, out);
+        result = agree(comm, result);
     }
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
+}
+
+/* The third exchange: all ranks tell their parts, also those that join nothing. A rank that dies in it may
+ * have let some go on. The others fail and know nobody's address, so whoever went on hears of it from the
+ * parent: see check_split_members. */
+static ceclResult_t exchange_parts(struct members *members, const void *part, size_t bytes)
+{
+    ceclComm_t comm = members->parent;
+    char mine[CECL_OOB_PART_BYTES] = {0};
+    memcpy(mine, part, bytes);
+    return cecl_comm_exchanged(
+        comm, cecl_mesh_allgather(comm->mesh, "join", mine, members->parts, sizeof(mine)));
+}
+
+static ceclResult_t tell_all(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct members *members = oob->context;
+    CECL_TRY(say_of_parent(exchange_parts(members, send, bytes)));
+    for (int m = 0; m < members->count && recv; m++)
+        memcpy((char *)recv + (size_t)m * bytes,
+               members->parts + (size_t)members->parent_ranks[m] * CECL_OOB_PART_BYTES, bytes);
+    return ceclSuccess;
+}
+
+/* A failure of the parent alone is no reason: members that have all parts need the parent no more. */
+static ceclResult_t check_split_members(const struct cecl_oob *oob, bool in_vain)
+{
+    const struct members *members = oob->context;
+    CECL_TRY(check_members(oob, in_vain));
+    return in_vain ? say_of_parent(cecl_mesh_news(members->parent->mesh)) : ceclSuccess;
 }
 
 static ceclResult_t split(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
                           const ceclConfig_t *config)
 {
     struct cecl_resolved resolved;
-    struct members members = {0};
+    struct members members = {.parent = comm};
 
     const ceclResult_t local = check_split(comm, color, newcomm, config, &resolved);
-    const ceclResult_t result = find_members(comm, color, key, local, &members);
-    if (result != ceclSuccess) {
-        free(members.parent_ranks);
-        return result;
+    ceclResult_t result = find_members(comm, color, key, local, &members);
+    if (result == ceclSuccess && color != CECL_SPLIT_NOCOLOR) {
+        struct cecl_oob oob = {.deadline = cecl_deadline(resolved.init_timeout_ms),
+                               .allgather = tell_all,
+                               .check = check_split_members};
+        return join(&members, &oob, &resolved, newcomm);
     }
-    if (color == CECL_SPLIT_NOCOLOR) {
+    if (result == ceclSuccess)
+        result = exchange_parts(&members, "", 0);
+    if (result == ceclSuccess)
         *newcomm = NULL;
-        return ceclSuccess;
-    }
-    return join(comm, &members, &resolved, cecl_deadline(resolved.init_timeout_ms), newcomm);
+    free_members(&members);
+    return result;
 }
 
 CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclComm_t *newcomm,
@@ -335,33 +353,40 @@ static void end_failed_calls(ceclComm_t comm, int64_t deadline)
                  ms);
 }
 
+static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+{
+    struct members *members = oob->context;
+    members->meeting.part = send;
+    members->meeting.bytes = bytes;
+    CECL_TRY(say_of_parent(cecl_meeting_join(&members->meeting, recv)));
+    end_failed_calls(members->parent, oob->deadline);
+    return ceclSuccess;
+}
+
 static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, ceclComm_t *newcomm,
                            const ceclConfig_t *config)
 {
     struct cecl_resolved resolved = comm->config;
-    struct cecl_meeting_plan plan = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
-                                     .mesh = comm->mesh,
-                                     .rank = comm->rank,
-                                     .nranks = comm->nranks};
-    struct members members = {0};
-    uint64_t serial = 0;
+    struct members members = {
+        .parent = comm,
+        .meeting = {.memory = cecl_shared_at(&comm->shared, CECL_SHARED_MEETINGS),
+                    .mesh = comm->mesh,
+                    .rank = comm->rank,
+                    .nranks = comm->nranks}};
+    struct cecl_meeting_plan *meeting = &members.meeting;
+    struct cecl_oob oob = {.allgather = meet, .check = check_members};
 
     tell_failure(comm);
     ceclResult_t local =
-        check_shrink(comm, excluded, count, newcomm, config, &plan.members, &resolved);
+        check_shrink(comm, excluded, count, newcomm, config, &meeting->members, &resolved);
     if (local == ceclSuccess)
-        local = list_those_who_stay(comm, &plan.members, &members);
-    plan.timeout_ms = resolved.init_timeout_ms;
-    plan.deadline = cecl_deadline(resolved.init_timeout_ms);
-    const ceclResult_t met = local == ceclSuccess ? cecl_meeting_join(&plan, &serial)
-                                                  : cecl_meeting_refuse(&plan, local);
-    if (met != ceclSuccess) {
-        free(members.parent_ranks);
-        return met;
-    }
-    end_failed_calls(comm, plan.deadline);
-    members.token = token_of_shrink(serial);
-    return join(comm, &members, &resolved, plan.deadline, newcomm);
+        local = list_those_who_stay(comm, &meeting->members, &members);
+    meeting->timeout_ms = resolved.init_timeout_ms;
+    oob.deadline = meeting->deadline = cecl_deadline(resolved.init_timeout_ms);
+    if (local == ceclSuccess)
+        return join(&members, &oob, &resolved, newcomm);
+    free_members(&members);
+    return cecl_meeting_refuse(meeting, local);
 }
 
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,

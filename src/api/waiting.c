@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "launch/group.h"
+#include "util/grow.h"
 
 static void free_waiting(void *argument)
 {
@@ -35,15 +36,9 @@ static struct cecl_waiting *waiting_made(void)
 
 static ceclResult_t add_join(struct cecl_joins *joins, const struct cecl_join *join)
 {
-    if (joins->count == joins->room) {
-        const uint32_t room = joins->room ? 2 * joins->room : 16;
-        struct cecl_join *list = realloc(joins->list, room * sizeof(*list));
-        if (!list)
-            return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins",
-                             joins->count + 1);
-        joins->list = list;
-        joins->room = room;
-    }
+    if (!CECL_HAS_ROOM(joins->list, joins->count, joins->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u joins",
+                         joins->count + 1);
     joins->list[joins->count++] = *join;
     return ceclSuccess;
 }
@@ -62,15 +57,9 @@ static ceclResult_t add_wish(struct cecl_wishes *wishes, ceclComm_t comm, void *
     CECL_TRY(cecl_comm_check(comm));
     if (!ptr)
         return cecl_fail(ceclInvalidArgument, "ptr: NULL");
-    if (wishes->count == wishes->room) {
-        const uint32_t room = wishes->room ? 2 * wishes->room : 16;
-        struct cecl_wish *list = realloc(wishes->list, room * sizeof(*list));
-        if (!list)
-            return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
-                             wishes->count + 1);
-        wishes->list = list;
-        wishes->room = room;
-    }
+    if (!CECL_HAS_ROOM(wishes->list, wishes->count, wishes->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u allocations",
+                         wishes->count + 1);
     wishes->list[wishes->count++] = (struct cecl_wish){.comm = comm, .ptr = ptr, .bytes = bytes};
     return ceclSuccess;
 }

@@ -1,6 +1,6 @@
 /* Allocations of a group. Each communicator makes its allocations in a task of its own, because a
  * pool that grows waits for all ranks, and all ranks may be in this one thread. */
-#include "api/wishes.h"
+#include "api/waiting.h"
 
 #include <stdlib.h>
 

@@ -35,10 +35,14 @@ ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
         .listener = listener, .bytes = (uint32_t)bytes, .greet = greet, .room = room};
     door->callers = malloc((size_t)room * sizeof(*door->callers));
     door->polls = malloc(((size_t)room + 1) * sizeof(*door->polls));
-    if (door->callers && door->polls)
-        return ceclSuccess;
-    cecl_door_close(door);
-    return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", room);
+    door->said = malloc((size_t)room * bytes);
+    if (!door->callers || !door->polls || !door->said) {
+        cecl_door_close(door);
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d connections", room);
+    }
+    for (int i = 0; i < room; i++)
+        door->callers[i].said = door->said + (size_t)i * bytes;
+    return ceclSuccess;
 }
 
 void cecl_door_close(struct cecl_door *door)
@@ -50,6 +54,7 @@ void cecl_door_close(struct cecl_door *door)
         cecl_net_close(door->callers[i].fd);
     free(door->callers);
     free(door->polls);
+    free(door->said);
     *door = (struct cecl_door){0};
 }
 
@@ -64,8 +69,10 @@ static int hearing_ms(const struct cecl_door *door)
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];
+    unsigned char *said = one->said;
     door->count--;
     memmove(one, one + 1, (size_t)(door->count - which) * sizeof(*one));
+    door->callers[door->count].said = said;
 }
 
 /* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays: it
@@ -91,11 +98,6 @@ static bool somebody_waits(const struct cecl_door *door)
     return poll(&listener, 1, 0) > 0;
 }
 
-static bool is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* Bounded, so that a flood of callers that are turned away cannot keep the
  * others from being read. */
 static void let_in(struct cecl_door *door)
@@ -107,12 +109,12 @@ static void let_in(struct cecl_door *door)
         if (fd >= 0) {
             door->trouble = 0;
             struct cecl_caller *one = &door->callers[door->count];
-            *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms()};
+            *one = (struct cecl_caller){.fd = fd, .since = cecl_now_ms(), .said = one->said};
             if (!door->greet || door->greet(one))
                 door->count++;
             else
                 cecl_net_close(fd);
-        } else if (is_shortage(errno)) {
+        } else if (cecl_net_is_scarce(errno)) {
             /* The listener stays readable, so without a pause this would spin. */
             if (!door->trouble)
                 door->trouble_since = cecl_now_ms();
@@ -157,9 +159,13 @@ static void hear_all(struct cecl_door *door, bool has_polled)
 {
     const int64_t now = cecl_now_ms();
     int kept = 0;
-    for (int i = 0; i < door->count; i++)
-        if (stays(door, &door->callers[i], !has_polled || door->polls[i + 1].revents, now))
-            door->callers[kept++] = door->callers[i];
+    for (int i = 0; i < door->count; i++) {
+        struct cecl_caller one = door->callers[i];
+        if (!stays(door, &one, !has_polled || door->polls[i + 1].revents, now))
+            continue;
+        door->callers[i] = door->callers[kept]; /* has a place for what is said */
+        door->callers[kept++] = one;
+    }
     door->count = kept;
 }
 

@@ -15,7 +15,6 @@
 
 #include "util/error.h"
 
-#define CECL_DOOR_SAID_MAX 96
 #define CECL_DOOR_CALLERS 4096 /* at a time, where descriptors suffice */
 
 /* One connection. Whoever takes it with cecl_door_next owns `fd`. */
@@ -23,8 +22,8 @@ struct cecl_caller {
     int fd;
     uint32_t got; /* bytes of `said` received so far */
     int64_t since;
-    uint8_t nonce[16]; /* for whoever greets callers with a nonce */
-    _Alignas(8) unsigned char said[CECL_DOOR_SAID_MAX];
+    uint8_t nonce[16];   /* for whoever greets callers with a nonce */
+    unsigned char *said; /* [bytes] the door's */
 };
 
 struct cecl_door {
@@ -40,10 +39,12 @@ struct cecl_door {
     int trouble;
     int64_t trouble_since;
     int64_t rest_until;
-    int room;                    /* most callers at a time */
-    int count;                   /* number of callers; they stand oldest first */
-    struct cecl_caller *callers; /* [room] */
-    struct pollfd *polls;        /* [room + 1] */
+    int room;  /* most callers at a time */
+    int count; /* number of callers; they stand oldest first */
+    struct cecl_caller
+        *callers;         /* [room]; those behind `count` only have a place for what is said */
+    unsigned char *said;  /* [room * bytes] */
+    struct pollfd *polls; /* [room + 1] */
 };
 
 /* Takes `listener` over, also on failure. A zeroed door may be closed. */
@@ -59,7 +60,8 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms);
  * memory); 0 when all is well. */
 int cecl_door_trouble(const struct cecl_door *door);
 
-/* Hands over a caller that has sent all its bytes. Returns false when there is none now. */
+/* Hands over a caller that has sent all its bytes, which stay until cecl_door_attend. Returns false when
+ * there is none now. */
 bool cecl_door_next(struct cecl_door *door, struct cecl_caller *caller);
 
 #endif

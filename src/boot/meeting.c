@@ -4,15 +4,18 @@
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
+#include <time.h>
 
-#include "boot/shared.h"
 #include "util/clock.h"
 
 #define LOCK_MS 5000 /* ms that a holder of the lock may be off its processor */
+#define NAP_MIN_NS 20000
+#define NAP_MAX_NS 1000000
 
 size_t cecl_meetings_bytes(int nranks)
 {
-    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting);
+    return sizeof(struct table) + ((size_t)nranks + OUTCOMES) * sizeof(struct meeting) +
+           (size_t)nranks * sizeof(struct part);
 }
 
 /* ---- the table */
@@ -28,19 +31,31 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
+/* Rests before the next look, longer each time. ns: 0 before the first rest */
+static void nap(int64_t *ns)
+{
+    *ns = *ns == 0 ? NAP_MIN_NS : *ns < NAP_MAX_NS / 2 ? 2 * *ns : NAP_MAX_NS;
+    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
+}
+
+static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
+{
+    return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
+}
+
 /* Locks the table. A holder that died may have left a meeting half written, so all that are open
  * then fail. */
 static ceclResult_t lock(const struct cecl_meeting_plan *plan)
 {
     struct table *table = table_of(plan);
-    int64_t nap = 0;
+    int64_t rest = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
     const int64_t deadline = cecl_deadline(LOCK_MS); /* members still meet when theirs has passed */
     for (;;) {
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
             return ceclSuccess;
-        const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, (int)holder - 1, "");
+        const ceclResult_t there = check_rank(plan, (int)holder - 1);
         if (there != ceclSuccess && atomic_compare_exchange_strong(&table->holder, &holder, mine)) {
             for (EACH_MEETING(m, plan))
                 if (m->state == OPEN)
@@ -50,7 +65,7 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "rank %d stopped inside a call for more than %d ms",
                              (int)holder - 1, LOCK_MS);
-        cecl_shared_nap(&nap);
+        nap(&rest);
     }
 }
 
@@ -94,6 +109,10 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
 /* This rank comes to a meeting. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
+    struct part *mine = part_of(plan, plan->rank);
+    mine->serial = meeting->serial;
+    if (plan->bytes > 0) /* a rank that refuses brings nothing */
+        memcpy(mine->bytes, plan->part, plan->bytes);
     cecl_rank_set_add(&meeting->came, plan->rank);
     table_of(plan)->last_of[plan->rank] = meeting->serial;
     return meeting;
@@ -156,7 +175,7 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     *missing = NOBODY;
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && !cecl_rank_set_has(&meeting->came, r)) {
-            const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, r, "");
+            const ceclResult_t there = check_rank(plan, r);
             if (there != ceclSuccess) {
                 *missing = r;
                 return cecl_fail(there, "%s; it is not excluded", cecl_message());
@@ -183,21 +202,40 @@ static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meetin
     return *result != ceclSuccess || meeting->state == COMPLETE;
 }
 
-ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *serial)
+/* Takes the parts of a meeting that is complete. A member that has called again has failed to make the
+ * communicator, and has told its peers why. */
+static ceclResult_t take_parts(const struct cecl_meeting_plan *plan, uint64_t serial, char *parts)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        const struct part *part = part_of(plan, r);
+        if (!cecl_rank_set_has(&plan->members, r))
+            continue;
+        if (part->serial != serial)
+            return cecl_fail(ceclRemoteError, "rank %d gave up the new communicator", r);
+        memcpy(parts, part->bytes, plan->bytes);
+        parts += plan->bytes;
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts)
 {
     struct meeting *meeting = NULL;
-    int64_t nap = 0;
+    uint64_t serial = 0;
+    int64_t rest = 0;
     CECL_TRY(lock(plan));
     ceclResult_t result = enter(plan, &meeting);
     if (result == ceclSuccess)
-        *serial = meeting->serial;
-    while (result == ceclSuccess && !is_over(plan, meeting, *serial, &result)) {
+        serial = meeting->serial;
+    while (result == ceclSuccess && !is_over(plan, meeting, serial, &result)) {
         unlock(plan);
-        cecl_shared_nap(&nap);
+        nap(&rest);
         CECL_TRY(lock(plan));
     }
-    if (meeting && meeting->serial == *serial)
+    if (meeting && meeting->serial == serial)
         cecl_rank_set_remove(&meeting->inside, plan->rank);
+    if (result == ceclSuccess && parts)
+        result = take_parts(plan, serial, parts);
     unlock(plan);
     return result;
 }

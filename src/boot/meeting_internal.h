@@ -36,12 +36,18 @@ struct meeting {
     char words[WORDS_BYTES];
 };
 
+/* What a rank brought last. */
+struct part {
+    uint64_t serial; /* of the meeting to which it was brought */
+    char bytes[CECL_OOB_PART_BYTES];
+};
+
 /* Valid when zeroed. */
 struct table {
     _Atomic uint32_t holder;              /* of the lock: rank + 1, or 0 */
     uint64_t last;                        /* the last serial that was given */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
-    struct meeting list[];                /* [nranks + OUTCOMES] */
+    struct meeting list[];                /* [nranks + OUTCOMES]; behind them [nranks] parts */
 };
 
 #define EACH_MEETING(m, plan)                                                                      \
@@ -52,6 +58,11 @@ struct table {
 static inline struct table *table_of(const struct cecl_meeting_plan *plan)
 {
     return plan->memory;
+}
+
+static inline struct part *part_of(const struct cecl_meeting_plan *plan, int rank)
+{
+    return (struct part *)(void *)&table_of(plan)->list[plan->nranks + OUTCOMES] + rank;
 }
 
 /* ---- sets */

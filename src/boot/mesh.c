@@ -27,20 +27,23 @@ struct exchange {
     int fd;                    /* a descriptor to send along, or -1 */
 };
 
-ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
-                            struct cecl_mesh **out)
+ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
+                           struct cecl_invitation *invitation, struct cecl_mesh **out)
 {
     const size_t n = (size_t)oob->nranks;
     struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + n * sizeof(mesh->peers[0]));
+    *invitation = (struct cecl_invitation){.process = cecl_process_self()};
     if (!mesh)
         return cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     mesh->nranks = oob->nranks;
     mesh->rank = oob->rank;
     mesh->timeout_ms = timeout_ms;
-    mesh->init_deadline = deadline;
+    mesh->oob = oob;
+    mesh->init_deadline = oob->deadline;
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
+    mesh->listener = -1;
     for (size_t r = 0; r < n; r++)
         mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
@@ -55,18 +58,16 @@ ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t time
         result = cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks", n);
     else if (mesh->interrupt_fd < 0 || mesh->wake_fd < 0 || mesh->rouse_fd < 0)
         result = cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
-    result = mesh_connect(mesh, oob, result);
-    if (result == ceclSuccess) {
-        mesh->life_polls = mesh->polls + 2 * n + 1;
-        mesh->post_polls = mesh->life_polls + 2 * n + 1;
-        *out = mesh;
-        return ceclSuccess;
+    else
+        result = mesh_listen(mesh, invitation);
+    if (result != ceclSuccess) {
+        cecl_mesh_close(mesh);
+        return result;
     }
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    cecl_mesh_tell_abort(mesh, words); /* tells connected peers why */
-    cecl_mesh_close(mesh);
-    return cecl_fail_with(result, words);
+    mesh->life_polls = mesh->polls + 2 * n + 1;
+    mesh->post_polls = mesh->life_polls + 2 * n + 1;
+    *out = mesh;
+    return ceclSuccess;
 }
 
 void cecl_mesh_close(struct cecl_mesh *mesh)
@@ -79,8 +80,10 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
         int fds[] = {peer->data, peer->life, peer->post, peer->process};
         cecl_net_drop(fds, 4);
     }
-    int events[] = {mesh->interrupt_fd, mesh->wake_fd, mesh->rouse_fd};
-    cecl_net_drop(events, 3);
+    int own[] = {mesh->interrupt_fd, mesh->wake_fd, mesh->rouse_fd};
+    cecl_net_drop(own, 3);
+    if (mesh->listener >= 0)
+        cecl_net_close(mesh->listener);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
     free(mesh->verdicts);
@@ -89,6 +92,9 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
 
 void cecl_mesh_joined(struct cecl_mesh *mesh)
 {
+    pthread_mutex_lock(&mesh->life_lock);
+    mesh->oob = NULL;
+    pthread_mutex_unlock(&mesh->life_lock);
     atomic_store(&mesh->joining, false);
 }
 
@@ -100,11 +106,6 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call)
 bool cecl_mesh_broken(const struct cecl_mesh *mesh)
 {
     return mesh->broken != ceclSuccess;
-}
-
-uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
-{
-    return atomic_load(&mesh->exchanges);
 }
 
 /* ---- the part of one peer */
@@ -256,6 +257,11 @@ static void drop_descriptors(struct cecl_mesh *mesh)
         cecl_net_drop(&mesh->peers[r].transfer.fd, 1);
 }
 
+uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
+{
+    return mesh->sequence;
+}
+
 /* Exchanges one frame with each peer. */
 static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct exchange *x, int64_t deadline)
 {
@@ -294,7 +300,6 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const cha
     if (mesh->broken != ceclSuccess)
         return cecl_fail_with(mesh->broken, mesh->broken_text);
     strncpy(x.header.kind, kind, sizeof(x.header.kind) - 1);
-    atomic_fetch_add(&mesh->exchanges, 1);
     do {
         x.bytes = bytes - done < CECL_PACKET_BODY ? bytes - done : CECL_PACKET_BODY;
         x.send = x.bytes > 0 ? send + done : NULL;

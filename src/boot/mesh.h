@@ -12,29 +12,44 @@
 
 #include "boot/oob.h"
 #include "boot/packet.h"
+#include "boot/process.h"
 
 struct cecl_mesh;
+
+/* What a rank tells the others before they connect: where it listens, what a caller must show, and its
+ * process. */
+struct cecl_invitation {
+    char name[40];
+    uint8_t secret[16];
+    struct cecl_process process;
+};
 
 /* Most ms for which a rank whose time is up listens for the word of others, where it cannot tell which
  * of several late ranks is to blame: theirs may be up soon, and one may know. It is longer than a
  * watchdog, or the kernel of a small call, takes to notice that (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
-/* Connects all ranks of `oob`, which may be closed afterwards. Collective.
+/* Makes the mesh of this rank, which listens for its peers from here on. Local.
  *
- * deadline    ends every wait (see cecl_deadline), also those of later calls until cecl_mesh_joined
+ * oob         kept until cecl_mesh_joined; its deadline ends the waits of all calls until then
  * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit
+ * invitation  [out] what the peers must be told; the process is set also on failure */
+ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
+                           struct cecl_invitation *invitation, struct cecl_mesh **mesh);
+/* Connects all ranks, which have told each other their invitations. Collective.
  *
- * From here on a peer's end is noticed even if a forked child of it keeps its sockets open. */
-ceclResult_t cecl_mesh_open(struct cecl_oob *oob, int64_t deadline, int64_t timeout_ms,
-                            struct cecl_mesh **mesh);
+ * invitations  rank r's is `apart` * r bytes behind it
+ *
+ * From here on a peer's end is noticed even if a forked child of it keeps its sockets open. On failure
+ * the peers without a connection know why; cecl_mesh_tell_abort tells the others. */
+ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
 /* Watches the processes of peers that cecl_mesh_open could not watch, because they are in namespaces
  * below this one. So a peer's end is noticed even if a forked child of it keeps its sockets open. It
  * takes one descriptor for each peer; where there are too few, it drops all of them. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
-/* Ends the time of init: the communicator is made. Local. */
+/* Ends the time of init: the communicator is made, or given up. Nobody uses the oob any more. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */

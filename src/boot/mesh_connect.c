@@ -24,13 +24,7 @@
 #define CHANNELS 3      /* connections to each peer: data, life, post */
 #define REASON CHANNELS /* the channel of a call that only tells why a rank gives up */
 #define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
-
-/* What a rank tells the others through the oob: where it listens, and what a caller must show. */
-struct invitation {
-    char name[40];
-    uint8_t secret[16];
-    struct cecl_process process;
-};
+#define LONG_MS 1000    /* ms after which ranks that do not come may have failed elsewhere */
 
 /* The first bytes on a new connection. */
 struct hello {
@@ -38,18 +32,28 @@ struct hello {
     uint16_t rank, channel;
     uint8_t secret[16];
 };
-_Static_assert(sizeof(struct hello) <= CECL_DOOR_SAID_MAX, "a caller says it at the door");
+
+/* What the peers have told. */
+struct invited {
+    const char *first;
+    size_t apart; /* bytes from one rank's invitation to the next */
+};
+
+static const struct cecl_invitation *of_rank(const struct invited *all, int rank)
+{
+    return (const void *)(all->first + (size_t)rank * all->apart);
+}
 
 static socklen_t abstract_address(const char *name, struct sockaddr_un *address)
 {
-    const size_t length = strnlen(name, sizeof(((struct invitation *)0)->name));
+    const size_t length = strnlen(name, sizeof(((struct cecl_invitation *)0)->name));
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     /* the leading zero makes the name abstract: there is no file */
     memcpy(address->sun_path + 1, name, length);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-static ceclResult_t open_listener(struct invitation *mine, int *listener)
+ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine)
 {
     uint64_t id[2];
     struct sockaddr_un address;
@@ -59,8 +63,7 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     snprintf(mine->name, sizeof(mine->name), "cecl-%016llx%016llx", (unsigned long long)id[0],
              (unsigned long long)id[1]);
     const socklen_t length = abstract_address(mine->name, &address);
-    mine->process = cecl_process_self();
-    return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, listener);
+    return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, &mesh->listener);
 }
 
 /* The process at the other end. The kernel names it, not the other end. pid 0: unknown. */
@@ -96,7 +99,8 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 }
 
 /* Connects `fd` to a peer's listener, whose queue may be full for a while. */
-static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *theirs, int peer, int fd)
+static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *theirs, int peer,
+                          int fd)
 {
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
@@ -115,7 +119,7 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *their
 }
 
 /* Says hello to the rank that sent this invitation. A new connection takes it at once. */
-static bool say_hello(int fd, const struct invitation *theirs, int rank, int channel)
+static bool say_hello(int fd, const struct cecl_invitation *theirs, int rank, int channel)
 {
     struct hello hello = {
         .magic = HELLO_MAGIC, .rank = (uint16_t)rank, .channel = (uint16_t)channel};
@@ -123,8 +127,8 @@ static bool say_hello(int fd, const struct invitation *theirs, int rank, int cha
     return send(fd, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct invitation *theirs, int peer,
-                              int channel, int *out)
+static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct cecl_invitation *theirs,
+                              int peer, int channel, int *out)
 {
     const int fd = cecl_net_open(AF_UNIX, SOCK_SEQPACKET);
     if (fd < 0)
@@ -149,7 +153,7 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 }
 
 /* Whether a hello is that of another rank. */
-static bool is_of_rank(const struct cecl_mesh *mesh, const struct invitation *mine,
+static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                        const struct hello *hello, int fd)
 {
     return hello->magic == HELLO_MAGIC && hello->rank < mesh->nranks && hello->rank != mesh->rank &&
@@ -157,7 +161,7 @@ static bool is_of_rank(const struct cecl_mesh *mesh, const struct invitation *mi
 }
 
 /* Judges a caller that has sent its hello: takes its connection, or hears it and turns it away. */
-static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
+static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                   const struct cecl_caller *caller)
 {
     struct hello hello;
@@ -187,8 +191,8 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 }
 
 /* Waits for callers for a while. Returns how many were admitted. */
-static int attend(struct cecl_mesh *mesh, const struct invitation *mine, struct cecl_door *door,
-                  int wait_ms)
+static int attend(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
+                  struct cecl_door *door, int wait_ms)
 {
     struct cecl_caller caller;
     int admitted = 0;
@@ -199,9 +203,11 @@ static int attend(struct cecl_mesh *mesh, const struct invitation *mine, struct 
 }
 
 /* Accepts all expected connections. */
-static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
-                                  const struct invitation *mine, struct cecl_door *door)
+static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
+                                  struct cecl_door *door)
 {
+    const struct cecl_oob *oob = mesh->oob;
+    const int64_t long_since = cecl_deadline(LONG_MS);
     int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
     while (expected > 0) {
         const int left = cecl_ms_left(mesh->init_deadline);
@@ -215,7 +221,7 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
                              strerror(trouble));
         CECL_TRY(mesh_first_reason(mesh));
         CECL_TRY(notice_leavers(mesh));
-        CECL_TRY(oob->check ? oob->check(oob) : ceclSuccess);
+        CECL_TRY(oob->check ? oob->check(oob, cecl_ms_left(long_since) == 0) : ceclSuccess);
         if (cecl_ms_left(mesh->init_deadline) == 0)
             return name_who_is_missing(mesh);
     }
@@ -226,23 +232,23 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
 
 /* A peer has closed, or is said to have gone. Perhaps it has told why, by a call that is not heard
  * yet. Returns the error with that reason, or the one that is known. */
-static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation *mine,
+static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                                 struct cecl_door *door, ceclResult_t known)
 {
     const int64_t deadline = cecl_deadline(MESH_REASON_MS);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    ceclResult_t told = mesh_first_reason(mesh);
+    ceclResult_t told = mesh_find_reason(mesh);
     while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
-        (void)attend(mesh, mine, door, cecl_ms_left(deadline));
-        told = mesh_first_reason(mesh);
+        (void)attend(mesh, mine, door, 1);
+        told = mesh_find_reason(mesh);
     }
     return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
 /* Calls a rank that listens, and tells it why this one gives up. Returns false where there is no
  * descriptor for it. */
-static bool call_with_reason(const struct invitation *theirs, int rank,
+static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
                              const struct mesh_life *reason)
 {
     struct sockaddr_un address;
@@ -259,18 +265,18 @@ static bool call_with_reason(const struct invitation *theirs, int rank,
 
 /* Tells the ranks to which there is no connection yet why this one gives up. Those that have called
  * are let in before, because they may not listen any more; then they hear it by that connection. */
-static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *all,
+static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
                              struct cecl_door *door)
 {
     for (int looks = 0; looks < 2 && door->bytes > 0; looks++) /* accepting, then hearing */
-        (void)attend(mesh, &all[mesh->rank], door, 0);
+        (void)attend(mesh, of_rank(all, mesh->rank), door, 0);
     const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
     for (int r = 0; r < mesh->nranks; r++) {
         if (r == mesh->rank || mesh->peers[r].life >= 0)
             continue;
-        if (!call_with_reason(&all[r], mesh->rank, &reason)) {
+        if (!call_with_reason(of_rank(all, r), mesh->rank, &reason)) {
             cecl_door_close(door); /* gives back its descriptors */
-            (void)call_with_reason(&all[r], mesh->rank, &reason);
+            (void)call_with_reason(of_rank(all, r), mesh->rank, &reason);
         }
     }
 }
@@ -279,14 +285,14 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *al
 
 /* Watches the processes that are not watched yet: those in `all`, or those that have connected. Where
  * descriptors are too few, none is watched any more: other uses need them more. */
-static void watch_processes(struct cecl_mesh *mesh, const struct invitation *all)
+static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
 {
     bool lacks = false;
     for (int r = 0; r < mesh->nranks && !lacks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
         if (r == mesh->rank || peer->process >= 0)
             continue;
-        peer->process = all ? cecl_process_watch(&all[r].process)
+        peer->process = all ? cecl_process_watch(&of_rank(all, r)->process)
                             : cecl_process_watch_pid((int32_t)credentials_of(peer->data).pid);
         lacks = peer->process < 0 && (errno == EMFILE || errno == ENFILE);
     }
@@ -299,54 +305,24 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
     watch_processes(mesh, NULL);
 }
 
-/* Connects to all ranks, of which each has told its invitation. Takes over `listener`. */
-static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
-                                const struct invitation *all, int listener)
+ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
 {
-    const struct invitation *mine = &all[mesh->rank];
+    const struct invited all = {.first = invitations, .apart = apart};
+    const struct cecl_invitation *mine = of_rank(&all, mesh->rank);
     struct cecl_door door;
-    watch_processes(mesh, all);
-    ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), NULL);
+    watch_processes(mesh, &all);
+    ceclResult_t result = cecl_door_open(&door, mesh->listener, sizeof(struct hello), NULL);
+    mesh->listener = -1;
     for (int i = 0; i < CHANNELS * mesh->rank && result == ceclSuccess; i++) {
         const int peer = i / CHANNELS, channel = i % CHANNELS; /* all of one rank, then the next */
-        result = call_peer(mesh, &all[peer], peer, channel, place_of(mesh, peer, channel));
+        result = call_peer(mesh, of_rank(&all, peer), peer, channel, place_of(mesh, peer, channel));
     }
     if (result == ceclSuccess)
-        result = await_callers(mesh, oob, mine, &door);
+        result = await_callers(mesh, mine, &door);
     if (result == ceclRemoteError)
         result = find_reason(mesh, mine, &door, result);
     if (result != ceclSuccess)
-        tell_unconnected(mesh, all, &door);
+        tell_unconnected(mesh, &all, &door);
     cecl_door_close(&door);
-    return result;
-}
-
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, ceclResult_t local)
-{
-    struct invitation mine = {0}, *all = calloc((size_t)mesh->nranks, sizeof(*all));
-    char words[CECL_MESSAGE_BYTES];
-    int listener = -1;
-    if (local == ceclSuccess)
-        local = all ? open_listener(&mine, &listener)
-                    : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
-
-    /* Every rank listens before it tells its name, so a connection always finds a listener. A rank
-     * that has failed sends an empty name. */
-    cecl_keep_message(words);
-    if (local != ceclSuccess)
-        mine = (struct invitation){0};
-    ceclResult_t result = all ? oob->allgather(oob, &mine, all, sizeof(mine)) : local;
-    if (local != ceclSuccess)
-        result = cecl_fail_with(local, words);
-    for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++)
-        if (all[r].name[0] == '\0')
-            result =
-                cecl_fail(ceclRemoteError,
-                          "rank %d could not open what it listens with (descriptors, memory)", r);
-    if (result == ceclSuccess)
-        result = connect_all(mesh, oob, all, listener);
-    else if (listener >= 0)
-        cecl_net_close(listener);
-    free(all);
     return result;
 }

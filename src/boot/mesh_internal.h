@@ -57,11 +57,13 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
+    const struct cecl_oob
+        *oob; /* while `joining`, then NULL; other threads read it under life_lock */
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     _Atomic bool joining; /* until cecl_mesh_joined; the thread that watches reads it, too */
     const char *activity; /* the public call that this rank is in, for messages */
     uint32_t sequence;
-    _Atomic uint64_t exchanges;
+    int listener;        /* until the mesh is connected, or -1 */
     int interrupt_fd;    /* eventfd: ends waits for data */
     int wake_fd;         /* eventfd: makes cecl_mesh_watch return */
     int rouse_fd;        /* eventfd: makes cecl_mesh_await return */
@@ -78,10 +80,8 @@ struct cecl_mesh {
     struct mesh_peer peers[];
 };
 
-/* mesh_connect.c: makes the connections to every peer. `local` is an error that this rank
- * already has, or ceclSuccess. With an error it still takes part in the exchange, because
- * its peers wait for it. */
-ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, ceclResult_t local);
+/* mesh_connect.c: listens for the peers. */
+ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine);
 
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * state after that. */
@@ -93,6 +93,8 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 /* The error for the first peer that has told why it gives up; ceclSuccess when there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
+/* The same while ranks join, and somebody has gone without a word: or else what the oob knows. */
+ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 /* The error for a wait that cecl_mesh_interrupt has ended. */
@@ -104,7 +106,5 @@ ceclResult_t mesh_peer_error(struct cecl_mesh *mesh, int peer);
 /* The error for a socket's call that failed with `error`, an errno. Only one that says that the
  * other end has closed is the peer's. `doing`: "sending to", "receiving from". */
 ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int peer, const char *doing, int error);
-/* The error for the first peer that aborted or died; ceclSuccess when there is none. */
-ceclResult_t mesh_first_error(struct cecl_mesh *mesh);
 
 #endif

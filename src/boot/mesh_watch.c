@@ -133,7 +133,7 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
     const int ended = joins && watched ? find_ended(mesh, rank) : -1;
     if (joins && ended < 0)
-        CECL_TRY(mesh_first_reason(mesh));
+        CECL_TRY(mesh_find_reason(mesh));
     if (joins && watched && ended < 0)
         return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
     return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
@@ -164,7 +164,8 @@ ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int rank, const char *doing, 
     return mesh_peer_error(mesh, rank);
 }
 
-ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
+/* The error for the first peer that aborted or died; ceclSuccess when there is none. */
+static ceclResult_t first_error(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
         const enum mesh_state state = (enum mesh_state)atomic_load(&mesh->peers[r].state);
@@ -176,7 +177,7 @@ ceclResult_t mesh_first_error(struct cecl_mesh *mesh)
 
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 {
-    CECL_TRY(mesh_first_error(mesh));
+    CECL_TRY(first_error(mesh));
     return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
 }
 
@@ -191,12 +192,22 @@ ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
+ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
+{
+    CECL_TRY(mesh_first_reason(mesh));
+    pthread_mutex_lock(&mesh->life_lock);
+    const struct cecl_oob *oob = mesh->oob;
+    const ceclResult_t result = oob && oob->check ? oob->check(oob, true) : ceclSuccess;
+    pthread_mutex_unlock(&mesh->life_lock);
+    return result;
+}
+
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)
         if (r != mesh->rank)
             mesh_read_life(mesh, r);
-    return mesh_first_error(mesh);
+    return first_error(mesh);
 }
 
 void mesh_note_end(struct cecl_mesh *mesh, int rank)
@@ -232,7 +243,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
                 mesh_note_end(mesh, r);
         }
     }
-    return mesh_first_error(mesh); /* an exchange may have learned of it before */
+    return first_error(mesh); /* an exchange may have learned of it before */
 }
 
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *of)

@@ -23,6 +23,11 @@ bool cecl_net_is_early(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
+bool cecl_net_is_scarce(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 static const char *kind_of(int family)
 {
     return family == AF_UNIX ? "Unix" : "TCP";

@@ -16,6 +16,8 @@
 bool cecl_net_is_closed(int error);
 /* Whether it says only that the call would have to wait. */
 bool cecl_net_is_early(int error);
+/* Whether it says that this process lacks descriptors or memory, and may have some later. */
+bool cecl_net_is_scarce(int error);
 
 /* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. -1: there is none. Then the message and errno
  * say why, and the result is ceclSystemError. */

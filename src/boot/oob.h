@@ -1,8 +1,8 @@
-/* How ranks that know nothing of each other find each other ("out of band"): an all-gather of a few
- * bytes, used only while a communicator is made.
+/* How ranks that share nothing yet hear of each other ("out of band"): one all-gather of a few bytes, by
+ * which each rank introduces itself to all. What follows goes over the mesh.
  *
- * There are three ways, each behind struct cecl_oob: the caller's callbacks (ceclOob_t, which MPI
- * uses too), threads of one process, and TCP with a unique id. */
+ * Each way is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), the
+ * parent's mesh (api/split.c), or a meeting (both). */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
@@ -11,47 +11,30 @@
 
 #include "util/error.h"
 
+#define CECL_OOB_PART_BYTES 640u /* most bytes that a rank tells the others */
+
 struct cecl_oob {
-    int nranks;
-    int rank;
+    int nranks, rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
-    /* set when other ranks have heard of this rank's join, also if the join failed */
-    bool is_known;
-    uint64_t round; /* all-gathers so far, where one tells them apart */
+    int64_t deadline;   /* ends every wait (see cecl_deadline) until it has joined */
+    bool is_known; /* [out] other ranks have heard of this rank's join, also if the join failed */
     void *context;
-    /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
+    /* All-gathers, once. Collective.
+     * send  [bytes] at most CECL_OOB_PART_BYTES
+     * recv  [nranks * bytes] in rank order; NULL: this rank has no memory for it, and only tells */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
     /* Fails if a rank can no longer come, as far as this is known; NULL when nothing is ever known.
-     * Local, and never waits. */
-    ceclResult_t (*check)(struct cecl_oob *oob);
-    /* Frees the context; NULL when there is nothing to free. A zeroed oob may be closed. */
-    void (*close)(struct cecl_oob *oob);
+     * Local, and never waits.
+     * in_vain  a rank has been awaited for long, or has gone without a word: the reason may be any */
+    ceclResult_t (*check)(const struct cecl_oob *oob, bool in_vain);
 };
 
-static inline void cecl_oob_close(struct cecl_oob *oob)
-{
-    if (oob->close)
-        oob->close(oob);
-    *oob = (struct cecl_oob){0};
-}
-
-/* Uses the caller's callbacks, which limit their own waits. Local. */
-void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
-                             int64_t timeout_ms);
-
-/* Threads of one process share a `group` of `nranks` oobs. A wait ends `timeout_ms` after the oob was
- * made, or when a member has failed or has closed its oob. */
-struct cecl_oob_group;
-ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_oob_group **group);
-void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);
-void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
-
 /* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
- * secret; it is never sent. Every wait ends `timeout_ms` after the join began. A join that fails
- * sets oob->is_known when the root has heard of it. The root has then failed the job, and the id
- * cannot be used any more. */
+ * secret; it is never sent. oob->is_known is set when the root has heard of this rank. Unless the join
+ * succeeds then, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
-ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
-                           int64_t timeout_ms);
+/* Joins by `id`, which is kept. Local. */
+void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
+                      int64_t timeout_ms);
 
 #endif

@@ -7,13 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAKER 0 /* the rank that makes the memory */
 #define LINE 64 /* bytes of a cache line */
-#define NAP_MIN_NS 20000
-#define NAP_MAX_NS 1000000
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static ceclResult_t create(size_t bytes, int *out)
@@ -78,13 +75,6 @@ ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *si
     if (result != ceclSuccess)
         cecl_shared_close(shared);
     return result;
-}
-
-void cecl_shared_nap(int64_t *ns)
-{
-    const int64_t next = *ns == 0 ? NAP_MIN_NS : 2 * *ns;
-    *ns = next < NAP_MAX_NS ? next : NAP_MAX_NS;
-    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
 }
 
 void cecl_shared_close(struct cecl_shared *shared)

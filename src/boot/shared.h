@@ -33,10 +33,6 @@ static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
     return shared->base + shared->offsets[part];
 }
 
-/* Rests before the next look at words that others write: longer each time, up to 1 ms.
- * ns  0 before the first rest */
-void cecl_shared_nap(int64_t *ns);
-
 /* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
 void cecl_shared_close(struct cecl_shared *shared);
 

@@ -1,14 +1,12 @@
 /* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
- * taking part in all-gathers. */
+ * and telling and hearing what ranks say. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "boot/net.h"
-#include "boot/oob.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
 
@@ -62,11 +60,6 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
                    cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
 }
 
-static bool is_scarcity(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
  * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
  * connect(). Returns as cecl_net_open. */
@@ -77,7 +70,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     for (;;) {
         const int fd = cecl_net_open(family, SOCK_STREAM);
         *error = fd >= 0 && connect(fd, &id->at.any, cecl_tcp_length(family)) == 0 ? 0 : errno;
-        if (!is_scarcity(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
+        if (!cecl_net_is_scarce(*error) || cecl_ms_left(bear) == 0 || cecl_ms_left(deadline) == 0)
             return fd;
         if (fd >= 0)
             close(fd);
@@ -121,45 +114,21 @@ static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_repl
     return cecl_fail_with(status, words);
 }
 
-static ceclResult_t send_part(const struct client *client, const void *part, size_t bytes)
+/* Receives `bytes` bytes of each rank's part. recv: NULL: they are not wanted. */
+static ceclResult_t hear_parts(const struct client *client, int nranks, char *recv, size_t bytes)
 {
-    const struct cecl_tcp_request request = {.bytes = bytes};
-    CECL_TRY(say(client, &request, sizeof(request)));
-    return say(client, part, bytes);
-}
-
-static ceclResult_t client_allgather(struct cecl_oob *oob, const void *send, void *recv,
-                                     size_t bytes)
-{
-    const struct client *client = oob->context;
     struct cecl_tcp_reply reply;
-
-    if (bytes > CECL_TCP_MAX_PART)
-        return cecl_fail(ceclInternalError, "bootstrap exchange of %zu bytes: at most %u expected",
-                         bytes, CECL_TCP_MAX_PART);
-    /* A root that has given up no longer reads, but its last message can still be received. */
-    const ceclResult_t sent = send_part(client, send, bytes);
-    if (sent != ceclSuccess && sent != ceclRemoteError)
-        return sent;
+    char part[CECL_OOB_PART_BYTES];
     CECL_TRY(hear_reply(client, &reply));
-    if (reply.bytes != (uint64_t)oob->nranks * bytes)
+    if (reply.bytes != (uint64_t)nranks * sizeof(part))
         return cecl_fail(ceclInternalError, "the root sent %llu bytes, %zu expected",
-                         (unsigned long long)reply.bytes, (size_t)oob->nranks * bytes);
-    return hear(client, recv, (size_t)reply.bytes);
-}
-
-static void end_client(const struct client *client)
-{
-    if (client->fd >= 0)
-        cecl_net_close(client->fd);
-    int process = client->process;
-    cecl_net_drop(&process, 1);
-}
-
-static void client_close(struct cecl_oob *oob)
-{
-    end_client(oob->context);
-    free(oob->context);
+                         (unsigned long long)reply.bytes, (size_t)nranks * sizeof(part));
+    for (int r = 0; r < nranks; r++) {
+        CECL_TRY(hear(client, part, sizeof(part)));
+        if (recv)
+            memcpy(recv + (size_t)r * bytes, part, bytes);
+    }
+    return ceclSuccess;
 }
 
 /* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the step reached
@@ -185,20 +154,15 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
                      "that job has begun");
 }
 
+/* answer: what this rank says; its nonce, patience and tag are filled in here */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
-                                int nranks, int rank, bool *is_known, bool *put_off)
+                                struct cecl_tcp_answer *answer, bool *put_off)
 {
     struct cecl_tcp_challenge challenge;
-    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
-                                     .rank = rank,
-                                     .nranks = nranks,
-                                     .timeout_ms = client->timeout_ms,
-                                     .process = cecl_process_self()};
     struct cecl_tcp_proof proof;
-    struct cecl_tcp_reply reply;
     const int left = cecl_ms_left(client->deadline);
 
-    CECL_TRY(cecl_net_random(answer.nonce, sizeof(answer.nonce)));
+    CECL_TRY(cecl_net_random(answer->nonce, sizeof(answer->nonce)));
     ceclResult_t result = hear(client, &challenge, sizeof(challenge));
     if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens(id) : result;
@@ -206,28 +170,27 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
         return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl%s",
                          other_reason(id));
 
-    answer.patience_ms = left > 0 ? left : 0;
-    answer.tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, &answer);
-    result = prove(client, &answer, &proof, put_off);
+    answer->patience_ms = left > 0 ? left : 0;
+    answer->tag = cecl_tcp_rank_tag(id->secret, challenge.nonce, answer);
+    result = prove(client, answer, &proof, put_off);
     if (result != ceclSuccess || *put_off)
         return result;
-    const uint64_t expected = cecl_tcp_root_tag(id->secret, challenge.nonce, answer.nonce);
-    if (!cecl_net_equal(&proof.tag, &expected, sizeof(expected)))
-        return cecl_fail(ceclInvalidUsage,
-                         "unique id: what listens at its address has another secret");
-    *is_known = true;
-    return hear_reply(client, &reply);
+    const uint64_t expected = cecl_tcp_root_tag(id->secret, challenge.nonce, answer->nonce);
+    return cecl_net_equal(&proof.tag, &expected, sizeof(expected))
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "unique id: what listens at its address has another secret");
 }
 
 /* Connects to the root and proves the secret. Comes again where the root wants it. */
-static ceclResult_t meet_root(const struct cecl_tcp_id *id, int nranks, int rank,
-                              struct client *client, bool *is_known)
+static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
+                              struct client *client)
 {
     for (;;) {
         bool put_off = false;
         ceclResult_t result = connect_root(id, client);
         if (result == ceclSuccess)
-            result = shake_hands(client, id, nranks, rank, is_known, &put_off);
+            result = shake_hands(client, id, answer, &put_off);
         if (!put_off)
             return result;
         if (cecl_ms_left(client->deadline) == 0)
@@ -238,34 +201,40 @@ static ceclResult_t meet_root(const struct cecl_tcp_id *id, int nranks, int rank
     }
 }
 
-ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int nranks, int rank,
-                           int64_t timeout_ms)
+static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_tcp_id id;
-    memcpy(&id, unique, sizeof(id));
+    memcpy(&id, oob->context, sizeof(id));
     if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
         return cecl_fail(ceclInvalidUsage, "unique id: not one of ceclGetUniqueId");
 
+    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
+                                     .rank = oob->rank,
+                                     .nranks = oob->nranks,
+                                     .timeout_ms = oob->timeout_ms,
+                                     .process = cecl_process_self()};
     struct client client = {.fd = -1,
                             .process = cecl_process_watch(&id.process),
-                            .deadline = cecl_deadline(timeout_ms),
-                            .timeout_ms = timeout_ms};
-    struct client *kept = NULL;
-    ceclResult_t result = meet_root(&id, nranks, rank, &client, &oob->is_known);
-    /* Asked for last: the root notices now if this rank leaves, and tells the others. */
-    if (result == ceclSuccess && !(kept = malloc(sizeof(*kept))))
-        result = cecl_fail(ceclOutOfMemory, "no host memory to join with");
-    if (result != ceclSuccess) {
-        end_client(&client);
-        return result;
-    }
-    *kept = client;
+                            .deadline = oob->deadline,
+                            .timeout_ms = oob->timeout_ms};
+    memcpy(answer.part, send, bytes);
+    ceclResult_t result = meet_root(&id, &answer, &client);
+    oob->is_known = result == ceclSuccess;
+    if (result == ceclSuccess)
+        result = hear_parts(&client, oob->nranks, recv, bytes);
+    if (client.fd >= 0)
+        cecl_net_close(client.fd);
+    cecl_net_drop(&client.process, 1);
+    return result;
+}
+
+void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
+                      int64_t timeout_ms)
+{
     *oob = (struct cecl_oob){.nranks = nranks,
                              .rank = rank,
                              .timeout_ms = timeout_ms,
-                             .is_known = true,
-                             .context = kept,
-                             .allgather = client_allgather,
-                             .close = client_close};
-    return ceclSuccess;
+                             .deadline = cecl_deadline(timeout_ms),
+                             .context = (void *)(uintptr_t)id,
+                             .allgather = allgather};
 }

@@ -1,11 +1,10 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
  *     root -> rank   challenge                       as soon as a connection is there
- *     rank -> root   answer (with a challenge back)  proves the secret; says who it is
- *     root -> rank   proof, then reply               once all have joined, or what went wrong;
+ *     rank -> root   answer (with a challenge back)  proves the secret; says who it is; has its part
+ *     root -> rank   proof                           once it has read the answer;
  *                    or "again", and it closes       if newer callers pushed this one out
- *     rank -> root   request + part                  for each all-gather
- *     root -> rank   reply + all parts, or a message
+ *     root -> rank   reply + all parts               once all have joined; or a message
  *
  * The secret is never sent. Each side shows a SipHash tag over both nonces, which only a holder of
  * the secret can compute. */
@@ -18,11 +17,11 @@
 #include <sys/socket.h>
 
 #include "boot/door.h"
+#include "boot/oob.h"
 #include "boot/process.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637034u /* "cecltcp4" */
-#define CECL_TCP_MAX_PART (1u << 20)
+#define CECL_TCP_MAGIC 0x6365636c74637035u /* "cecltcp5" */
 
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
@@ -50,11 +49,9 @@ struct cecl_tcp_answer {
     int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
     int64_t timeout_ms;  /* ms that it waits in all, for messages */
     struct cecl_process process;
-    uint64_t tag; /* over "rank", both nonces and all fields above */
+    char part[CECL_OOB_PART_BYTES]; /* what it tells the other ranks; the rest is 0 */
+    uint64_t tag;                   /* over "rank", both nonces and all fields above */
 };
-
-_Static_assert(sizeof(struct cecl_tcp_answer) <= CECL_DOOR_SAID_MAX,
-               "a caller says it at the door");
 
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
@@ -62,15 +59,10 @@ struct cecl_tcp_proof {
 /* Proves nothing, and need not: whoever could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* If status is not ceclSuccess, a message of `bytes` bytes follows; else the
- * result of an all-gather. */
+/* A message of `bytes` bytes follows; or, if status is ceclSuccess, the parts of all ranks. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t reserved;
-    uint64_t bytes;
-};
-
-struct cecl_tcp_request {
     uint64_t bytes;
 };
 

@@ -1,7 +1,7 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
- * ranks, serves their all-gathers (tcp_rounds.c), and ends when they have left. The door (door.h)
- * keeps strangers out: they get a challenge that they cannot answer, and hold up nobody. A rank that
- * receives its replies slowly holds up nobody either. */
+ * ranks, sends the parts of all to all, and ends. The door (door.h) keeps strangers out: they get a
+ * challenge that they cannot answer, and hold up nobody. A rank that receives its reply slowly holds up
+ * nobody either. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -12,8 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "boot/door.h"
 #include "boot/net.h"
-#include "boot/tcp_root.h"
+#include "boot/rank_list.h"
+#include "boot/tcp.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
@@ -22,6 +24,36 @@
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
 #define MARGIN_MS 1000  /* ms, at most, between telling a rank who is missing and its giving up */
+
+struct seat {
+    int fd;
+    int process;  /* the rank's, watched, or -1 */
+    size_t taken; /* bytes of the reply sent so far */
+};
+
+/* What is sent to all once all have joined. */
+struct reply {
+    struct cecl_tcp_reply head;
+    char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */
+};
+
+struct root {
+    struct cecl_door door;
+    uint8_t secret[16];
+    int64_t timeout_ms;
+    /* ms: the shortest time that the root or any rank waits in all, for messages */
+    int64_t bound_ms;
+    int64_t deadline; /* end of the current wait */
+    int64_t patience; /* when the first of the ranks gives up */
+    int nranks, joined;
+    int expected; /* the largest nranks that any rank has sent */
+    int told;     /* number of ranks that came after the job had failed and were told why */
+    /* -- from the first rank's coming on -- */
+    struct seat *seats; /* [nranks] */
+    struct reply *reply;
+    ceclResult_t failed; /* the job is over, with `words` as the message */
+    char words[CECL_MESSAGE_BYTES];
+};
 
 /* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier,
  * so that the message arrives while that rank still listens. */
@@ -43,31 +75,33 @@ static void send_words(int fd, ceclResult_t status, const char *words, int64_t d
         (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-void root_fail_job(struct root *root, ceclResult_t status)
+/* Ends the job with the message that was recorded last. Every rank that has joined is told. Ranks that
+ * come later are told for a while. */
+static void fail_job(struct root *root, ceclResult_t status)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
     root->failed = status;
     root->deadline = cecl_deadline(LINGER_MS);
     cecl_keep_message(root->words);
     for (int r = 0; r < root->nranks; r++)
-        if (root->seats[r].fd >= 0 && root->seats[r].taken == root->reply_bytes)
+        if (root->seats[r].fd >= 0)
             send_words(root->seats[r].fd, status, root->words, deadline);
 }
 
-void root_name_late(struct root *root, int count, const char *did,
-                    bool (*is_late)(const struct seat *seat))
+/* Ends the job, because its time is up. */
+static void name_who_is_missing(struct root *root)
 {
     struct cecl_rank_list list = {0};
     for (int r = 0; r < root->nranks; r++)
-        if (is_late(&root->seats[r]))
+        if (root->seats[r].fd < 0)
             cecl_rank_list_add(&list, r);
     cecl_fail(ceclTimeout,
-              "%d of %d ranks %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s", count,
-              root->nranks, did, root->bound_ms, cecl_rank_list_words(&list));
-    root_fail_job(root, ceclTimeout);
+              "%d of %d ranks joined within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS); missing: %s",
+              root->joined, root->nranks, root->bound_ms, cecl_rank_list_words(&list));
+    fail_job(root, ceclTimeout);
 }
 
-void root_vacate(struct seat *seat)
+static void close_seat(struct seat *seat)
 {
     if (seat->fd >= 0)
         cecl_net_close(seat->fd);
@@ -98,8 +132,11 @@ static void put_off(const struct cecl_caller *caller)
 static bool make_seats(struct root *root, int nranks)
 {
     root->seats = calloc((size_t)nranks, sizeof(*root->seats));
-    if (!root->seats)
+    root->reply = malloc(sizeof(*root->reply) + (size_t)nranks * sizeof(root->reply->parts[0]));
+    if (!root->seats || !root->reply)
         return false;
+    root->reply->head = (struct cecl_tcp_reply){
+        .status = ceclSuccess, .bytes = (uint64_t)nranks * sizeof(root->reply->parts[0])};
     root->nranks = nranks;
     for (int r = 0; r < nranks; r++)
         root->seats[r].fd = root->seats[r].process = -1;
@@ -114,7 +151,7 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
         return root->failed;
     if (nranks < 1 || nranks > RANKS_MAX || rank < 0 || rank >= nranks)
         return cecl_fail(ceclInvalidArgument, "rank %d of %d: out of range", rank, nranks);
-    if (!root->seats && !make_seats(root, nranks))
+    if (root->nranks == 0 && !make_seats(root, nranks))
         return cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", nranks);
     if (nranks != root->nranks)
         return cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
@@ -133,7 +170,7 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     const ceclResult_t status = judge(root, answer);
     if (status != ceclSuccess) {
         if (root->failed == ceclSuccess)
-            root_fail_job(root, status);
+            fail_job(root, status);
         root->told++;
         send_words(fd, status, root->words, cecl_deadline(WORDS_MS));
         cecl_net_close(fd);
@@ -141,6 +178,7 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     }
     root->seats[answer->rank].fd = fd;
     root->seats[answer->rank].process = cecl_process_watch(&answer->process);
+    memcpy(root->reply->parts[answer->rank], answer->part, sizeof(answer->part));
     if (answer->patience_ms > 0 && cecl_deadline(answer->patience_ms) < root->patience)
         root->patience = cecl_deadline(answer->patience_ms);
     if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
@@ -179,7 +217,7 @@ static void notice_leavers(struct root *root)
         if (ended || cecl_net_look(root->seats[r].fd) == 0) {
             cecl_fail(ceclRemoteError, "rank %d %s while ranks were joining", r,
                       ended ? "ended" : "left");
-            root_fail_job(root, ceclRemoteError);
+            fail_job(root, ceclRemoteError);
         }
     }
 }
@@ -195,13 +233,8 @@ static void notice_trouble(struct root *root)
         cecl_fail(ceclSystemError,
                   "the process that made the unique id cannot take connections: %s",
                   strerror(trouble));
-        root_fail_job(root, ceclSystemError);
+        fail_job(root, ceclSystemError);
     }
-}
-
-static bool is_empty(const struct seat *seat)
-{
-    return seat->fd < 0;
 }
 
 /* Whether all expected ranks have come: to a seat, or to be told that the job has failed. */
@@ -225,37 +258,68 @@ static void let_ranks_in(struct root *root)
         if (root->failed != ceclSuccess)
             return;
         if (root->nranks > 0)
-            root_name_late(root, root->joined, "joined", is_empty);
+            name_who_is_missing(root);
         root->failed = ceclTimeout; /* also when no rank ever came */
         return;
     }
 }
 
-/* ---- the job's end */
+/* ---- the reply */
 
-/* Waits before closing. Closing a socket with unread requests would reset the connection, and the
- * message sent on it would be lost. So the ranks close first, or LINGER_MS pass. */
-static void take_leave(struct root *root)
+/* Sends as much of the reply as a rank's socket takes. Returns whether there is more to send: a rank that
+ * has gone, or has all, needs no more. */
+static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
 {
-    const int64_t deadline = cecl_deadline(LINGER_MS);
-    char unread[4096];
-    for (int r = 0; r < root->nranks; r++) {
-        const int fd = root->seats[r].fd;
-        if (fd >= 0 && shutdown(fd, SHUT_WR) == 0)
-            while (cecl_net_wait(fd, POLLIN, deadline, "a rank") == ceclSuccess &&
-                   recv(fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
-                continue;
+    while (seat->taken < bytes) {
+        const ssize_t sent = send(seat->fd, (const char *)root->reply + seat->taken,
+                                  bytes - seat->taken, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0)
+            seat->taken += (size_t)sent;
+        else
+            return sent < 0 && cecl_net_is_early(errno);
     }
+    return false;
 }
+
+/* Sends the reply to all ranks at the same time. Ranks have each other's addresses then, so who goes from
+ * here on is noticed by its peers. */
+static void send_all(struct root *root, struct pollfd *polls)
+{
+    const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
+    nfds_t left;
+    int ready;
+    do {
+        left = 0;
+        for (int r = 0; r < root->nranks; r++)
+            if (root->seats[r].fd >= 0 && send_some(root, &root->seats[r], bytes))
+                polls[left++] = (struct pollfd){.fd = root->seats[r].fd, .events = POLLOUT};
+            else
+                close_seat(&root->seats[r]);
+        ready = left > 0 ? poll(polls, left, cecl_ms_left(root->deadline)) : 0;
+    } while (ready > 0 || (ready < 0 && errno == EINTR));
+}
+
+static void reply_to_all(struct root *root)
+{
+    struct pollfd *polls = calloc((size_t)root->nranks, sizeof(*polls));
+    root->deadline = deadline_in(root, root->timeout_ms);
+    if (polls)
+        send_all(root, polls);
+    else
+        fail_job(root,
+                 cecl_fail(ceclOutOfMemory, "the root has no memory for %d ranks", root->nranks));
+    free(polls);
+}
+
+/* ---- the whole */
 
 static void free_root(struct root *root)
 {
     cecl_door_close(&root->door);
     for (int r = 0; r < root->nranks; r++)
-        root_vacate(&root->seats[r]);
+        close_seat(&root->seats[r]);
     free(root->seats);
     free(root->reply);
-    free(root->next);
     free(root);
 }
 
@@ -264,12 +328,8 @@ static void *serve(void *argument)
     struct root *root = argument;
     let_ranks_in(root);
     cecl_door_close(&root->door); /* the id is used up: ranks that come later are refused */
-    if (root->failed == ceclSuccess) {
-        root->deadline = deadline_in(root, root->timeout_ms);
-        root_serve_rounds(root);
-    }
-    if (root->failed != ceclSuccess)
-        take_leave(root);
+    if (root->failed == ceclSuccess)
+        reply_to_all(root);
     free_root(root);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include "nccl/depth.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
+#include "util/grow.h"
 #include "util/thread.h"
 
 /* Whether NCCL itself makes the call that is at hand: it is no call of the program's. A macro,
@@ -61,15 +62,9 @@ static void forget_when_the_thread_ends(void)
 
 static ncclResult_t keep(struct cecl_nccl_wish wish)
 {
-    if (group.count == group.room) {
-        const int room = 2 * group.room + 8;
-        struct cecl_nccl_wish *wishes = realloc(group.wishes, (size_t)room * sizeof(*wishes));
-        if (!wishes)
-            return ceclSystemError;
-        forget_when_the_thread_ends();
-        group.wishes = wishes;
-        group.room = room;
-    }
+    forget_when_the_thread_ends();
+    if (!CECL_HAS_ROOM(group.wishes, group.count, group.room))
+        return ceclSystemError;
     group.wishes[group.count++] = wish;
     return ceclSuccess;
 }

@@ -12,6 +12,7 @@
 #include "nccl/gpu.h"
 #include "nccl/library.h"
 #include "nccl/serve.h"
+#include "util/grow.h"
 #include "util/log.h"
 #include "util/thread.h"
 
@@ -138,16 +139,11 @@ ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
 
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served)
 {
-    if (group.count == group.room) {
-        const int room = 2 * group.room + 16;
-        struct kept *kept = realloc(group.kept, (size_t)room * sizeof(*kept));
-        if (!kept)
-            return cecl_nccl_group_refuse(ceclSystemError);
-        static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+    static struct cecl_thread_end end = CECL_THREAD_END_NONE;
+    if (group.count == 0)
         cecl_thread_at_end(&end, forget_at_end, &group);
-        group.kept = kept;
-        group.room = room;
-    }
+    if (!CECL_HAS_ROOM(group.kept, group.count, group.room))
+        return cecl_nccl_group_refuse(ceclSystemError);
     const struct kept passed = {.call = *call, .number = group.count, .turn = PASSED_TURN},
                       kept = is_served ? place_served(call) : passed;
     group.unsorted = group.unsorted || kept.turn < group.last_turn;

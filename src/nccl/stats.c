@@ -78,104 +78,97 @@ static void print_ranks(FILE *out)
         fprintf(out, " of %d", most);
 }
 
-static void print_heading(FILE *out)
+/* What became of some calls of one function. */
+struct row {
+    const char *name, *class, *by, *zero_sm, *why;
+    uint64_t calls, bytes;
+    bool is_known; /* `bytes` is: otherwise the calls' arguments are not known */
+    bool is_failure, is_first;
+};
+
+static struct row row_of(const char *name, const char *class, uint64_t calls, size_t reason,
+                         bool mark)
+{
+    const bool served = reason == CECL_NCCL_NO_REASON;
+    return (struct row){.name = name,
+                        .class = class,
+                        .by = served ? "cecl"
+                              : mark ? "refused"
+                                     : "NCCL",
+                        /* whether NCCL's calls used SMs is NCCL's to know */
+                        .zero_sm = served ? (mark ? "no" : "yes")
+                                   : mark ? "-"
+                                          : "unknown",
+                        .why = cecl_nccl_reason_words[reason],
+                        .calls = calls,
+                        .is_failure = reason == CECL_NCCL_NOT_MADE};
+}
+
+/* Writes a row, if there were such calls. */
+static void put(FILE *out, void (*write)(FILE *, const struct row *), struct row *row, bool *any)
+{
+    row->is_first = !*any;
+    if (row->calls > 0)
+        write(out, row);
+    *any = *any || row->calls > 0;
+}
+
+static void each_row(FILE *out, void (*write)(FILE *, const struct row *))
+{
+    bool any = false;
+    for (size_t i = 0; i < CECL_NCCL_OPS * CLASSES * CECL_NCCL_REASON_COUNT * 2; i++) {
+        const size_t op = i / (CLASSES * CECL_NCCL_REASON_COUNT * 2),
+                     which = i / (CECL_NCCL_REASON_COUNT * 2) % CLASSES,
+                     reason = i / 2 % CECL_NCCL_REASON_COUNT;
+        const struct counter *counter = &counters[op][which][reason][i % 2];
+        struct row row =
+            row_of(cecl_nccl_op_names[op], classes[which].words, counter->calls, reason, i % 2);
+        row.bytes = counter->bytes;
+        row.is_known = true;
+        put(out, write, &row, &any);
+    }
+    for (size_t i = 0; i < 2 * SYMBOLS; i++) {
+        struct cecl_nccl_symbol *symbol = symbols[i / 2];
+        struct row row =
+            row_of(symbol->name, "unknown", symbol->calls[i % 2], CECL_NCCL_NO_SUCH_OP, i % 2);
+        put(out, write, &row, &any);
+    }
+}
+
+static void print_row(FILE *out, const struct row *row)
+{
+    char bytes[21] = "unknown";
+    if (row->is_known)
+        snprintf(bytes, sizeof(bytes), "%" PRIu64, row->bytes);
+    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s%s%s\n", row->name, row->class,
+            row->calls, bytes, row->by, row->zero_sm, row->why, row->is_failure ? ": " : "",
+            row->is_failure ? cecl_nccl_failure() : "");
+}
+
+static void print_table(FILE *out)
 {
     fprintf(out, "cecl: ");
     print_ranks(out);
     fprintf(out, ", process %d: calls of NCCL\n", (int)getpid());
     fprintf(out, "cecl: %-18s %-10s %8s %16s  %-7s %-8s %s\n", "function", "bytes", "calls",
             "bytes in all", "by", "zero SM", "why");
-}
-
-static const char *by_words(size_t reason, bool mark)
-{
-    return reason == CECL_NCCL_NO_REASON ? "cecl" : mark ? "refused" : "NCCL";
-}
-
-/* Whether NCCL's calls used SMs is NCCL's to know. */
-static const char *zero_sm_words(size_t reason, bool mark)
-{
-    if (reason == CECL_NCCL_NO_REASON)
-        return mark ? "no" : "yes";
-    return mark ? "-" : "unknown";
-}
-
-static void print_row(FILE *out, const char *name, const char *class, uint64_t calls,
-                      const char *bytes, size_t reason, bool mark)
-{
-    if (calls == 0)
-        return;
-    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s", name, class, calls, bytes,
-            by_words(reason, mark), zero_sm_words(reason, mark), cecl_nccl_reason_words[reason]);
-    if (reason == CECL_NCCL_NOT_MADE)
-        fprintf(out, ": %s", cecl_nccl_failure());
-    fprintf(out, "\n");
-}
-
-static void print_counter(FILE *out, size_t op, size_t which, size_t reason, bool mark)
-{
-    const struct counter *counter = &counters[op][which][reason][mark];
-    char bytes[21];
-    snprintf(bytes, sizeof(bytes), "%" PRIu64, counter->bytes);
-    print_row(out, cecl_nccl_op_names[op], classes[which].words, counter->calls, bytes, reason,
-              mark);
-}
-
-static void print_table(FILE *out)
-{
-    print_heading(out);
-    for (size_t op = 0; op < CECL_NCCL_OPS; op++) {
-        for (size_t which = 0; which < CLASSES; which++) {
-            for (size_t reason = 0; reason < CECL_NCCL_REASON_COUNT; reason++) {
-                print_counter(out, op, which, reason, false);
-                print_counter(out, op, which, reason, true);
-            }
-        }
-    }
-    for (size_t i = 0; i < SYMBOLS; i++) {
-        for (int mark = 0; mark < 2; mark++) /* bytes: their arguments are not known */
-            print_row(out, symbols[i]->name, "unknown", symbols[i]->calls[mark], "unknown",
-                      CECL_NCCL_NO_SUCH_OP, mark);
-    }
+    each_row(out, print_row);
     cecl_nccl_report_print(out);
 }
 
-/* ---- the same as JSON */
-
-static void json_row(FILE *out, const char **before, const char *name, const char *class,
-                     uint64_t calls, uint64_t bytes, size_t reason, bool mark)
+static void json_row(FILE *out, const struct row *row)
 {
-    if (calls == 0)
-        return;
     fprintf(out,
             "%s{\"function\": \"%s\", \"class\": \"%s\", \"calls\": %" PRIu64
             ", \"bytes\": %" PRIu64 ", \"by\": \"%s\", \"zero_sm\": \"%s\", \"why\": \"%s\"}",
-            *before, name, class, calls, bytes, by_words(reason, mark), zero_sm_words(reason, mark),
-            cecl_nccl_reason_words[reason]);
-    *before = ", ";
-}
-
-static void json_op(FILE *out, const char **before, size_t op, size_t which)
-{
-    for (size_t reason = 0; reason < CECL_NCCL_REASON_COUNT; reason++)
-        for (int mark = 0; mark < 2; mark++) {
-            const struct counter *counter = &counters[op][which][reason][mark];
-            json_row(out, before, cecl_nccl_op_names[op], classes[which].words, counter->calls,
-                     counter->bytes, reason, mark);
-        }
+            row->is_first ? "" : ", ", row->name, row->class, row->calls, row->bytes, row->by,
+            row->zero_sm, row->why);
 }
 
 static void json_table(FILE *out)
 {
-    const char *before = "";
     fprintf(out, "{\"process\": %d, \"calls\": [", (int)getpid());
-    for (size_t op = 0; op < CECL_NCCL_OPS; op++)
-        for (size_t which = 0; which < CLASSES; which++)
-            json_op(out, &before, op, which);
-    for (size_t i = 0; i < SYMBOLS; i++)
-        for (int mark = 0; mark < 2; mark++)
-            json_row(out, &before, symbols[i]->name, "unknown", symbols[i]->calls[mark], 0,
-                     CECL_NCCL_NO_SUCH_OP, mark);
+    each_row(out, json_row);
     fprintf(out, "], \"communicators\": ");
     cecl_nccl_report_json(out);
     fprintf(out, "}\n");

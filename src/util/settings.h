@@ -16,7 +16,7 @@ enum cecl_setting_kind {
 };
 
 /* Whether all ranks must have equal values of a setting (checked by compare_config in
- * src/comm/setup.c). */
+ * src/api/introduce.c). */
 enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
 /* The table. A setting is X(id, "NAME", kind, ranks, "default as text", "what holds when that is

@@ -289,7 +289,6 @@ static const struct {
     const char *step, *place;
 } found[] = {
     {"join", "connect@tcp.c"},
-    {"join", "malloc@tcp.c"},
     {"join", "socket@net.c"},
     {"join", "connect@mesh_connect.c"},
     {"join", "sendmsg@packet.c"},

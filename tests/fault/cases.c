@@ -7,7 +7,7 @@
 
 #define MOST_CASES 2000
 #define VARIANTS 2   /* of each combination, with other ranks and seeds */
-#define OOB_ROUNDS 2 /* exchanges through the caller's callbacks while a communicator is made */
+#define OOB_ROUNDS 1 /* exchanges through the caller's callbacks while a communicator is made */
 
 static const char *const op_names[OPS] = {"join",
                                           "join by callbacks",

@@ -30,6 +30,7 @@ static struct client {
     int rank, nranks;
     uint64_t proof; /* what the root must prove to it */
     uint8_t challenge[16];
+    uint8_t part[CECL_OOB_PART_BYTES]; /* what it tells, if `right` */
     uint8_t sent[SENT_MOST]; /* after the answer, or from the first byte if there is none */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
@@ -76,6 +77,8 @@ static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
         .magic = CECL_TCP_MAGIC, .rank = rank, .nranks = nranks, .timeout_ms = 1000};
     memcpy(&challenge, c->received, sizeof(challenge));
     memcpy(c->challenge, challenge.nonce, sizeof(c->challenge));
+    for (size_t i = 0; i < sizeof(a.part); i++)
+        a.part[i] = (char)(i * 7 + (size_t)(c - clients) * 31);
     return a;
 }
 
@@ -83,6 +86,7 @@ static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
 static void sign(struct client *c, struct cecl_tcp_answer *a)
 {
     a->tag = cecl_tcp_rank_tag(secret, c->challenge, a);
+    memcpy(c->part, a->part, sizeof(c->part));
     c->proof = cecl_tcp_root_tag(secret, c->challenge, a->nonce);
     c->rank = a->rank;
     c->nranks = a->nranks;
@@ -138,25 +142,6 @@ static void answer(struct client *c)
         c->right = false;
 }
 
-/* Brings a part of an all-gather: its size, and as many bytes. */
-static void request(struct client *c)
-{
-    const unsigned size = take_byte(&in);
-    struct cecl_tcp_request head = {.bytes = size < 200 ? size : (size - 199) * 60};
-    uint8_t part[4096];
-    for (size_t i = 0; i < head.bytes; i++)
-        part[i] = (uint8_t)(i * 7 + c->nsent + (size_t)(c - clients) * 31 + size);
-    say(c, &head, sizeof(head));
-    say(c, part, head.bytes);
-}
-
-/* A part that is larger than any, and may never come. */
-static void claim(struct client *c)
-{
-    struct cecl_tcp_request head = {.bytes = take_word(&in)};
-    say(c, &head, sizeof(head));
-}
-
 static void say_anything(struct client *c)
 {
     uint8_t bytes[64];
@@ -174,27 +159,15 @@ static void leave(struct client *c)
     c->fd = -1;
 }
 
-/* All ranks that have joined bring equal parts. */
-static void request_all(void)
-{
-    const struct input before = in;
-    for (int i = 0; i < nclients; i++) {
-        in = before;
-        if (clients[i].right)
-            request(&clients[i]);
-    }
-}
-
 static void act_one(unsigned what, struct client *c)
 {
     switch (what) {
     case 0:
-    case 1: answer(c); break;
-    case 2: request(c); break;
-    case 3: claim(c); break;
+    case 1:
+    case 2:
+    case 3: answer(c); break;
     case 4: say_anything(c); break;
     case 5: leave(c); break;
-    case 6: request_all(); break;
     default: world_pass(take_byte(&in) * 8);
     }
 }
@@ -229,23 +202,6 @@ static bool act_as_clients(void)
 
 /* ---- what a client received */
 
-/* The k-th part that a client brought whole. False: there is none. */
-static bool find_part(const struct client *c, int k, const uint8_t **part, uint64_t *bytes)
-{
-    size_t at = 0;
-    for (int i = 0; at + sizeof(*bytes) <= c->nsent; i++) {
-        memcpy(bytes, c->sent + at, sizeof(*bytes));
-        at += sizeof(*bytes);
-        if (*bytes > c->nsent - at)
-            return false;
-        *part = c->sent + at;
-        if (i == k)
-            return true;
-        at += *bytes;
-    }
-    return false;
-}
-
 /* The only client that may have the seat of `rank`; NULL if there are several. */
 static const struct client *holder_of(int rank, int nranks)
 {
@@ -262,23 +218,16 @@ static const struct client *holder_of(int rank, int nranks)
     return holder;
 }
 
-/* Round k of the all-gathers, as a client received it. */
-static void check_round(const struct client *c, int k, const uint8_t *data, uint64_t bytes)
+/* The parts of all, as a client received them. */
+static void check_parts(const struct client *c, const uint8_t *data, uint64_t bytes)
 {
-    const uint64_t each = bytes / (uint64_t)c->nranks;
-    REQUIRE(each * (uint64_t)c->nranks == bytes, "%llu bytes for %d ranks",
+    REQUIRE(bytes == (uint64_t)c->nranks * CECL_OOB_PART_BYTES, "%llu bytes for %d ranks",
             (unsigned long long)bytes, c->nranks);
     for (int r = 0; r < c->nranks; r++) {
         const struct client *holder = holder_of(r, c->nranks);
-        const uint8_t *part;
-        uint64_t brought;
-        if (!holder)
-            continue;
-        REQUIRE(find_part(holder, k, &part, &brought) && brought == each,
-                "round %d was answered, but rank %d brought no %llu bytes", k, r,
-                (unsigned long long)each);
-        REQUIRE(memcmp(data + (size_t)r * each, part, each) == 0,
-                "round %d: the part of rank %d is not what it brought", k, r);
+        REQUIRE(!holder || memcmp(data + (size_t)r * CECL_OOB_PART_BYTES, holder->part,
+                                  CECL_OOB_PART_BYTES) == 0,
+                "the part of rank %d is not what it brought", r);
     }
 }
 
@@ -291,30 +240,20 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-static void check_replies(const struct client *c, size_t at)
+static void check_reply(const struct client *c, size_t at)
 {
-    for (int k = -1;; k++) { /* -1: all have joined */
-        struct cecl_tcp_reply reply;
-        if (c->nreceived - at < sizeof(reply))
-            return; /* the client or the root left */
-        memcpy(&reply, c->received + at, sizeof(reply));
-        at += sizeof(reply);
-        const size_t left = c->nreceived - at;
-        if (reply.status != ceclSuccess) {
-            check_words(c->received + at, reply.bytes, left, reply.status);
-            return;
-        }
-        REQUIRE(k >= 0 || reply.bytes == 0, "%llu bytes before the first round",
-                (unsigned long long)reply.bytes);
-        if (k < 0)
-            for (int r = 0; r < c->nranks; r++)
-                holder_of(r, c->nranks);
-        if (reply.bytes > left)
-            return;
-        if (k >= 0)
-            check_round(c, k, c->received + at, reply.bytes);
-        at += (size_t)reply.bytes;
-    }
+    struct cecl_tcp_reply reply;
+    if (c->nreceived - at < sizeof(reply))
+        return; /* the client or the root left */
+    memcpy(&reply, c->received + at, sizeof(reply));
+    at += sizeof(reply);
+    const size_t left = c->nreceived - at;
+    if (reply.status != ceclSuccess)
+        check_words(c->received + at, reply.bytes, left, reply.status);
+    else if (reply.bytes <= left)
+        check_parts(c, c->received + at, reply.bytes);
+    REQUIRE(left <= reply.bytes, "%zu bytes where %llu are told", left,
+            (unsigned long long)reply.bytes);
 }
 
 static void check_client(const struct client *c)
@@ -325,7 +264,7 @@ static void check_client(const struct client *c)
     if (c->nreceived < at + sizeof(c->proof))
         return;
     REQUIRE(memcmp(c->received + at, &c->proof, sizeof(c->proof)) == 0, "no proof of the root");
-    check_replies(c, at + sizeof(c->proof));
+    check_reply(c, at + sizeof(c->proof));
 }
 
 static int reach_nobody(int fd, const struct sockaddr *to, socklen_t length)
@@ -357,13 +296,13 @@ static void fuzz_root(void)
 static struct {
     int nranks, rank;
     unsigned easy;     /* the root does so many steps of the handshake rightly by itself */
-    size_t part;       /* bytes of the current all-gather; 0: there is none */
+    size_t part;       /* bytes of the all-gather */
     bool is_disturbed; /* time has passed, or the root has left: any wait may fail */
 } job;
 
 #define PROOF_AT sizeof(struct cecl_tcp_challenge)
 #define REPLY_AT (PROOF_AT + sizeof(struct cecl_tcp_proof))
-#define ROUNDS_AT (REPLY_AT + sizeof(struct cecl_tcp_reply))
+#define PARTS_AT (REPLY_AT + sizeof(struct cecl_tcp_reply))
 
 static void challenge_rank(struct client *c, unsigned flags)
 {
@@ -393,8 +332,8 @@ static void prove_to_rank(struct client *c, unsigned flags)
 
 static void reply_to_rank(struct client *c, unsigned flags)
 {
-    uint8_t data[1024];
-    struct cecl_tcp_reply reply = {.bytes = (uint64_t)job.nranks * job.part};
+    uint8_t data[4 * CECL_OOB_PART_BYTES];
+    struct cecl_tcp_reply reply = {.bytes = (uint64_t)job.nranks * CECL_OOB_PART_BYTES};
     if (flags & 1)
         reply.status = (int32_t)take_byte(&in);
     if (flags & 2)
@@ -421,34 +360,24 @@ static void check_answer(const struct client *c)
     REQUIRE(a.magic == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
             "the rank says that it is %d of %d", a.rank, a.nranks);
     REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "its tag is wrong");
+    REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "its part is another one");
 }
 
-/* Whether the root has shown that it knows the secret, and then that all have joined. */
-static void read_handshake(const struct client *c, bool *proved, bool *let_in)
+/* Whether the root has shown that it knows the secret, and then has sent all parts. */
+static void read_handshake(const struct client *c, bool *proved, bool *replied)
 {
     struct cecl_tcp_reply reply;
-    const uint64_t proof = proof_for(c);
+    const uint64_t proof = proof_for(c), bytes = (uint64_t)job.nranks * CECL_OOB_PART_BYTES;
     *proved = c->nsent >= REPLY_AT && memcmp(c->sent + PROOF_AT, &proof, sizeof(proof)) == 0;
     memcpy(&reply, c->sent + REPLY_AT, sizeof(reply));
-    *let_in = *proved && c->nsent >= ROUNDS_AT && reply.status == ceclSuccess;
-}
-
-/* Whether the reply to the current all-gather is there, at byte `at` of what the root sent. */
-static bool find_reply(const struct client *c, size_t at)
-{
-    const uint64_t bytes = (uint64_t)job.nranks * job.part;
-    struct cecl_tcp_reply reply;
-    if (c->nsent < at + sizeof(reply))
-        return false;
-    memcpy(&reply, c->sent + at, sizeof(reply));
-    return reply.status == ceclSuccess && reply.bytes == bytes &&
-           c->nsent >= at + sizeof(reply) + bytes;
+    *replied = *proved && c->nsent >= PARTS_AT + bytes && reply.status == ceclSuccess &&
+               reply.bytes == bytes;
 }
 
 /* The first steps of the handshake, in order. False: they are done. */
 static bool act_easily(struct client *c)
 {
-    if (c->nsent >= (job.easy > 2 ? ROUNDS_AT : job.easy > 1 ? REPLY_AT : job.easy * PROOF_AT))
+    if (c->nsent >= (job.easy > 2 ? PARTS_AT : job.easy > 1 ? REPLY_AT : job.easy * PROOF_AT))
         return false;
     if (c->nsent == 0)
         challenge_rank(c, 0);
@@ -499,28 +428,6 @@ static int reach_root(int fd, const struct sockaddr *to, socklen_t length)
     return how == 4 ? -1 : 0;
 }
 
-/* Gathers once; the reply is expected at byte *at of what the root sent. Returns whether to go on. */
-static bool gather(struct cecl_oob *oob, size_t *at)
-{
-    const struct client *c = &clients[0];
-    uint8_t part[64] = "what this rank brings";
-    job.part = 1 + take_below(&in, sizeof(part));
-    const size_t bytes = (size_t)job.nranks * job.part;
-    uint8_t *all = malloc(bytes); /* exactly as large as it must be */
-    REQUIRE(all, "no memory");
-    const ceclResult_t result = oob->allgather(oob, part, all, job.part);
-    const bool replied = find_reply(c, *at);
-    REQUIRE(result != ceclSuccess || replied, "an all-gather succeeds without a reply");
-    REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
-            cecl_message());
-    *at += sizeof(struct cecl_tcp_reply);
-    REQUIRE(result != ceclSuccess || memcmp(all, c->sent + *at, bytes) == 0,
-            "an all-gather gives what the root did not send");
-    *at += bytes;
-    free(all);
-    return result == ceclSuccess;
-}
-
 static void make_id(ceclUniqueId *unique)
 {
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC};
@@ -538,30 +445,36 @@ static void make_id(ceclUniqueId *unique)
 static void fuzz_rank(void)
 {
     static const struct world_script script = {act_as_root, reach_root, SOCK_STREAM};
-    struct cecl_oob oob = {0};
+    const struct client *root = &clients[0];
+    const char part[CECL_OOB_PART_BYTES] = "what this rank brings";
+    struct cecl_oob oob;
     ceclUniqueId unique;
-    bool proved, let_in;
-    size_t at = ROUNDS_AT;
+    bool proved, replied;
     memset(&job, 0, sizeof(job));
     job.nranks = 1 + (int)take_below(&in, 4);
     job.rank = (int)take_below(&in, (unsigned)job.nranks);
     job.easy = take_below(&in, 4);
+    job.part = 1 + take_below(&in, sizeof(part));
     nclients = 0;
     begin_client();
     make_id(&unique);
     world_begin(&script);
-    const ceclResult_t result = cecl_tcp_join(&oob, &unique, job.nranks, job.rank, 1000);
+    uint8_t *all = malloc((size_t)job.nranks * job.part); /* exactly as large as it must be */
+    REQUIRE(all, "no memory");
+    cecl_oob_from_id(&oob, &unique, job.nranks, job.rank, 1000);
+    const ceclResult_t result = oob.allgather(&oob, part, all, job.part);
     hear(&clients[0]);
-    check_answer(&clients[0]);
-    read_handshake(&clients[0], &proved, &let_in);
-    REQUIRE((result == ceclSuccess) == (oob.context != NULL), "result %d", (int)result);
-    REQUIRE(result != ceclSuccess || let_in, "it joined, but was not let in");
-    REQUIRE(result == ceclSuccess || !let_in || job.is_disturbed, "result %d: %s", (int)result,
+    check_answer(root);
+    read_handshake(root, &proved, &replied);
+    REQUIRE(result != ceclSuccess || replied, "it succeeds without a reply");
+    REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
             cecl_message());
+    for (size_t r = 0; r < (size_t)job.nranks && result == ceclSuccess; r++)
+        REQUIRE(memcmp(all + r * job.part, root->sent + PARTS_AT + r * CECL_OOB_PART_BYTES,
+                       job.part) == 0,
+                "it gives what the root did not send");
     REQUIRE(!oob.is_known || proved, "it is known to a root without the secret");
-    while (oob.context && gather(&oob, &at))
-        continue;
-    cecl_oob_close(&oob);
+    free(all);
     leave(&clients[0]);
     world_end();
 }

@@ -25,12 +25,6 @@
 
 /* ---- the messages, as they are on the wire */
 
-struct invitation {
-    char name[40];
-    uint8_t secret[16];
-    struct cecl_process process;
-};
-
 struct hello {
     uint32_t magic;
     uint16_t rank, channel;
@@ -82,7 +76,7 @@ struct peer {
 
 static struct input in;
 static struct cecl_mesh *mesh;
-static struct invitation mine;
+static struct cecl_invitation mine;
 static struct peer peers[RANKS_MOST];
 static int strangers[STRANGERS_MOST], nstrangers; /* said hello, and are none of the ranks */
 static int nranks, rank, files[FILES];
@@ -286,22 +280,17 @@ static bool act(void)
     return true;
 }
 
-/* ---- the oob, which gives every rank's invitation */
+/* ---- every rank's invitation */
 
-static ceclResult_t invite(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
+static void invite(struct cecl_invitation *all)
 {
-    struct invitation *all = recv;
-    (void)oob;
-    REQUIRE(bytes == sizeof(mine), "an invitation of %zu bytes", bytes);
-    memcpy(&mine, send, sizeof(mine));
     REQUIRE(memchr(mine.name, 0, sizeof(mine.name)), "its name has no end");
     for (int r = 0; r < nranks; r++) {
-        all[r] = (struct invitation){.name = {(char)('a' + r)}};
+        all[r] = (struct cecl_invitation){.name = {(char)('a' + r)}};
         memset(all[r].name + 1, 'x', sizeof(all[r].name) - 1); /* to the last byte */
         memset(all[r].secret, 'a' + r, sizeof(all[r].secret));
     }
     all[rank] = mine;
-    return ceclSuccess;
 }
 
 /* The hello on a connection to a lower rank must show that rank's secret. */
@@ -322,10 +311,21 @@ static void check_hello(const struct peer *p, int fd, unsigned channel)
 
 static bool open_mesh(void)
 {
-    struct cecl_oob oob = {.nranks = nranks, .rank = rank, .timeout_ms = 1000, .allgather = invite};
+    static struct cecl_oob oob;
+    struct cecl_invitation all[RANKS_MOST];
     struct cecl_mesh *made = NULL;
     init_deadline = cecl_deadline(1000);
-    const ceclResult_t result = cecl_mesh_open(&oob, init_deadline, 1000, &made);
+    oob = (struct cecl_oob){
+        .nranks = nranks, .rank = rank, .timeout_ms = 1000, .deadline = init_deadline};
+    ceclResult_t result = cecl_mesh_new(&oob, 1000, &mine, &made);
+    REQUIRE(result == ceclSuccess, "result %d: %s", (int)result, cecl_message());
+    invite(all);
+    result = cecl_mesh_connect(made, all, sizeof(all[0]));
+    if (result != ceclSuccess) {
+        cecl_mesh_tell_abort(made, cecl_message());
+        cecl_mesh_close(made);
+        made = NULL;
+    }
     for (int r = 0; r < rank && result == ceclSuccess; r++)
         for (unsigned channel = 0; channel < CHANNELS; channel++)
             check_hello(&peers[r], *end_of(&peers[r], (int)channel), channel);
@@ -333,7 +333,6 @@ static bool open_mesh(void)
         for (unsigned channel = 0; channel < CHANNELS; channel++)
             REQUIRE(peers[r].greeted[channel], "rank %d has not shown the secret", r);
     REQUIRE(result == ceclSuccess || !is_easy, "result %d: %s", (int)result, cecl_message());
-    REQUIRE((result == ceclSuccess) == (made != NULL), "result %d", (int)result);
     mesh = made;
     return made;
 }

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "../left_child.h"
+#include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
@@ -49,43 +50,32 @@ struct rank {
     struct cecl_oob oob;
     struct cecl_mesh *mesh;
     ceclResult_t result;
-    int64_t timeout_ms;
     int index, all[RANKS];
     char words[CECL_MESSAGE_BYTES];
 };
 
-static struct cecl_oob_group *group;
+static struct oob_threads oobs;
 static struct rank ranks[RANKS];
 
 static void make_group(int64_t timeout_ms)
 {
-    assert_int_equal(cecl_oob_group_create(RANKS, timeout_ms, &group), ceclSuccess);
+    oobs = (struct oob_threads)OOB_THREADS_NONE;
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.index = r, .timeout_ms = timeout_ms};
-        cecl_oob_from_group(&ranks[r].oob, group, r);
+        ranks[r] = (struct rank){.index = r};
+        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, timeout_ms);
     }
 }
 
 static void drop_group(void)
 {
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         cecl_mesh_close(ranks[r].mesh);
-        cecl_oob_close(&ranks[r].oob);
-    }
-    cecl_oob_group_destroy(group);
-}
-
-static void *run_round(void *argument)
-{
-    struct rank *me = argument;
-    me->result = me->oob.allgather(&me->oob, &me->index, me->all, sizeof(int));
-    return NULL;
 }
 
 static void *run_open(void *argument)
 {
     struct rank *me = argument;
-    me->result = cecl_mesh_open(&me->oob, cecl_deadline(me->timeout_ms), 300, &me->mesh);
+    me->result = open_mesh(&me->oob, 300, &me->mesh);
     if (me->result != ceclSuccess)
         strcpy(me->words, cecl_message());
     return NULL;
@@ -137,22 +127,6 @@ static void open_all(void)
     }
 }
 
-/* The part that rank 0 left there when it gave up must not stand for it. */
-static void no_round_succeeds_after_a_rank_gave_up(void **state)
-{
-    (void)state;
-    make_group(100);
-    run_round(&ranks[0]);
-    assert_int_equal(ranks[0].result, ceclTimeout);
-    start(&ranks[1], run_round);
-    start(&ranks[2], run_round);
-    for (int r = 1; r < RANKS; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclRemoteError);
-    }
-    drop_group();
-}
-
 static void cut_off(struct rank *rank)
 {
     for (int r = 0; r < RANKS; r++)
@@ -187,7 +161,6 @@ static void a_broken_mesh_gives_its_first_reason_again(void **state)
     assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
                      ceclTimeout);
     assert_string_equal(cecl_message(), words);
-    const uint64_t exchanges = cecl_mesh_exchanges(ranks[0].mesh);
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with a limit of its own */
     const int64_t start = cecl_now_ms();
@@ -195,7 +168,6 @@ static void a_broken_mesh_gives_its_first_reason_again(void **state)
                      ceclTimeout);
     assert_true(cecl_now_ms() - start < 250);
     assert_string_equal(cecl_message(), words);
-    assert_int_equal(cecl_mesh_exchanges(ranks[0].mesh), exchanges); /* nothing was tried */
     drop_group();
 }
 
@@ -259,24 +231,6 @@ static void received_descriptors_are_closed_on_exec(void **state)
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].all[0], FD_CLOEXEC);
     }
-    drop_group();
-}
-
-/* Rank 2 leaves when the others wait for it, long before their time is over. */
-static void a_round_ends_when_a_rank_leaves(void **state)
-{
-    (void)state;
-    make_group(20000);
-    const int64_t begin = cecl_now_ms();
-    start(&ranks[0], run_round);
-    start(&ranks[1], run_round);
-    usleep(20000);
-    cecl_oob_close(&ranks[2].oob);
-    for (int r = 0; r < 2; r++) {
-        pthread_join(ranks[r].thread, NULL);
-        assert_int_equal(ranks[r].result, ceclRemoteError);
-    }
-    assert_true(cecl_now_ms() - begin < 10000);
     drop_group();
 }
 
@@ -464,14 +418,12 @@ static void an_exchange_of_many_frames_is_whole(void **state)
     open_all();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         large_bytes = sizes[i];
-        const uint64_t before = cecl_mesh_exchanges(ranks[0].mesh);
         for (int r = 0; r < RANKS; r++)
             start(&ranks[r], run_large);
         for (int r = 0; r < RANKS; r++) {
             pthread_join(ranks[r].thread, NULL);
             assert_int_equal(ranks[r].result, ceclSuccess);
         }
-        assert_int_equal(cecl_mesh_exchanges(ranks[0].mesh), before + 1);
     }
     drop_group();
 }
@@ -569,18 +521,17 @@ static int live(const ceclUniqueId *id, int rank, enum death death, const char *
     char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
     const struct cecl_process self = cecl_process_self();
     struct cecl_mesh *mesh = NULL;
-    struct cecl_oob oob = {0};
+    struct cecl_oob oob;
     int all[RANKS];
     alarm(20);
-    if (cecl_tcp_join(&oob, id, RANKS, rank, 10000) != ceclSuccess)
-        return 1;
+    cecl_oob_from_id(&oob, id, RANKS, rank, 10000);
     if (rank == 2 && death == BEFORE_CONNECTING) {
         memcpy(mine + INVITATION - sizeof(self), &self, sizeof(self));
         if (oob.allgather(&oob, mine, room, sizeof(mine)) == ceclSuccess)
             die_and_leave_a_child();
         return 2;
     }
-    ceclResult_t result = cecl_mesh_open(&oob, cecl_deadline(10000), 10000, &mesh);
+    ceclResult_t result = open_mesh(&oob, 10000, &mesh);
     for (int i = 0; i < 2 && result == ceclSuccess; i++) {
         if (rank == 2 && i == 1)
             die_and_leave_a_child();
@@ -592,7 +543,6 @@ static int live(const ceclUniqueId *id, int rank, enum death death, const char *
     if (mesh)
         cecl_mesh_tell_abort(mesh, cecl_message());
     cecl_mesh_close(mesh);
-    cecl_oob_close(&oob);
     return is_said ? 0 : result == ceclRemoteError && !mesh ? HEARD_OF_ANOTHER : 4;
 }
 
@@ -744,13 +694,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_died_before_it_connected_is_named_at_once),
         cmocka_unit_test(a_rank_that_died_before_an_exchange_is_named_at_once),
-        cmocka_unit_test(no_round_succeeds_after_a_rank_gave_up),
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
         cmocka_unit_test(a_broken_mesh_gives_its_first_reason_again),
         cmocka_unit_test(a_late_rank_is_named_with_the_call_and_the_milliseconds),
         cmocka_unit_test(descriptors_of_another_call_are_closed),
         cmocka_unit_test(received_descriptors_are_closed_on_exec),
-        cmocka_unit_test(a_round_ends_when_a_rank_leaves),
         cmocka_unit_test(callers_that_know_all_but_one_byte_are_turned_away),
         cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed),
         cmocka_unit_test(a_rank_that_waits_itself_is_not_blamed_while_ranks_join),

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
@@ -35,23 +36,23 @@ struct taken {
     char text[CECL_MESH_POST_BYTES];
 };
 
-static struct cecl_oob_group *group;
+static struct oob_threads oobs;
 static struct rank ranks[RANKS];
 
 static void *run_open(void *argument)
 {
     struct rank *me = argument;
-    me->result = cecl_mesh_open(&me->oob, cecl_deadline(3000), 300, &me->mesh);
+    me->result = open_mesh(&me->oob, 300, &me->mesh);
     return NULL;
 }
 
 static int open_ranks(void **state)
 {
     (void)state;
-    assert_int_equal(cecl_oob_group_create(RANKS, 3000, &group), ceclSuccess);
+    oobs = (struct oob_threads)OOB_THREADS_NONE;
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){0};
-        cecl_oob_from_group(&ranks[r].oob, group, r);
+        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, 3000);
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) {
@@ -66,10 +67,8 @@ static int close_ranks(void **state)
     (void)state;
     for (int r = 0; r < RANKS; r++) {
         cecl_mesh_close(ranks[r].mesh);
-        cecl_oob_close(&ranks[r].oob);
         ranks[r].mesh = NULL;
     }
-    cecl_oob_group_destroy(group);
     return 0;
 }
 

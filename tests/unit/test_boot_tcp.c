@@ -32,6 +32,15 @@
 
 #define RANKS 3
 
+/* Joins, and tells and hears one number of each rank. */
+static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeout_ms, int mine,
+                         int *all)
+{
+    struct cecl_oob oob;
+    cecl_oob_from_id(&oob, id, nranks, rank, timeout_ms);
+    return oob.allgather(&oob, &mine, all, sizeof(mine));
+}
+
 struct life {
     int nranks, rank;
     bool stays_away, wrong_secret;
@@ -42,20 +51,14 @@ struct life {
 static int live(const ceclUniqueId *given, const struct life *life, const char *words)
 {
     ceclUniqueId id = *given;
-    struct cecl_oob oob = {0};
     int all[RANKS], wrong = 0;
     if (life->stays_away)
         return 0;
     if (life->wrong_secret)
         ((struct cecl_tcp_id *)(void *)&id)->secret[3] ^= 1;
-    ceclResult_t result = cecl_tcp_join(&oob, &id, life->nranks, life->rank, 5000);
-    for (int round = 0; round < 3 && result == ceclSuccess; round++) {
-        const int mine = 100 * round + life->rank;
-        result = oob.allgather(&oob, &mine, all, sizeof(mine));
-        for (int r = 0; r < RANKS && result == ceclSuccess; r++)
-            wrong += all[r] != 100 * round + r;
-    }
-    cecl_oob_close(&oob);
+    const ceclResult_t result = join(&id, life->nranks, life->rank, 5000, 100 + life->rank, all);
+    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
+        wrong += all[r] != 100 + r;
     if (words && result != ceclSuccess && !strstr(cecl_message(), words)) {
         fprintf(stderr, "said: %s\n", cecl_message());
         return 101;
@@ -252,9 +255,9 @@ static void what_is_no_id_is_refused(void **state)
 {
     (void)state;
     ceclUniqueId id;
-    struct cecl_oob oob = {0};
+    int all[2];
     memset(&id, 0x5a, sizeof(id));
-    assert_int_equal(cecl_tcp_join(&oob, &id, 2, 0, 1000), ceclInvalidUsage);
+    assert_int_equal(join(&id, 2, 0, 1000, 0, all), ceclInvalidUsage);
     assert_non_null(strstr(cecl_message(), "not one of ceclGetUniqueId"));
 }
 
@@ -333,11 +336,11 @@ static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
 {
     (void)state;
     ceclUniqueId id = {{0}};
-    struct cecl_oob oob = {0};
+    int all[2];
     const struct cecl_tcp_id inside = make_id();
     assert_true(cecl_tcp_is_loopback(&inside));
     memcpy(&id, &inside, sizeof(inside));
-    assert_int_equal(cecl_tcp_join(&oob, &id, 2, 0, 1000), ceclInvalidUsage);
+    assert_int_equal(join(&id, 2, 0, 1000, 0, all), ceclInvalidUsage);
     assert_non_null(strstr(cecl_message(), "nobody listens"));
     assert_non_null(strstr(cecl_message(), "set CECL_SOCKET_IFNAME there"));
 }
@@ -428,11 +431,9 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     fflush(NULL);
     const pid_t rank = fork();
     if (rank == 0) {
-        struct cecl_oob oob = {0};
+        int all;
         alarm(20);
-        const ceclResult_t result = cecl_tcp_join(&oob, host.id, 1, 0, 8000);
-        cecl_oob_close(&oob);
-        _exit((int)result);
+        _exit((int)join(host.id, 1, 0, 8000, 0, &all));
     }
     usleep(100000); /* it is in the queue now */
     kill(host.process, SIGCONT);
@@ -458,12 +459,11 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     fflush(NULL);
     const pid_t rank = fork();
     if (rank == 0) {
-        struct cecl_oob oob = {0};
+        int all;
         alarm(20);
-        const ceclResult_t result = cecl_tcp_join(&oob, host.id, 1, 0, 8000);
+        const ceclResult_t result = join(host.id, 1, 0, 8000, 0, &all);
         if (result != ceclSuccess)
             fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
-        cecl_oob_close(&oob);
         _exit((int)result);
     }
     usleep(200000); /* it is in the queue now, and waits for the challenge */
@@ -501,10 +501,10 @@ static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void
     }
     const struct cecl_tcp_id inside = {.magic = CECL_TCP_MAGIC, .at.v4 = address};
     ceclUniqueId id = {{0}};
-    struct cecl_oob oob = {0};
+    int all[2];
     memcpy(&id, &inside, sizeof(inside));
     const int descriptors = open_descriptors();
-    assert_int_equal(cecl_tcp_join(&oob, &id, 2, 1, 300), ceclTimeout);
+    assert_int_equal(join(&id, 2, 1, 300, 0, all), ceclTimeout);
     assert_int_equal(open_descriptors(), descriptors);
     for (int i = 0; i < QUEUED; i++)
         close(queued[i]);
@@ -515,12 +515,12 @@ static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void
 #define GAVE_UP 10
 static int join_alone(const ceclUniqueId *id, int patience_ms)
 {
-    struct cecl_oob oob = {0};
+    int all[3];
     char words[96];
     alarm(40);
     snprintf(words, sizeof(words), "within %d ms (CECL_INIT_TIMEOUT_MS); missing: ranks 0 and 2",
              patience_ms);
-    if (cecl_tcp_join(&oob, id, 3, 1, patience_ms) != ceclTimeout)
+    if (join(id, 3, 1, patience_ms, 0, all) != ceclTimeout)
         return 1;
     return strstr(cecl_message(), words)              ? 0
            : strstr(cecl_message(), "no answer from") ? GAVE_UP
@@ -562,6 +562,7 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
                                      .patience_ms = patience_ms,
                                      .timeout_ms = timeout_ms};
     memcpy(&inside, id, sizeof(inside));
+    memcpy(answer.part, &rank, sizeof(rank));
     const int fd = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
     assert_int_equal(recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), sizeof(challenge));
@@ -595,32 +596,11 @@ static void a_rank_of_any_patience_is_served(void **state)
         close_host(&hosts[i]);
 }
 
-#define LARGE (1 << 20) /* bytes of a part: no socket takes so many at once */
-
-/* Takes part in one round. Whether it got all parts. */
-static bool exchange_large_parts(const ceclUniqueId *id, int rank)
-{
-    struct cecl_oob oob = {0};
-    char *part = malloc(LARGE), *all = malloc(RANKS * LARGE);
-    bool right = part && all && cecl_tcp_join(&oob, id, RANKS, rank, 15000) == ceclSuccess;
-    if (right)
-        memset(part, 'a' + rank, LARGE);
-    right = right && oob.allgather(&oob, part, all, LARGE) == ceclSuccess;
-    for (size_t i = 0; i < RANKS * LARGE && right; i += 1000)
-        right = all[i] == (char)('a' + i / LARGE);
-    cecl_oob_close(&oob);
-    free(part);
-    free(all);
-    return right;
-}
-
 /* Rank 2 reads nothing of the reply until the others have all of theirs. */
 static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
 {
     (void)state;
-    const struct cecl_tcp_request request = {.bytes = LARGE};
     struct cecl_tcp_reply reply = {0};
-    static char part[LARGE], all[RANKS * LARGE];
     struct host host;
     pid_t ranks[2];
     setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
@@ -628,15 +608,11 @@ static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
     fflush(NULL);
     for (int r = 0; r < 2; r++)
         if ((ranks[r] = fork()) == 0) {
+            int all[RANKS];
             alarm(30);
-            _exit(exchange_large_parts(host.id, r) ? 0 : 1);
+            _exit(join(host.id, RANKS, r, 15000, r, all) == ceclSuccess && all[2] == 2 ? 0 : 1);
         }
     const int fd = join_by_hand(host.id, RANKS, 2, 15000, 15000);
-    assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
-    assert_int_equal(reply.status, ceclSuccess); /* all have joined */
-    memset(part, 'c', sizeof(part));
-    assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
-    assert_int_equal(send(fd, part, sizeof(part), MSG_NOSIGNAL), sizeof(part));
     for (int r = 0; r < 2; r++) {
         int status = -1;
         waitpid(ranks[r], &status, 0);
@@ -644,51 +620,21 @@ static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
     }
     assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
     assert_int_equal(reply.status, ceclSuccess);
-    assert_int_equal(reply.bytes, sizeof(all));
-    assert_int_equal(recv(fd, all, sizeof(all), MSG_WAITALL), sizeof(all));
-    for (size_t i = 0; i < sizeof(all); i += 1000)
-        assert_int_equal(all[i], 'a' + i / LARGE);
+    assert_int_equal(reply.bytes, RANKS * CECL_OOB_PART_BYTES);
+    for (int r = 0; r < RANKS; r++) {
+        char part[CECL_OOB_PART_BYTES];
+        int number;
+        assert_int_equal(recv(fd, part, sizeof(part), MSG_WAITALL), sizeof(part));
+        memcpy(&number, part, sizeof(number));
+        assert_int_equal(number, r);
+    }
     close(fd);
     close_host(&host);
 }
 
-/* Ranks 0 and 1 are in a round when rank 2 goes: they hear of it at once. */
-static void a_rank_that_goes_before_a_round_is_named(void **state)
-{
-    (void)state;
-    struct host host;
-    pid_t ranks[RANKS];
-    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
-    open_host(&host);
-    fflush(NULL);
-    const int64_t start = cecl_now_ms();
-    for (int r = 0; r < RANKS; r++)
-        if ((ranks[r] = fork()) == 0) {
-            struct cecl_oob oob = {0};
-            int all[RANKS];
-            alarm(20);
-            if (cecl_tcp_join(&oob, host.id, RANKS, r, 15000) != ceclSuccess)
-                _exit(1);
-            if (r == 2)
-                _exit(0);
-            const ceclResult_t result = oob.allgather(&oob, &r, all, sizeof(r));
-            if (result != ceclRemoteError || !strstr(cecl_message(), "rank 2 left")) {
-                fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
-                _exit(2);
-            }
-            _exit(0);
-        }
-    for (int r = 0; r < RANKS; r++) {
-        int status = -1;
-        waitpid(ranks[r], &status, 0);
-        assert_int_equal(status, 0);
-    }
-    assert_true(cecl_now_ms() - start < 5000);
-    close_host(&host);
-}
-
-/* Rank 2 of 3 dies: while the others still join, or in the rounds. Those who came hear of it. */
-static void expect_rank_2_named(bool while_joining, const char *words)
+/* Rank 2 of 3 comes and goes, or dies and leaves a child that keeps its socket open, before rank 0 has
+ * come: rank 1 hears of it. */
+static void expect_rank_2_named(bool dies, const char *words)
 {
     struct host host;
     pid_t ranks[RANKS] = {0};
@@ -697,27 +643,26 @@ static void expect_rank_2_named(bool while_joining, const char *words)
     assert_int_equal(left_child_prepare(), 0);
     fflush(NULL);
     const int64_t start = cecl_now_ms();
-    for (int r = while_joining ? 1 : 0; r < RANKS; r++)
+    for (int r = 1; r < RANKS; r++)
         if ((ranks[r] = fork()) == 0) {
-            struct cecl_oob oob = {0};
             int all[RANKS];
             alarm(20);
-            if (r == 2 && while_joining) {
-                (void)!join_by_hand(host.id, RANKS, r, 15000, 15000);
-                die_and_leave_a_child();
+            if (r == 2) {
+                const int fd = join_by_hand(host.id, RANKS, r, 15000, 15000);
+                if (dies)
+                    die_and_leave_a_child();
+                close(fd);
+                usleep(500000); /* its process lives on */
+                _exit(0);
             }
-            ceclResult_t result = cecl_tcp_join(&oob, host.id, RANKS, r, 15000);
-            if (r == 2 && result == ceclSuccess)
-                die_and_leave_a_child();
-            if (result == ceclSuccess)
-                result = oob.allgather(&oob, &r, all, sizeof(r));
+            const ceclResult_t result = join(host.id, RANKS, r, 15000, r, all);
             if (result != ceclRemoteError || !strstr(cecl_message(), words)) {
                 fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
                 _exit(2);
             }
             _exit(0);
         }
-    for (int r = while_joining ? 1 : 0; r < RANKS; r++) {
+    for (int r = 1; r < RANKS; r++) {
         int status = -1;
         waitpid(ranks[r], &status, 0);
         assert_int_equal(status, 0);
@@ -727,16 +672,16 @@ static void expect_rank_2_named(bool while_joining, const char *words)
     close_host(&host);
 }
 
+static void a_rank_that_goes_while_others_join_is_named(void **state)
+{
+    (void)state;
+    expect_rank_2_named(false, "rank 2 left while ranks were joining");
+}
+
 static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
 {
     (void)state;
     expect_rank_2_named(true, "rank 2 ended while ranks were joining");
-}
-
-static void a_rank_that_dies_before_a_round_is_named_at_once(void **state)
-{
-    (void)state;
-    expect_rank_2_named(false, "rank 2 left while the communicator was made");
 }
 
 /* The root's process dies when rank 0 of 2 has joined. */
@@ -760,9 +705,9 @@ static void a_root_that_dies_is_told_at_once(void **state)
         die_and_leave_a_child();
     }
     assert_int_equal(read(made[0], &byte, 1), 1);
-    struct cecl_oob oob = {0};
+    int all[2];
     const int64_t start = cecl_now_ms();
-    assert_int_equal(cecl_tcp_join(&oob, id, 2, 0, 15000), ceclRemoteError);
+    assert_int_equal(join(id, 2, 0, 15000, 0, all), ceclRemoteError);
     assert_string_equal(cecl_message(),
                         "the process of the rank that made the unique id has ended");
     assert_true(cecl_now_ms() - start < 5000);
@@ -830,8 +775,8 @@ static int sockets_that_send_at_once(void)
 
 static void *join_and_wait(void *id)
 {
-    struct cecl_oob oob = {0};
-    (void)!cecl_tcp_join(&oob, id, 2, 0, 5000);
+    int all[2];
+    (void)!join(id, 2, 0, 5000, 0, all);
     return NULL;
 }
 
@@ -873,7 +818,7 @@ static bool comes_back_to(int descriptors)
     return false;
 }
 
-/* A process forks between its join and its end: the child has copies of all sockets. */
+/* A process forks while it joins: the child has copies of all sockets. */
 static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
 {
     (void)state;
@@ -881,23 +826,27 @@ static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
     const pid_t process = fork();
     if (process == 0) {
         ceclUniqueId id;
-        struct cecl_oob oob = {0};
+        pthread_t thread;
+        int all[2];
         const int descriptors = open_descriptors();
         alarm(30);
         setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess ||
-            cecl_tcp_join(&oob, &id, 1, 0, 20000) != ceclSuccess)
+            pthread_create(&thread, NULL, join_and_wait, &id) != 0)
             _exit(1);
+        while (sockets_that_send_at_once() < 2)
+            usleep(1000);
         const pid_t child = fork();
         if (child == 0) {
             alarm(30);
             pause();
         }
-        cecl_oob_close(&oob);
+        const bool joined = join(&id, 2, 1, 20000, 0, all) == ceclSuccess;
+        pthread_join(thread, NULL);
         const bool ended = comes_back_to(descriptors);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        _exit(ended ? 0 : 2);
+        _exit(joined && ended ? 0 : 2);
     }
     int status = -1;
     waitpid(process, &status, 0);
@@ -955,13 +904,10 @@ enum { MANY = 150 };
 static void *meet_many(void *argument)
 {
     struct one_of_many *me = argument;
-    struct cecl_oob oob = {0};
     int all[MANY] = {0};
-    me->right = cecl_tcp_join(&oob, me->id, MANY, me->rank, 15000) == ceclSuccess &&
-                oob.allgather(&oob, &me->rank, all, sizeof(int)) == ceclSuccess;
+    me->right = join(me->id, MANY, me->rank, 15000, me->rank, all) == ceclSuccess;
     for (int r = 0; r < MANY; r++)
         me->right = me->right && all[r] == r;
-    cecl_oob_close(&oob);
     return NULL;
 }
 
@@ -1006,9 +952,8 @@ int main(void)
         cmocka_unit_test(a_rank_of_little_patience_hears_who_is_missing),
         cmocka_unit_test(a_rank_of_any_patience_is_served),
         cmocka_unit_test(a_rank_that_reads_slowly_holds_up_nobody),
-        cmocka_unit_test(a_rank_that_goes_before_a_round_is_named),
+        cmocka_unit_test(a_rank_that_goes_while_others_join_is_named),
         cmocka_unit_test(a_rank_that_dies_while_others_join_is_named_at_once),
-        cmocka_unit_test(a_rank_that_dies_before_a_round_is_named_at_once),
         cmocka_unit_test(a_root_that_dies_is_told_at_once),
         cmocka_unit_test(a_root_without_descriptors_rests),
         cmocka_unit_test(both_ends_of_a_connection_send_at_once),

@@ -193,22 +193,6 @@ static void a_single_rank_meets_itself(void **state)
     free_shared(shared, 1);
 }
 
-static void records_are_there_once_all_ranks_published(void **state)
-{
-    (void)state;
-    struct cecl_places places[2];
-    struct cecl_places_group group;
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 4);
-    assert_true(publish(&places[0], 2, stop, NULL, &group));
-    assert_false(cecl_places_all_published(&places[0], 1));
-    assert_true(publish(&places[1], 2, stop, NULL, &group));
-    assert_true(cecl_places_all_published(&places[0], 1));
-    assert_true(cecl_places_all_published(&places[0], 2));
-    assert_false(cecl_places_all_published(&places[0], 3));
-    free_shared(shared, 2);
-}
-
 static void more_calls_than_the_ring_has_entries_are_refused(void **state)
 {
     (void)state;
@@ -565,7 +549,6 @@ static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(vo
                 shared[i] = (unsigned char)(round % 2 ? rand() : 0xff);
             if (!publish(&places, 1, thirty_times, &asked, &group))
                 continue;
-            cecl_places_all_published(&places, group.first);
             meet(&places, &group, 1000, thirty_times, &asked);
             cecl_places_finish(&places, &group);
         }
@@ -774,7 +757,6 @@ int main(void)
         cmocka_unit_test(a_thread_that_publishes_for_all_ranks_first_meets_fully),
         cmocka_unit_test(a_rank_whose_wait_is_over_makes_the_call_late_for_all),
         cmocka_unit_test(a_single_rank_meets_itself),
-        cmocka_unit_test(records_are_there_once_all_ranks_published),
         cmocka_unit_test(more_calls_than_the_ring_has_entries_are_refused),
         cmocka_unit_test(an_entry_is_not_used_again_before_the_late_rank_is_done),
         cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),

@@ -1,0 +1,318 @@
+/* Making windows of this rank's memory, and settling them: what a call uses must be the memory that is
+ * there now, and peers must know of it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/registry_internal.h"
+#include "util/grow.h"
+
+/* ---- regions */
+
+static uint64_t begin_of_region(const void *list, size_t index)
+{
+    return ((const struct cecl_registered *)list)[index].base;
+}
+
+static size_t regions_up_to(const struct cecl_window *window, uint64_t address)
+{
+    return registry_begin_up_to(window->regions, window->nregions, address, begin_of_region);
+}
+
+static bool has_region_at(const struct cecl_window *window, size_t index, uint64_t address)
+{
+    return index < window->nregions && window->regions[index].base <= address &&
+           address - window->regions[index].base < window->regions[index].bytes;
+}
+
+/* The region that holds `address`, or NULL. Most often it is the one that was asked for last, or the one
+ * behind that. */
+static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
+{
+    if (!has_region_at(window, window->near, address))
+        window->near++;
+    if (!has_region_at(window, window->near, address)) {
+        const size_t count = regions_up_to(window, address);
+        window->near = count > 0 ? count - 1 : 0;
+    }
+    return has_region_at(window, window->near, address) ? &window->regions[window->near] : NULL;
+}
+
+/* ---- making windows */
+
+static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_region *region)
+{
+    if (!CECL_HAS_ROOM(window->regions, window->nregions, window->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu regions", window->nregions + 1);
+    const size_t at = regions_up_to(window, region->base);
+    memmove(&window->regions[at + 1], &window->regions[at],
+            (window->nregions - at) * sizeof(window->regions[0]));
+    window->regions[at] = (struct cecl_registered){region->base, region->bytes, region->id};
+    window->nregions++;
+    return ceclSuccess;
+}
+
+/* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
+ * it, so the window stays. */
+static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
+{
+    for (size_t i = 0; i < window->nregions; i++) {
+        const struct cecl_registered *region = &window->regions[i];
+        uint64_t id = 0;
+        if (registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)region->base, NULL,
+                                          &id) != ceclSuccess ||
+            id == region->id)
+            return true;
+    }
+    return false;
+}
+
+/* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
+ * share peers must close what is gone before they open what is new. */
+static ceclResult_t forget_overlapped(struct cecl_registry *registry,
+                                      const struct cecl_region *region)
+{
+    const struct addresses taken = addresses_of(region->home, region->home_bytes),
+                           blocks = addresses_of_blocks(taken);
+    for (size_t i = 0; i < registry->nown;) {
+        struct cecl_window *window = registry->own[i];
+        const struct addresses home = addresses_of(window->home, window->bytes);
+        if (addresses_overlap(home, taken) ||
+            (addresses_overlap(home, blocks) && !is_alive(registry, window)))
+            CECL_TRY(registry_forget(registry, window));
+        else
+            i++;
+    }
+    return ceclSuccess;
+}
+
+/* At each new window so many others are looked at, in turn. */
+#define LOOKS 8
+
+/* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
+ * that has gone, one window in LOOKS is of memory that is gone. To look at all of them each time
+ * would make the first use of memory longer the more windows there are. */
+static ceclResult_t forget_gone(struct cecl_registry *registry)
+{
+    for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
+        if (registry->looked >= registry->nown)
+            registry->looked = 0;
+        struct cecl_window *window = registry->own[registry->looked];
+        if (is_alive(registry, window))
+            registry->looked++;
+        else
+            CECL_TRY(registry_forget(registry, window));
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t make_room_for(struct cecl_registry *registry, const struct cecl_region *region)
+{
+    CECL_TRY(forget_overlapped(registry, region));
+    CECL_TRY(forget_gone(registry));
+    return CECL_HAS_ROOM(registry->own, registry->nown, registry->room)
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", registry->nown + 1);
+}
+
+/* Makes a window without regions. */
+static ceclResult_t make_window(struct cecl_registry *registry, const struct cecl_region *region,
+                                struct cecl_window **made)
+{
+    CECL_TRY(make_room_for(registry, region));
+    const size_t at = registry_windows_up_to(registry, region->home);
+    struct cecl_window *window = calloc(1, sizeof(*window));
+    if (!window)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a window");
+    *window = (struct cecl_window){
+        .number = region->kind == CECL_REGION_NONE ? 0 : registry->next_number++,
+        .home = region->home,
+        .bytes = region->home_bytes,
+        .references = 1};
+    memmove(&registry->own[at + 1], &registry->own[at],
+            (registry->nown - at) * sizeof(registry->own[0]));
+    registry->own[at] = *made = window;
+    registry->nown++;
+    registry->changes++;
+    return ceclSuccess;
+}
+
+/* ---- settling */
+
+/* Regions that are added to a window. */
+struct added {
+    struct cecl_region regions[REGISTRY_REGIONS];
+    size_t count;
+    bool lost; /* peers could not be told of some of them */
+};
+
+static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *window,
+                          struct added *added)
+{
+    if (added->count == 0 || window->number == 0)
+        return ceclSuccess;
+    const ceclResult_t result = registry_tell(registry, window, added->regions, added->count);
+    added->count = 0;
+    added->lost = added->lost || result != ceclSuccess;
+    return result;
+}
+
+static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_window *window,
+                               const struct cecl_region *region, struct added *added)
+{
+    CECL_TRY(insert_region(window, region));
+    added->regions[added->count++] = *region;
+    return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
+}
+
+/* Whether a region lies over one that the window has. Then that one's memory is gone. */
+static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
+{
+    const size_t count = regions_up_to(window, region->base + region->bytes - 1);
+    const struct cecl_registered *last = count > 0 ? &window->regions[count - 1] : NULL;
+    return last && last->base + last->bytes > region->base;
+}
+
+/* What a look at the memory of a window says. */
+enum verdict { SETTLED, GONE };
+
+/* Looks at the bytes of a region that a call uses. */
+static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
+                            uint64_t at, const struct cecl_use *use, enum verdict *verdict)
+{
+    const uint64_t end = region->base + region->bytes;
+    struct cecl_use part = *use;
+    uint64_t id = 0;
+    part.low = use->low > at ? use->low : at;
+    part.high = use->high < end ? use->high : end;
+    CECL_TRY(registry->dev->ops->region_id(registry->dev, (void *)(uintptr_t)at,
+                                           part.low < part.high ? &part : NULL, &id));
+    *verdict = id == region->id ? SETTLED : GONE;
+    return ceclSuccess;
+}
+
+/* Whether the window's memory goes on to address `last`, behind its end: its mapping has become
+ * larger. */
+static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window,
+                      uint64_t last)
+{
+    struct cecl_device *dev = registry->dev;
+    struct cecl_region region;
+    return dev->ops->region_find(dev, (void *)(uintptr_t)last, &region) == ceclSuccess &&
+           region.home < window->home + window->bytes;
+}
+
+/* Looks at all memory up to `end`. Finds regions that the window does not have yet. */
+static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window,
+                         const struct cecl_use *use, uint64_t end, struct added *added,
+                         enum verdict *verdict)
+{
+    struct cecl_device *dev = registry->dev;
+    uint64_t at = (uint64_t)(uintptr_t)use->buffer;
+    *verdict = SETTLED;
+    while (at < end) {
+        const struct cecl_registered *known = region_of(window, at);
+        struct cecl_region region;
+        if (known) {
+            CECL_TRY(look_at(registry, known, at, use, verdict));
+            if (*verdict == GONE)
+                return ceclSuccess;
+            at = known->base + known->bytes;
+            continue;
+        }
+        if (at - window->home >= window->bytes) {
+            *verdict = has_grown(registry, window, end - 1) ? GONE : SETTLED;
+            return *verdict == GONE ? ceclSuccess
+                                    : cecl_fail(ceclInvalidArgument,
+                                                "%s %p: its memory ends at %#" PRIx64 ", %" PRIu64
+                                                " bytes before its range does",
+                                                use->name, use->buffer, at, end - at);
+        }
+        CECL_TRY(dev->ops->region_find(dev, (void *)(uintptr_t)at, &region));
+        if (region.home != window->home || region.home_bytes != window->bytes ||
+            (region.kind == CECL_REGION_NONE) != (window->number == 0) ||
+            covers_another(window, &region)) {
+            *verdict = GONE;
+            return ceclSuccess;
+        }
+        CECL_TRY(add_region(registry, window, &region, added));
+        at = region.base + region.bytes;
+    }
+    return ceclSuccess;
+}
+
+/* Memory that cannot be shared needs no look: nobody else relies on it. */
+static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
+{
+    return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
+}
+
+/* An error with new memory leaves no window. An error with a window that peers know leaves it as it
+ * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
+static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
+                                  const struct cecl_use *use, enum verdict *verdict)
+{
+    struct added added;
+    const bool is_new = window->nregions == 0;
+    char words[CECL_MESSAGE_BYTES];
+    added.count = 0;
+    added.lost = false;
+    const ceclResult_t result = look(registry, window, use, end_of(window, use), &added, verdict);
+    cecl_keep_message(words);
+    const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
+    ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
+    if (told != ceclSuccess) { /* peers do not know all regions that the window has here */
+        cecl_keep_message(words);
+        (void)!registry_forget(registry, window);
+        return cecl_fail_with(told, words);
+    }
+    if (gone)
+        CECL_TRY(registry_forget(registry, window));
+    return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
+}
+
+/* A private window has its region from the start. A second look could differ: on the host device it is
+ * a part of the heap, which other threads let grow at any time. */
+static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
+{
+    struct cecl_window *window;
+    CECL_TRY(make_window(registry, region, &window));
+    const ceclResult_t result = insert_region(window, region);
+    if (result != ceclSuccess)
+        (void)!registry_forget(registry, window); /* peers do not know it */
+    return result;
+}
+
+/* Memory that changes while it is looked at is freed by another thread of the program. */
+#define TRIES 4
+
+ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
+                                  bool make)
+{
+    struct cecl_device *dev = registry->dev;
+    const uint64_t at = (uint64_t)(uintptr_t)use->buffer;
+    CECL_TRY(registry_tell_left(registry));
+    for (int i = 0; i < TRIES; i++) {
+        struct cecl_window *window = cecl_registry_find(registry, use->buffer);
+        enum verdict verdict;
+        if (!window) {
+            struct cecl_region region;
+            if (!make)
+                return ceclSuccess;
+            CECL_TRY(
+                dev->ops->check_pointer(dev, use->buffer, (size_t)(use->high - at), use->name));
+            CECL_TRY(dev->ops->region_find(dev, use->buffer, &region));
+            if (region.kind == CECL_REGION_NONE)
+                return make_private(registry, &region);
+            CECL_TRY(make_window(registry, &region, &window));
+        }
+        CECL_TRY(settle_window(registry, window, use, &verdict));
+        if (verdict == SETTLED)
+            return ceclSuccess;
+    }
+    return cecl_fail(ceclInvalidArgument,
+                     "%s %p: %" PRIu64
+                     " bytes that lie over memory of several ranges of addresses, "
+                     "or that another thread frees meanwhile",
+                     use->name, use->buffer, use->high - at);
+}

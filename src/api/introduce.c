@@ -1,0 +1,195 @@
+/* See introduce.h. */
+#include "api/introduce.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "boot/net.h"
+#include "boot/process.h"
+#include "util/queues.h"
+
+#define HELLO_MAGIC 0x6365636c68656c6cu
+
+/* The mesh is made first: what the peers must know of it is a part of the introduction. */
+static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
+                      ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *me)
+{
+    *me = (struct cecl_hello){.magic = HELLO_MAGIC,
+                              .version = CECL_VERSION,
+                              .nranks = oob->nranks,
+                              .rank = oob->rank,
+                              .few_queues = cecl_queues_are_few(),
+                              .config = *config};
+    if (local == ceclSuccess)
+        local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
+    errno = 0;
+    me->host = cecl_namespace_id("net");
+    if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
+        local = cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
+                          strerror(errno));
+    if (local == ceclSuccess)
+        local = cecl_net_random(&me->drawn, sizeof(me->drawn));
+    if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
+        local =
+            cecl_cuda_probe(config->cuda_device, oob->rank, &me->gpu, me->text, sizeof(me->text));
+    me->status = (int32_t)local;
+    if (local != ceclSuccess)
+        cecl_shorten(me->text, sizeof(me->text), cecl_message());
+}
+
+/* Compares the settings that must be equal. The rest of `config` may differ between ranks. */
+static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
+                                   int rank)
+{
+    const struct {
+        const char *name;
+        int64_t a, b;
+    } fields[] = {
+        {"device (CECL_DEVICE)", a->device, b->device},
+        {"smPolicy (CECL_SM_POLICY)", a->sm_policy, b->sm_policy},
+        {"CECL_DIRECTION", a->direction, b->direction},
+        {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
+        {"CECL_FLAGS", a->flags, b->flags},
+        {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
+        {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
+        {"urgent (CECL_URGENT)", a->urgent, b->urgent},
+        {"CECL_CHECK", a->check, b->check},
+        {"timeoutMs (CECL_TIMEOUT_MS)", a->timeout_ms, b->timeout_ms},
+        {"poolBytes (CECL_POOL_BYTES)", a->pool_bytes, b->pool_bytes},
+        {"segmentBytes (CECL_SEGMENT_BYTES)", a->segment_bytes, b->segment_bytes},
+        {"stagingBytes (CECL_STAGING_BYTES)", a->staging_bytes, b->staging_bytes},
+        {"CECL_TUNING (a hash of the table)", a->tuning, b->tuning},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i].a != fields[i].b)
+            return cecl_fail(ceclInvalidArgument,
+                             "ranks differ in %s: %" PRId64 " on rank 0, %" PRId64 " on rank %d",
+                             fields[i].name, fields[i].a, fields[i].b, rank);
+    return ceclSuccess;
+}
+
+/* Checks a result that came from a peer through the caller's callbacks, so it may be any number. */
+static ceclResult_t known_result(int32_t status)
+{
+    return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
+                                                                     : ceclInternalError;
+}
+
+static ceclResult_t compare_hellos(const struct cecl_hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].magic != HELLO_MAGIC || all[r].version != CECL_VERSION)
+            return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
+                             (int)all[r].version, CECL_VERSION);
+        if (all[r].status != ceclSuccess)
+            return cecl_fail(known_result(all[r].status), "rank %d: %.*s", r, CECL_HELLO_TEXT_BYTES,
+                             all[r].text);
+    }
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].nranks != nranks)
+            return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d on this rank",
+                             (int)all[r].nranks, r, nranks);
+        if (all[r].rank != r)
+            return cecl_fail(ceclInvalidArgument,
+                             "rank %d: taken twice, or not in rank order: it came at place %d",
+                             (int)all[r].rank, r);
+        if (all[r].host != all[0].host)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks 0 and %d are on different hosts (or network namespaces); this "
+                             "version serves one host",
+                             r);
+        CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
+    }
+    return ceclSuccess;
+}
+
+static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
+{
+    return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
+}
+
+static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello *b)
+{
+    const struct cecl_process *p = &a->invitation.process, *q = &b->invitation.process;
+    return p->pid == q->pid && p->space == q->space;
+}
+
+/* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
+ * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for.
+ * */
+static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
+{
+    if (!have_one_gpu(a, b))
+        return ceclSuccess;
+    if (!a->config.share_gpu)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
+                         "call cudaSetDevice first, or take config.cudaDevice = "
+                         "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
+                         "CECL_SHARE_GPU=1",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    if (are_one_process(a, b))
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
+                         "CECL_SHARE_GPU=1 each needs a process of its own",
+                         a->rank, b->rank, (int)b->gpu.ordinal);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (!all[r].gpu.usable)
+            return cecl_fail(ceclInvalidUsage, "rank %d has no usable GPU: %.*s", r,
+                             CECL_HELLO_TEXT_BYTES, all[r].text);
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            CECL_TRY(may_have_gpus(&all[q], &all[r]));
+    return ceclSuccess;
+}
+
+bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (have_one_gpu(&all[q], &all[r]))
+                return true;
+    return false;
+}
+
+int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks)
+{
+    int count = 0;
+    for (int r = 0; r < nranks; r++)
+        count += are_one_process(&all[r], &all[rank]);
+    return count;
+}
+
+bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        if (all[r].few_queues)
+            return true;
+    return false;
+}
+
+ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,
+                            const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
+                            ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *all)
+{
+    struct cecl_hello me;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    introduce(oob, config, local, mesh, &me);
+    me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
+    const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
+    if (local != ceclSuccess && (told != ceclSuccess || !all)) /* it says more than a peer's */
+        return cecl_fail_with(local, words);
+    CECL_TRY(told);
+    CECL_TRY(compare_hellos(all, oob->nranks));
+    CECL_TRY(config->device == CECL_DEVICE_CUDA ? cecl_hellos_gpus_suffice(all, oob->nranks)
+                                                : ceclSuccess);
+    return cecl_mesh_connect(*mesh, &all->invitation, sizeof(*all));
+}

@@ -1,0 +1,42 @@
+/* How ranks introduce themselves to each other. Internal to src/api. */
+#ifndef CECL_API_INTRODUCE_H
+#define CECL_API_INTRODUCE_H
+
+#include "boot/mesh.h"
+#include "comm/comm.h"
+
+#define CECL_HELLO_TEXT_BYTES 200
+
+/* What a rank first sends to the others. */
+struct cecl_hello {
+    uint64_t magic;
+    int32_t version, nranks, rank;
+    struct cecl_invitation invitation;
+    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
+    int32_t few_queues; /* cecl_queues_are_few */
+    int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
+    struct cecl_resolved config;
+    struct cecl_gpu_id gpu;
+    uint64_t drawn; /* random; all ranks' numbers together name the communicator */
+    char text[CECL_HELLO_TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
+};
+_Static_assert(sizeof(struct cecl_hello) <= CECL_OOB_PART_BYTES, "it is a rank's part of the oob");
+
+/* The introduction, after which the ranks are connected. Collective over `oob`.
+ *
+ * local  an earlier failure of this rank, with its message recorded: it takes part all the same
+ * mesh   [out] set also on failure, if it could be made
+ * all    [nranks] what the ranks told; NULL where there was no memory for it, which `local` says */
+ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,
+                            const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
+                            ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *all);
+
+/* Whether the ranks have GPUs that they may take; the message says why not. Equal on all ranks. */
+ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks);
+bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
+/* Ranks in this process, this one included. */
+int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
+/* Whether a rank has few hardware queues. */
+bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
+
+#endif

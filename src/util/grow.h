@@ -1,0 +1,27 @@
+/* Lists that grow. */
+#ifndef CECL_UTIL_GROW_H
+#define CECL_UTIL_GROW_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Reallocates the list to which a pointer lies at `at`. On failure the list is as before. */
+static inline bool cecl_list_grow(void *at, size_t bytes)
+{
+    void *list;
+    memcpy(&list, at, sizeof(list));
+    void *larger = realloc(list, bytes);
+    if (!larger)
+        return false;
+    memcpy(at, &larger, sizeof(larger));
+    return true;
+}
+
+/* Whether a list of `count` elements, with room for `room`, has room for one more. Makes it larger if
+ * need be, which changes `list` and `room`. */
+#define CECL_HAS_ROOM(list, count, room)                                                           \
+    ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&   \
+                          ((room) = 2 * (room) + 8) > 0))
+
+#endif

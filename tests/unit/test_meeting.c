@@ -1,0 +1,147 @@
+/* The parts that members bring to a meeting, over plain memory. Ranks are threads. Nobody's process
+ * ends, so only the meeting tells who has gone on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "boot/meeting.h"
+#include "boot/mesh_internal.h"
+#include "util/clock.h"
+
+#define RANKS 4
+#define EXCLUDED 1
+
+/* A mesh without connections takes every rank for alive. */
+static struct cecl_mesh *mesh_without_news(int rank)
+{
+    struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + RANKS * sizeof(mesh->peers[0]));
+    assert_non_null(mesh);
+    mesh->nranks = RANKS;
+    mesh->rank = rank;
+    for (int r = 0; r < RANKS; r++)
+        mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
+    pthread_mutex_init(&mesh->life_lock, NULL);
+    return mesh;
+}
+
+static void end_mesh(struct cecl_mesh *mesh)
+{
+    pthread_mutex_destroy(&mesh->life_lock);
+    free(mesh);
+}
+
+static struct rank {
+    pthread_t thread;
+    struct cecl_meeting_plan plan;
+    int mine, all[RANKS];
+    ceclResult_t result;
+    char words[CECL_MESSAGE_BYTES];
+} ranks[RANKS];
+
+/* All but EXCLUDED are members. */
+static void plan_all(void *memory)
+{
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.mine = 10 + r};
+        ranks[r].plan = (struct cecl_meeting_plan){.memory = memory,
+                                                   .mesh = mesh_without_news(r),
+                                                   .rank = r,
+                                                   .nranks = RANKS,
+                                                   .timeout_ms = 5000,
+                                                   .deadline = cecl_deadline(5000),
+                                                   .part = &ranks[r].mine,
+                                                   .bytes = sizeof(int)};
+        for (int m = 0; m < RANKS; m++)
+            if (m != EXCLUDED)
+                cecl_rank_set_add(&ranks[r].plan.members, m);
+    }
+}
+
+static void *run(void *argument)
+{
+    struct rank *me = argument;
+    me->result = cecl_meeting_join(&me->plan, me->all);
+    cecl_keep_message(me->words);
+    return NULL;
+}
+
+static void start(struct rank *rank)
+{
+    assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
+}
+
+static void end_all(void *memory)
+{
+    for (int r = 0; r < RANKS; r++)
+        end_mesh(ranks[r].plan.mesh);
+    free(memory);
+}
+
+static void members_get_all_parts_in_rank_order(void **state)
+{
+    (void)state;
+    void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+    plan_all(memory);
+    for (int round = 0; round < 20; round++) { /* more than the table keeps */
+        for (int r = 0; r < RANKS; r++) {
+            ranks[r].mine = 100 * round + r;
+            if (r != EXCLUDED)
+                start(&ranks[r]);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            if (r == EXCLUDED)
+                continue;
+            pthread_join(ranks[r].thread, NULL);
+            assert_int_equal(ranks[r].result, ceclSuccess);
+            for (int m = 0, member = 0; m < RANKS; m++)
+                if (m != EXCLUDED)
+                    assert_int_equal(ranks[r].all[member++], 100 * round + m);
+        }
+    }
+    end_all(memory);
+}
+
+/* Rank 3 completes the meeting and calls again at once, with another part, as one that has failed to
+ * make the communicator. Whoever is too late for its first part must not take the second one. */
+static void a_part_of_a_later_call_is_not_taken(void **state)
+{
+    (void)state;
+    int late = 0;
+    for (int tries = 0; tries < 2000 && late == 0; tries++) {
+        void *memory = calloc(1, cecl_meetings_bytes(RANKS));
+        plan_all(memory);
+        start(&ranks[0]);
+        start(&ranks[2]);
+        assert_int_equal(cecl_meeting_join(&ranks[3].plan, ranks[3].all), ceclSuccess);
+        ranks[3].mine = 99;
+        (void)!cecl_meeting_refuse(&ranks[3].plan, cecl_fail(ceclSystemError, "a test"));
+        for (int r = 0; r < 3; r += 2) {
+            pthread_join(ranks[r].thread, NULL);
+            if (ranks[r].result == ceclSuccess) {
+                assert_int_equal(ranks[r].all[2], 13);
+                continue;
+            }
+            assert_int_equal(ranks[r].result, ceclRemoteError);
+            assert_string_equal(ranks[r].words, "rank 3 gave up the new communicator");
+            late++;
+        }
+        end_all(memory);
+    }
+    assert_true(late > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_get_all_parts_in_rank_order),
+        cmocka_unit_test(a_part_of_a_later_call_is_not_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
