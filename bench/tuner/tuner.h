@@ -49,6 +49,9 @@ struct tuner {
     bool quick;
     int seconds; /* no size is begun later */
     const char *op;
+    bool against;                             /* NCCL: another file is written, by against.c */
+    const struct type *types[CECL_NUM_TYPES]; /* of reductions, against NCCL */
+    int ntypes;
     char output[PATH_MAX];        /* whatever folder it is read from */
     struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
     enum cecl_tuning_device device;
@@ -58,6 +61,9 @@ struct tuner {
 
 /* options.c: false when the program should end with *code. */
 bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code);
+
+/* against.c: the whole of --against nccl. Returns one of END_... */
+int against_nccl(struct tuner *tuner);
 
 /* ways.c: times both ways at each size. False: a call failed, and was told. */
 bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,

@@ -10,10 +10,14 @@
  * reservation is given back. No rank waits: every rank comes to its end, also if another one stops.
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any time.
  * OVERLAP: the communicators have different ranks, and some in common.
+ * RECALLS: nothing is tried (CECL_NCCL_TRIALS=0). Each rank's file knows the verdict, or not, and files may differ.
+ * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at calls that follow
+ * from the sequence and from decisions, so at the same one on all ranks, as the period does with AGAIN.
  * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and OWN_TIMES
  * decides, by what the rank itself sees; USED_TWICE uses words of decisions again; NUMBERLESS offers have no
  * number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no reservation; NO_RELEASE does
- * not give it back where a start is put off; OLD_OFFER takes offers from before the period changed; NO_BOUND puts the verdict off without end; WAITS for times. */
+ * not give it back where a start is put off; OLD_OFFER takes offers from before the period changed; NO_BOUND puts the verdict off without end; WAITS for times;
+ * OWN_FILE goes by the rank's own file. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -60,6 +64,7 @@
 #define PUT_OFF 2
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
+#define NOTHING 7
 /* states */
 #define IDLE 0
 #define WAITING 1
@@ -75,6 +80,7 @@ bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is bet
 byte again_at[COMMS];
 /* A process: the communicator that tries, from 1. */
 byte tries[RANKS];
+byte in_file[RANKS]; /* a verdict, or NOTHING */
 bool has_stopped;
 /* What the first rank had after a boundary, and how many ranks were there. */
 byte had[COMMS * CALLS];
@@ -202,6 +208,9 @@ inline beginning()
         r++
     :: else -> break
     od;
+#if defined(RECALLS) && !defined(OWN_FILE)
+    mine = (mine == START -> in_file[me] : mine);
+#endif
     r = 0
 }
 
@@ -282,7 +291,15 @@ inline begin()
     fi;
     decide();
 #endif
+#ifdef OWN_FILE
+    mine = (mine == START -> in_file[me] : mine);
+#endif
     if
+    :: mine >= VERDICT ->
+        d_step {
+            rest();
+            ME.arm = (mine == NOTHING -> 2 : mine - VERDICT)
+        }
     :: mine == START ->
         d_step {
             assert(ME.holds);
@@ -436,6 +453,18 @@ init {
             i++
         :: else -> i = 0; break
         od;
+#ifdef RECALLS
+        do
+        :: i < RANKS ->
+            if
+            :: in_file[i] = NOTHING
+            :: in_file[i] = VERDICT
+            :: in_file[i] = VERDICT + 1
+            fi;
+            i++
+        :: else -> i = 0; break
+        od;
+#endif
         do
         :: i < RANKS -> run rank(i); i++
         :: else -> break

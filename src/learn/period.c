@@ -6,6 +6,8 @@
 
 #define BASE UINT64_C(0x9e3779b97f4a7c15)
 #define GRAM 32u /* calls that are compared to guess a period */
+#define SQUARE(x) ((x) * (x))
+#define RAISED_TO_GRAM SQUARE(SQUARE(SQUARE(SQUARE(SQUARE(BASE)))))
 #define LEAST_CALLS 64u
 #define REPEATS 3u
 #define REMEMBERED (UINT64_C(4) * CECL_PERIOD_MOST) /* calls for which a broken run counts */
@@ -78,7 +80,7 @@ static void guess(struct cecl_period *period)
 {
     if (period->calls < GRAM)
         return;
-    const uint32_t gram = (uint32_t)mix(part(period, period->calls, GRAM, power(GRAM)));
+    const uint32_t gram = (uint32_t)mix(part(period, period->calls, GRAM, RAISED_TO_GRAM));
     const uint32_t at = gram % CECL_PERIOD_SEEN, before = period->seen[at].gram,
                    length = (uint32_t)period->calls - period->seen[at].at;
     period->seen[at].gram = gram;

@@ -78,7 +78,7 @@ static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
         sum += its;
         least = r == 0 || its < least ? its : least;
     }
-    *ns = is_lost ? 0 : trial->joint == CECL_TRIAL_MEAN ? sum / trial->nranks : least;
+    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_CALLS ? least : sum / trial->nranks;
     return true;
 }
 
@@ -122,16 +122,18 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 
 /* ---- turns */
 
-static double mean_of(const struct cecl_sample *samples, size_t count, uint32_t arm)
+/* Of periods the mean; of calls the least, because what comes between makes single calls longer. */
+static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
+                         size_t count, uint32_t arm)
 {
-    double sum = 0;
-    uint32_t n = 0;
+    double sum = 0, least = 0, n = 0;
     for (size_t i = 0; i < count; i++)
         if (samples[i].arm == arm) {
             sum += samples[i].ns;
+            least = n > 0 && least < samples[i].ns ? least : samples[i].ns;
             n++;
         }
-    return n > 0 ? sum / n : 0;
+    return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
 }
 
 /* The arms that are still worth a turn. */
@@ -140,9 +142,9 @@ static uint32_t alive_of(const struct cecl_trial *trial)
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing, alive = trial->arms;
     const size_t count = samples_of(trial, samples, &missing);
-    const double base = mean_of(samples, count, 0);
+    const double base = typical_of(trial, samples, count, 0);
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
-        if (mean_of(samples, count, arm) > TOO_LONG * base)
+        if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
             alive &= ~(UINT32_C(1) << arm);
     return alive;
 }
@@ -221,12 +223,12 @@ static struct cecl_learned *find_learned(struct cecl_trial *trial)
 }
 
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
-                     enum cecl_trial_joint joint)
+                     enum cecl_trial_kind kind)
 {
     cecl_trial_cancel(trial);
     trial->subject = subject;
     trial->arms = arms | 1;
-    trial->joint = joint;
+    trial->kind = kind;
     trial->attempt = 0;
     trial->wait = 1;
     const struct cecl_learned *known = find_learned(trial);
@@ -241,12 +243,18 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
         trial->state = CECL_TRIAL_WAITING;
 }
 
-static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+static void remember(struct cecl_trial *trial, uint32_t arm)
 {
     struct cecl_learned *known = find_learned(trial);
     if (!known)
         known = &trial->learned[trial->nlearned++ % CECL_TRIAL_LEARNED];
     *known = (struct cecl_learned){trial->subject, arm, HOLDS};
+}
+
+static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+{
+    if (trial->kind == CECL_TRIAL_PERIODS)
+        remember(trial, arm);
     rest(trial);
     trial->arm = arm;
     trial->has_verdict = true;
@@ -369,7 +377,7 @@ static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);
     if (known && known->left > 0 && --known->left == 0)
-        cecl_trial_want(trial, trial->subject, trial->arms, trial->joint);
+        cecl_trial_want(trial, trial->subject, trial->arms, trial->kind);
 }
 
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,

@@ -51,10 +51,13 @@ struct cecl_trial_shared {
     struct cecl_trial_rank ranks[];
 };
 
-/* How ranks' times of one period become one. */
-enum cecl_trial_joint {
-    CECL_TRIAL_MEAN, /* periods: all ranks' together are as long */
-    CECL_TRIAL_LEAST /* single calls: the time of a rank that comes early includes its waiting */
+/* What is timed, and so how ranks' times become one. */
+enum cecl_trial_kind {
+    /* The mean, as all ranks' periods together are as long. The verdict is remembered for a while. */
+    CECL_TRIAL_PERIODS,
+    /* The least, as the time of a rank that comes early includes its waiting. The caller remembers the
+     * verdict (classes.h). */
+    CECL_TRIAL_CALLS
 };
 
 /* What an engine asks of its process. */
@@ -88,7 +91,7 @@ struct cecl_trial {
     /* -- what is tried -- */
     uint64_t subject; /* a hash that names it */
     uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
-    enum cecl_trial_joint joint;
+    enum cecl_trial_kind kind;
     /* -- how far it is -- */
     uint32_t decisions; /* made so far on the communicator */
     uint32_t trials;    /* begun so far */
@@ -124,7 +127,7 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
 /* Wants `subject` tried, unless it was tried lately: then that verdict is in force. On all ranks at the
  * same call. Ends what was tried before. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
-                     enum cecl_trial_joint joint);
+                     enum cecl_trial_kind kind);
 
 /* Ends what is tried or was decided. On all ranks at the same call. */
 void cecl_trial_cancel(struct cecl_trial *trial);

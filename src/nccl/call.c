@@ -61,14 +61,15 @@ static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_ncc
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm)
+                                            struct cecl_nccl_comm *comm, bool *is_timed)
 {
     const enum cecl_nccl_reason reason = reason_of_kind(call, comm);
     if (reason != CECL_NCCL_NO_REASON)
         return reason;
     /* A captured call is made once, however often it is replayed, and has no part in a period. */
     if (process->learns && comm->learns && !cecl_nccl_is_message(call->op))
-        return is_captured(call, comm) ? CECL_NCCL_CAPTURED : cecl_nccl_learn_reason(call, comm);
+        return is_captured(call, comm) ? CECL_NCCL_CAPTURED
+                                       : cecl_nccl_learn_reason(call, comm, is_timed);
     if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
         return CECL_NCCL_NO_GAIN;
     return is_captured(call, comm) ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
@@ -77,7 +78,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
 /* The only function that decides it. */
 static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm)
+                                            struct cecl_nccl_comm *comm, bool *is_timed)
 {
     if (process->is_forked)
         return CECL_NCCL_FORKED;
@@ -89,7 +90,8 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_UNKNOWN;
     if (cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY))
         return CECL_NCCL_IN_PROGRESS;
-    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm) : comm->reason;
+    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm, is_timed)
+                                               : comm->reason;
 }
 
 static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
@@ -117,16 +119,20 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_rea
 
 /* Whether an abort has begun is no reason to pass, as ranks do not know it of each other. NCCL gives
  * the call its error. */
-static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm, bool is_timed,
                   ncclResult_t *result)
 {
     if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
+    if (is_timed)
+        cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
                   ? cecl_nccl_group_keep(call, true)
                   : cecl_nccl_comm_result(comm, cecl_nccl_serve(call, comm));
+    if (is_timed)
+        cecl_nccl_learn_time(call, comm, true);
     cecl_nccl_comm_leave(comm);
     return true;
 }
@@ -143,6 +149,15 @@ static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_
     return true;
 }
 
+static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                       ncclResult_t *result)
+{
+    cecl_nccl_learn_time(call, comm, false);
+    *result = cecl_nccl_pass(call);
+    cecl_nccl_learn_time(call, comm, true);
+    return true;
+}
+
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
 {
     if (cecl_nccl_is_own(call->caller))
@@ -150,13 +165,16 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     cecl_nccl_last_error_clear();
     const struct cecl_nccl_process *process = cecl_nccl_process();
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm);
+    bool is_timed = false;
+    const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm, &is_timed);
     if (reason == CECL_NCCL_NO_REASON)
-        return serve(call, comm, result);
+        return serve(call, comm, is_timed, result);
     const bool refused = is_refused(process, call, reason);
     if (process->counts)
         cecl_nccl_stats_count(call, reason, refused);
     if (refused)
         *result = cecl_nccl_group_refuse(refuse(call, reason));
+    if (is_timed)
+        return pass_timed(call, comm, result);
     return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
 }

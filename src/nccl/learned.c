@@ -57,13 +57,11 @@ static void warn_of_misfit(const struct cecl_nccl_setup *setup)
 
 static struct cecl_nccl_setup setup_of(int ordinal, int nranks)
 {
-    struct cecl_nccl_setup setup = {.nranks = nranks, .nccl = cecl_nccl_process()->real.version};
-    char name[sizeof(setup.gpu)] = "unknown";
+    char name[sizeof(((struct cecl_nccl_setup *)NULL)->gpu)] = "unknown";
     if (ordinal >= 0)
         cecl_nccl_gpu_name(ordinal, name, sizeof(name));
-    cecl_nccl_setup_name(&setup, ordinal >= 0 ? name : NULL);
-    snprintf(setup.cecl, sizeof(setup.cecl), "%d.%d.%d", CECL_MAJOR, CECL_MINOR, CECL_PATCH);
-    return setup;
+    return cecl_nccl_setup_make(ordinal >= 0 ? name : NULL, nranks,
+                                cecl_nccl_process()->real.version);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word)

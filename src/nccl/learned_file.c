@@ -19,6 +19,14 @@ void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu)
             *c = '_';
 }
 
+struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl)
+{
+    struct cecl_nccl_setup setup = {.nranks = nranks, .nccl = nccl};
+    cecl_nccl_setup_name(&setup, gpu);
+    snprintf(setup.cecl, sizeof(setup.cecl), "%d.%d.%d", CECL_MAJOR, CECL_MINOR, CECL_PATCH);
+    return setup;
+}
+
 /* How many things agree. */
 static int agreement(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
 {

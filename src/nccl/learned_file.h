@@ -7,7 +7,7 @@
  *     gains NVIDIA_H200 4 22809 0.1.0 all_gather any plain 16777216 268435456
  *
  * The first four words of a row are its setup: a row counts only where GPU, number of ranks, NCCL and
- * cecl are the same. A verdict says which way made the steps of a program shortest. A row of gains
+ * cecl are the same. A verdict says which way made the steps of a program, or a class of calls, shortest. A row of gains
  * says in what sizes cecl is faster than NCCL; `0 0`: in none that was measured. Lines are only added,
  * and of two verdicts on one period the later one counts. Numbers are whole, because a program's locale
  * may write others with a comma. What stands behind # is not read. */
@@ -35,10 +35,11 @@ struct cecl_nccl_setup {
 
 struct cecl_nccl_verdict {
     struct cecl_nccl_setup setup;
-    uint64_t subject; /* a hash of the period's calls */
+    uint64_t subject; /* a hash of the period's calls, or of a class of calls */
     char way[32];     /* learn.c names them */
     unsigned before_us, after_us;
-    int gain; /* 109: steps became 10.9 % shorter */
+    int gain;       /* 109: steps became 10.9 % shorter */
+    char words[80]; /* of a class: what it is, for people; it is not read */
 };
 
 struct cecl_nccl_gain {
@@ -58,6 +59,8 @@ struct cecl_nccl_rows {
 
 /* Copies a GPU's name; blanks and # become _. NULL: the host device. */
 void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu);
+/* The setup of this cecl with an NCCL. */
+struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl);
 bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b);
 
 /* Says in words what of `here` differs from that row which agrees most. False: a row agrees, or there
@@ -91,5 +94,7 @@ const char *cecl_nccl_row_parse(const char *line, struct cecl_nccl_verdict *verd
                                 struct cecl_nccl_gain *gain, bool *is_gain);
 /* An operation's name in the file; of an operation that has no gains NULL. */
 const char *cecl_nccl_row_op(enum cecl_nccl_op op);
+/* A type's name in the file, by the number of its ncclDataType_t. */
+const char *cecl_nccl_row_type(int type);
 
 #endif

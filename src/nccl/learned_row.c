@@ -31,6 +31,11 @@ const char *cecl_nccl_row_op(enum cecl_nccl_op op)
     return NULL;
 }
 
+const char *cecl_nccl_row_type(int type)
+{
+    return type == CECL_NCCL_ANY_TYPE ? "any" : types[type];
+}
+
 static const char *take_op(const char *name, enum cecl_nccl_op *op)
 {
     for (size_t i = 0; i < LENGTH(ops); i++)
@@ -107,9 +112,9 @@ const char *cecl_nccl_row_parse(const char *line, struct cecl_nccl_verdict *verd
 void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_NCCL_ROW_BYTES])
 {
     const struct cecl_nccl_setup *setup = &row->setup;
-    snprintf(text, CECL_NCCL_ROW_BYTES, "verdict %s %d %d %s %016" PRIx64 " %s %u %u %d",
+    snprintf(text, CECL_NCCL_ROW_BYTES, "verdict %s %d %d %s %016" PRIx64 " %s %u %u %d%s%s",
              setup->gpu, setup->nranks, setup->nccl, setup->cecl, row->subject, row->way,
-             row->before_us, row->after_us, row->gain);
+             row->before_us, row->after_us, row->gain, *row->words ? " # " : "", row->words);
 }
 
 void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_ROW_BYTES])
@@ -117,7 +122,6 @@ void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_R
     const struct cecl_nccl_setup *setup = &row->setup;
     const char *op = cecl_nccl_row_op(row->op);
     snprintf(text, CECL_NCCL_ROW_BYTES, "gains %s %d %d %s %s %s %s %zu %zu", setup->gpu,
-             setup->nranks, setup->nccl, setup->cecl, op ? op : "?",
-             row->type == CECL_NCCL_ANY_TYPE ? "any" : types[row->type],
+             setup->nranks, setup->nccl, setup->cecl, op ? op : "?", cecl_nccl_row_type(row->type),
              row->on_windows ? "windows" : "plain", row->least, row->most);
 }

@@ -25,6 +25,7 @@
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
+    X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
     X(CAPTURED, "the stream is captured")
 
 enum cecl_nccl_reason {

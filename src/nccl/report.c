@@ -28,14 +28,16 @@ const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "w
 static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "no trials",
     "not tried, because its calls have no period yet",
-    "not tried yet",
+    "its calls have no period, so classes of calls are tried",
+    "not tried yet: its trial begins after some more steps",
+    "not tried yet, because other communicators were tried at its times",
     "a trial is under way",
     "not tried, because other communicators were tried at its times",
     "decided",
     "decided by what was learned earlier",
 };
 static const char *const state_names[CECL_NCCL_TRIAL_STATES] = {
-    "off", "searching", "waiting", "running", "left", "decided", "recalled"};
+    "off", "searching", "classes", "waiting", "put_off", "running", "left", "decided", "recalled"};
 
 static struct entry *find(const void *key)
 {
@@ -85,6 +87,28 @@ static double ms(const struct cecl_nccl_report *report, double ns)
     return ns / 1e6 / (report->repeated > 0 ? report->repeated : 1);
 }
 
+/* Without the program's locale, which may have a decimal comma. */
+static void json_number(FILE *out, const char *name, double value)
+{
+    const int64_t millionths = (int64_t)(value * 1e6 + (value < 0 ? -0.5 : 0.5));
+    const uint64_t size = (uint64_t)(millionths < 0 ? -millionths : millionths);
+    fprintf(out, "\"%s\": %s%" PRIu64 ".%06" PRIu64, name, millionths < 0 ? "-" : "",
+            size / 1000000, size % 1000000);
+}
+
+static void print_class(FILE *out, const struct cecl_nccl_class_report *its)
+{
+    const char *way = cecl_nccl_arm_words[its->arm];
+    if (its->is_recalled || its->counts[1] == 0)
+        fprintf(out, "cecl:   %s: %s%s\n", its->words, way,
+                its->is_recalled ? ", by what was learned earlier" : "");
+    else
+        fprintf(out,
+                "cecl:   %s: %.1f -> %.1f us (%+.1f %%, %" PRIu32 " and %" PRIu32 " calls): %s\n",
+                its->words, its->before_ns / 1e3, its->before_ns * (1 - its->gain) / 1e3,
+                -100 * its->gain, its->counts[0], its->counts[1], way);
+}
+
 static void print_one(FILE *out, const struct cecl_nccl_report *report)
 {
     const bool is_decided = report->state >= CECL_NCCL_TRIAL_DECIDED;
@@ -102,6 +126,8 @@ static void print_one(FILE *out, const struct cecl_nccl_report *report)
                     cecl_nccl_arm_words[arm], ms(report, times->median_ns), times->count,
                     ms(report, times->spread_ns));
     }
+    for (uint32_t i = 0; i < report->nclasses; i++)
+        print_class(out, &report->classes[i]);
 }
 
 void cecl_nccl_report_print(FILE *out)
@@ -110,6 +136,16 @@ void cecl_nccl_report_print(FILE *out)
     for (uint32_t i = 0; i < count(); i++)
         print_one(out, &reports.entries[i].report);
     pthread_mutex_unlock(&reports.lock);
+}
+
+static void json_class(FILE *out, const struct cecl_nccl_class_report *its, const char *before)
+{
+    fprintf(out, "%s{\"class\": \"%s\", \"decision\": \"%s\", \"recalled\": %s, ", before,
+            its->words, cecl_nccl_arm_names[its->arm], its->is_recalled ? "true" : "false");
+    json_number(out, "before_us", its->before_ns / 1e3);
+    fprintf(out, ", ");
+    json_number(out, "gain", its->gain);
+    fprintf(out, ", \"calls\": [%" PRIu32 ", %" PRIu32 "]}", its->counts[0], its->counts[1]);
 }
 
 static void json_one(FILE *out, const struct cecl_nccl_report *report)
@@ -127,14 +163,19 @@ static void json_one(FILE *out, const struct cecl_nccl_report *report)
         const struct cecl_arm_times *times = &report->verdict.arms[arm];
         if (times->count == 0)
             continue;
-        fprintf(out,
-                "%s\"%s\": {\"median_ms\": %.6f, \"spread_ms\": %.6f, \"steps\": %" PRIu32
-                ", \"gain\": %.6f}",
-                before, cecl_nccl_arm_names[arm], ms(report, times->median_ns),
-                ms(report, times->spread_ns), times->count, times->gain);
+        fprintf(out, "%s\"%s\": {", before, cecl_nccl_arm_names[arm]);
+        json_number(out, "median_ms", ms(report, times->median_ns));
+        fprintf(out, ", ");
+        json_number(out, "spread_ms", ms(report, times->spread_ns));
+        fprintf(out, ", \"steps\": %" PRIu32 ", ", times->count);
+        json_number(out, "gain", times->gain);
+        fprintf(out, "}");
         before = ", ";
     }
-    fprintf(out, "}}");
+    fprintf(out, "}, \"classes\": [");
+    for (uint32_t i = 0; i < report->nclasses; i++)
+        json_class(out, &report->classes[i], i > 0 ? ", " : "");
+    fprintf(out, "]}");
 }
 
 void cecl_nccl_report_json(FILE *out)

@@ -8,17 +8,30 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "learn/classes.h"
 #include "learn/verdict.h"
 
 enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period was found yet */
+    CECL_NCCL_TRIAL_CLASSES,   /* there is no period, so classes of calls are tried */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
+    CECL_NCCL_TRIAL_PUT_OFF,   /* the same; other communicators were tried at its times so far */
     CECL_NCCL_TRIAL_RUNNING,
     CECL_NCCL_TRIAL_LEFT,     /* it did not begin: other communicators were tried each time */
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
     CECL_NCCL_TRIAL_RECALLED, /* by what was learned earlier */
     CECL_NCCL_TRIAL_STATES
+};
+
+/* A verdict on a class of calls. */
+struct cecl_nccl_class_report {
+    uint32_t key;
+    char words[80]; /* "all-gather of 1 to 2 MiB, bfloat16" */
+    uint32_t arm;
+    bool is_recalled;
+    double before_ns, gain; /* of a call; gain: of that way of cecl's which was best */
+    uint32_t counts[2];     /* times of NCCL and of that way; 0: there was no trial */
 };
 
 struct cecl_nccl_report {
@@ -29,7 +42,9 @@ struct cecl_nccl_report {
     uint32_t repeated;           /* periods that are timed as one step */
     uint32_t arm;                /* in force, where decided */
     struct cecl_verdict verdict; /* of the last trial; no times: there was none */
-    uint64_t told, late;         /* ceclCallStats_t */
+    struct cecl_nccl_class_report classes[CECL_CLASS_MOST];
+    uint32_t nclasses;
+    uint64_t told, late; /* ceclCallStats_t */
 };
 
 /* Names of ways, by arm: for people; and for JSON and the file of what was learned. */

@@ -176,7 +176,8 @@ static void json_table(FILE *out)
 
 /* ---- at the process's end */
 
-/* Writes all at once: processes share a terminal, or a file, and their tables must not mix. */
+/* Writes all at once: processes share a terminal, or a file, and their tables must not mix. On failure
+ * errno says why. */
 static bool write_whole(int fd, void (*table)(FILE *out))
 {
     char *text = NULL;
@@ -186,9 +187,13 @@ static bool write_whole(int fd, void (*table)(FILE *out))
         return false;
     table(out);
     fclose(out);
-    const bool is_whole = write(fd, text, length) == (ssize_t)length;
+    const ssize_t written = text ? write(fd, text, length) : -1;
+    if (written >= 0) /* a part, where the disk is full */
+        errno = ENOSPC;
+    const int error = errno;
     free(text);
-    return is_whole;
+    errno = error;
+    return written == (ssize_t)length;
 }
 
 static void append_json(const char *file)

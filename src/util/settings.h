@@ -68,7 +68,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "under CECL_NCCL=auto: keeps what trials found, with the GPU, the ranks, NCCL and cecl "     \
       "that "                                                                                      \
       "it holds for, and begins there next time, also with CECL_NCCL_TRIALS=0. Made where there "  \
-      "is none; rows of gains in it stand in for the built-in table")                              \
+      "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
+      "built-in table")                                                                            \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
       "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
@@ -79,8 +80,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
       "JSON")                                                                                      \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "1", "", "0..1",                                  \
-      "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, and the one "  \
-      "that makes steps shorter is kept; 0: CECL_NCCL_LEARNED or the built-in table decides, so "  \
+      "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, or in calls "  \
+      "of "                                                                                        \
+      "a class where there are no steps, and the one that makes them shorter is kept; 0: "         \
+      "CECL_NCCL_LEARNED or the built-in table decides, so "                                       \
       "a run has the same calls served as the next. Where ranks differ, 0")                        \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \

@@ -1,12 +1,14 @@
 /* Programs whose steps are tried (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, beside a stand-in for
  * NCCL that takes as long as the input says. A batch of calls is a step, which is made many times, so
- * that trials begin, take turns, decide, and are cancelled by the next batch. Whoever carries a call out,
- * its result is the same. */
+ * that trials begin, take turns, decide, and are cancelled by the next batch. Or two batches come in an
+ * order without a period, so that classes of calls are tried. Whoever carries a call out, its result is
+ * the same. */
 #include <dlfcn.h>
 
 #include "nccl_ranks.h"
 
 #define BATCHES_MOST 4
+#define MIXED_STEPS 2000
 
 static __typeof__(standin_take_us) *take_us;
 static uint8_t first[MODEL_RANKS][MODEL_BYTES]; /* memory before a step */
@@ -28,6 +30,27 @@ static void make_again(void)
         memcpy(model.mirror[r], first[r], MODEL_BYTES);
     }
     make_batch();
+}
+
+/* Two batches in an order without a period. It takes a second, so an input has it once. */
+static void run_mixed(void)
+{
+    struct batch both[2];
+    uint64_t word = take_byte(&in);
+    take_us(word & 1 ? 400 : 0);
+    for (int i = 0; i < 2; i++) {
+        draw_batch(true);
+        batch.in_a_row = 1;
+        both[i] = batch;
+    }
+    for (int r = 0; r < model.nranks; r++)
+        memcpy(first[r], model.memory[r], MODEL_BYTES);
+    for (int step = 0; step < MIXED_STEPS; step++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        batch = both[word >> 63];
+        if (batch.ncalls > 0)
+            make_again();
+    }
 }
 
 /* Steps that are not in a row are compared one by one; in a row, ranks run ahead of each other. */
@@ -66,8 +89,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const unsigned how = take_byte(&in);
     model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
     make_comms(how / (MODEL_RANKS - 1));
-    for (int i = 0; i < BATCHES_MOST && in.left > 0; i++)
-        run_program();
+    bool has_mixed = false;
+    for (int i = 0; i < BATCHES_MOST && in.left > 0; i++) {
+        const bool mixes = take_byte(&in) % 16 == 3 && !has_mixed;
+        has_mixed = has_mixed || mixes;
+        if (mixes)
+            run_mixed();
+        else
+            run_program();
+    }
     for (int r = 0; r < model.nranks; r++)
         OK(ncclCommDestroy(comms[r]));
     return 0;

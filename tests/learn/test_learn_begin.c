@@ -63,7 +63,7 @@ static int stop(void **state)
 static void want(uint64_t subject)
 {
     for (int r = 0; r < RANKS; r++)
-        cecl_trial_want(&trials[r], subject, 3, CECL_TRIAL_MEAN);
+        cecl_trial_want(&trials[r], subject, 3, CECL_TRIAL_PERIODS);
 }
 
 static void pass_boundary(void)

@@ -110,7 +110,7 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
     if (found != rank->comms[comm].found) {
         rank->comms[comm].found = found;
         if (found)
-            cecl_trial_want(trial, found, 0xf, CECL_TRIAL_MEAN);
+            cecl_trial_want(trial, found, 0xf, CECL_TRIAL_PERIODS);
         else
             cecl_trial_cancel(trial);
     }

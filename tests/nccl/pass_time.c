@@ -1,9 +1,13 @@
 /* What it costs the host to pass a call on: an all-gather that cecl passes to the stand-in for NCCL,
  * less the same call made to the stand-in directly. Both are made in batches in turn, and medians are compared.
- * nccl_pass_time [MOST_NS]   fails above so many nanoseconds. CECL_NCCL_PATH names the stand-in */
+ * nccl_pass_time [MOST_NS [mixed]]   fails above so many nanoseconds. CECL_NCCL_PATH names the stand-in
+ * mixed: calls of two sizes come in an order without a period, as a server's do */
 #include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "calls.h"
@@ -20,14 +24,19 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+static bool is_mixed;
+
 /* Nanoseconds a call, of one batch. 1 byte of each rank: no measurement says that cecl is faster. */
 static double measure(all_gather *gather, ncclComm_t comm)
 {
-    char in = 1, out[2];
+    static uint64_t word = 1;
+    char in[2] = {1, 2}, out[4];
     const double start = now_ns();
-    for (int i = 0; i < CALLS; i++)
-        if (gather(&in, out, 1, ncclInt8, comm, NULL) != 0)
+    for (int i = 0; i < CALLS; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        if (gather(in, out, is_mixed ? 1 + (word >> 63) : 1, ncclInt8, comm, NULL) != 0)
             exit(2);
+    }
     return (now_ns() - start) / CALLS;
 }
 
@@ -51,6 +60,7 @@ int main(int argc, char **argv)
     __typeof__(standin_go_hollow) *go_hollow = NULL;
     all_gather *theirs = NULL;
     ncclComm_t comms[2];
+    is_mixed = argc > 2 && strcmp(argv[2], "mixed") == 0;
     if (!standin || ncclCommInitAll(comms, 2, NULL) != 0) {
         fprintf(stderr, "CECL_NCCL_PATH names no stand-in\n");
         return 2;

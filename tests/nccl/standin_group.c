@@ -145,6 +145,14 @@ void standin_take_us(unsigned us)
     atomic_store(&least_us, us);
 }
 
+/* The same by the environment, of a program that does not know the stand-in. */
+__attribute__((constructor)) static void read_least_us(void)
+{
+    const char *us = getenv("STANDIN_TAKES_US");
+    if (us)
+        standin_take_us((unsigned)atoi(us));
+}
+
 static ncclResult_t move_until_done(void)
 {
     bool is_done = false;

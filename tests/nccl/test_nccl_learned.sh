@@ -18,10 +18,15 @@ grep -q ' steps): served' "$dir/first" || fails "nothing was learned: $(cat "$di
 grep -Eq '^verdict host 2 [0-9]+ [0-9.]+ [0-9a-f]{16} [a-z_]+ [0-9]+ [0-9]+ [0-9]+$' "$dir/learned" ||
     fails "no verdict is kept: $(cat "$dir/learned")"
 
+grep -Eq '^verdict host 3 [^#]* # all-gather of 256 to 512 bytes, int32$' "$dir/learned" ||
+    fails "no verdict on a class is kept: $(cat "$dir/learned")"
+
 # The program fails unless it is served in the end.
 CECL_NCCL_TRIALS=0 "$trials" >"$dir/second" 2>&1 || fails "the second run: $(cat "$dir/second")"
 grep -q "step: served.*, as $dir/learned says (" "$dir/second" || fails "not recalled: $(cat "$dir/second")"
-grep -q ' steps): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
+grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" "$dir/second" ||
+    fails "no class is recalled: $(cat "$dir/second")"
+grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
 
 # misfit OF SED-EXPRESSION WORDS
 misfit() {

@@ -15,6 +15,8 @@ run "$trials"
 expect_status 0
 expect_error "cecl: communicator, rank 0 of 2: decided: served"
 expect_error "a rank came late to "
+expect_error "cecl: all-gather of 256 to 512 bytes, int32: "
+expect_error "its calls have no period, so classes of calls are tried"
 expect_error "cecl: step "
 run "$trials"
 expect_status 0
@@ -32,7 +34,7 @@ for line in lines:
     decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
     # the first two programs of the test gain, with 2 ranks and with 4
     assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
-    first = [comm for comm in decided if comm["period_calls"] == 6]
+    first = [comm for comm in decided if comm["period_calls"] == 7]
     assert len(first) == 6, len(first)
     for comm in first:
         assert comm["decision"] in ("with_sms", "no_sms"), comm
@@ -41,6 +43,13 @@ for line in lines:
         assert all(0 < way["steps"] <= 20 and way["median_ms"] > 0 for way in ways.values()), comm
         assert ways[comm["decision"]]["median_ms"] < 0.9 * ways["nccl"]["median_ms"], comm
         assert 0 <= comm["late_calls"] <= comm["told_calls"], comm
+    served = [comm for comm in line["communicators"] if comm["state"] == "classes"]
+    assert len(served) == 3, len(served)
+    for comm in served:
+        classes = {its["class"]: its for its in comm["classes"]}
+        assert set(classes) == {"all-gather of 256 to 512 bytes, int32"}, classes
+        assert all(its["decision"] == "with_sms" and its["gain"] > 0.1 for its in classes.values()), classes
+        assert all(its["before_us"] > 100 and not its["recalled"] for its in classes.values()), classes
 PY
 expect_status 0
 

@@ -95,12 +95,23 @@ static bool gather_two(struct rank *r, int32_t number)
     return is;
 }
 
+/* A maximum is always passed: the libraries differ where there are NaNs. */
+static bool find_largest(struct rank *r, int32_t number)
+{
+    int32_t mine = number + r->rank, largest = 0;
+    int count;
+    bool is = ncclCommCount(r->comm, &count) == 0;
+    is = ncclAllReduce(&mine, &largest, 1, ncclInt32, ncclMax, r->comm, NULL) == 0 && is;
+    return is && came("ncclAllReduce") && largest == number + r->nranks - 1;
+}
+
 static bool train(struct rank *r)
 {
     bool is = true, was_passed[3] = {false};
     for (int step = 0; step < STEPS && is; step++) {
         is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]) &&
-             gather(r, step + 7, &was_passed[2]) && gather_two(r, step) && broadcast(r, step);
+             gather(r, step + 7, &was_passed[2]) && gather_two(r, step) && broadcast(r, step) &&
+             find_largest(r, step);
         for (int i = 0; i < 3 && step >= STEPS - LAST; i++)
             passed += was_passed[i];
     }
@@ -141,6 +152,71 @@ static void without_a_period_the_table_decides(void **state)
     assert_int_equal(passed, 0);
 }
 
+/* How long a collective of the stand-in takes at least, where each call is tried by itself. */
+#ifdef __SANITIZE_THREAD__
+#define CALL_TAKES_US 20000
+#else
+#define CALL_TAKES_US 4000
+#endif
+
+/* A server: its calls have no period. One class has most of them; the others come too seldom to be tried. */
+static bool serve_requests(struct rank *r)
+{
+    enum { CALLS = 2200 };
+    bool is = true, was_passed = false, unused;
+    uint64_t word = 1;
+    for (int i = 0; i < CALLS && is; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
+        switch (word >> 57) {
+        case 0: is = broadcast(r, i); break;
+        case 1: is = gather_two(r, i); break;
+        case 2: is = reduce(r, i, &unused); break;
+        default: is = gather(r, i, &was_passed); passed += was_passed && i >= CALLS - 100;
+        }
+    }
+    return is;
+}
+
+static void without_a_period_classes_of_calls_are_tried(void **state)
+{
+    (void)state;
+    passed = 0;
+    const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
+    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
+    assert_true(run_ranks(3, serve_requests));
+    assert_int_equal(passed, 0);
+}
+
+/* As nccl-tests has it: each size is called again and again, which is a period of one call. */
+static bool repeat_sizes(struct rank *r)
+{
+    enum { CALLS = 1100 };
+    int32_t mine[COUNT], all[COUNT * MAX_RANKS];
+    bool is = true;
+    for (int count = COUNT / 4; count <= COUNT; count *= 2)
+        for (int i = 0; i < CALLS && is; i++) {
+            for (int k = 0; k < count; k++)
+                mine[k] = i + k + r->rank * 1000;
+            int unused;
+            is = ncclCommCount(r->comm, &unused) == 0 &&
+                 ncclAllGather(mine, all, (size_t)count, ncclInt32, r->comm, NULL) == 0;
+            passed += i >= CALLS - LAST && came("ncclAllGather");
+            for (int k = 0; k < count * r->nranks; k++)
+                is = is && all[k] == i + k % count + k / count * 1000;
+        }
+    return is;
+}
+
+static void each_size_of_a_benchmark_is_tried(void **state)
+{
+    (void)state;
+    passed = 0;
+    const char *other = getenv("CECL_TEST_TAKES_US");
+    take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
+    assert_true(run_ranks(2, repeat_sizes));
+    assert_int_equal(passed, 0);
+}
+
 /* Half of the communicator's calls come after a split of it, which is tried by itself. */
 static bool train_both(struct rank *r)
 {
@@ -173,6 +249,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
+        cmocka_unit_test(without_a_period_classes_of_calls_are_tried),
+        cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

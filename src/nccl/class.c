@@ -1,0 +1,39 @@
+/* Which class a call belongs to (learn/classes.h). */
+#include <stdio.h>
+
+#include "nccl/call.h"
+#include "nccl/learned_file.h"
+#include "nccl/learning.h"
+
+/* The smallest time of all ranks is that of the call where no rank is done before the others have come. So
+ * calls of a root but broadcasts are in no class: a rank that sends to the root may be done at once. */
+static const char *const nouns[CECL_NCCL_OPS] = {
+    [CECL_NCCL_OP_ncclAllGather] = "all-gather",
+    [CECL_NCCL_OP_ncclAllReduce] = "all-reduce",
+    [CECL_NCCL_OP_ncclAlltoAll] = "all-to-all",
+    [CECL_NCCL_OP_ncclBroadcast] = "broadcast",
+    [CECL_NCCL_OP_ncclReduceScatter] = "reduce-scatter",
+};
+
+/* Sums and averages alone: the two libraries' maximum and minimum differ where there are NaNs. */
+uint32_t cecl_nccl_class_of(const struct cecl_nccl_call *call)
+{
+    const size_t bytes = cecl_nccl_call_bytes(call);
+    /* some ranks may call a broadcast by its other name */
+    const enum cecl_nccl_op op =
+        call->op == CECL_NCCL_OP_ncclBcast ? CECL_NCCL_OP_ncclBroadcast : call->op;
+    const bool is_sum = call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg;
+    if (!nouns[op] || bytes == 0 || (call->reduces && !is_sum))
+        return 0;
+    const uint32_t power = 63u - (uint32_t)__builtin_clzll((unsigned long long)bytes);
+    return ((uint32_t)op + 1) << 16 | power << 8 | (uint32_t)call->datatype;
+}
+
+void cecl_nccl_class_words(uint32_t key, char words[CECL_NCCL_CLASS_BYTES])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    const uint32_t op = (key >> 16) - 1, power = key >> 8 & 0xff;
+    const unsigned least = 1u << power % 10;
+    snprintf(words, CECL_NCCL_CLASS_BYTES, "%s of %u to %u %s, %s", nouns[op], least, 2 * least,
+             units[power / 10], cecl_nccl_row_type((int)(key & 0xff)));
+}

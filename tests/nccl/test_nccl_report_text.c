@@ -1,0 +1,92 @@
+/* What --stats says of trials, as JSON and for people. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nccl/report.h"
+
+static char *text_of(void (*print)(FILE *out))
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    print(out);
+    fclose(out);
+    return text;
+}
+
+static void expect(void (*print)(FILE *out), const char *words)
+{
+    char *text = text_of(print);
+    if (!strstr(text, words))
+        fail_msg("%s\nlacks\n%s", text, words);
+    free(text);
+}
+
+static int start(void **state)
+{
+    const struct cecl_nccl_class_report its[] = {
+        {1, "all-gather of 1 to 2 MiB, bfloat16", 2, false, 31200, 0.0896, {20, 18}},
+        {2, "all-reduce of 4 to 8 KiB, float32", 0, false, 9876.5, -0.25, {20, 2}},
+        {3, "broadcast of 1 to 2 GiB, int8", 2, true, 0, 0, {0, 0}}};
+    struct cecl_nccl_report report = {.rank = 1,
+                                      .nranks = 4,
+                                      .state = CECL_NCCL_TRIAL_DECIDED,
+                                      .trials = 1,
+                                      .calls = 39,
+                                      .repeated = 2,
+                                      .arm = 2,
+                                      .nclasses = 3};
+    (void)state;
+    memcpy(report.classes, its, sizeof(its));
+    report.verdict.arms[0] = (struct cecl_arm_times){10, 2e6, 1e3, 0};
+    report.verdict.arms[3] = (struct cecl_arm_times){8, 2.5e6, 2e3, -0.0000015};
+    cecl_nccl_report_set("its key", &report);
+    return 0;
+}
+
+/* Numbers are written without the program's locale, and steps divided by how many make a period. */
+static void json_has_numbers_with_a_point(void **state)
+{
+    (void)state;
+    expect(cecl_nccl_report_json,
+           "\"ways\": {\"nccl\": {\"median_ms\": 1.000000, \"spread_ms\": 0.000500, \"steps\": 10, "
+           "\"gain\": 0.000000}, \"moves_alone\": {\"median_ms\": 1.250000, \"spread_ms\": "
+           "0.001000, \"steps\": 8, \"gain\": -0.000002}}");
+    expect(
+        cecl_nccl_report_json,
+        "\"classes\": [{\"class\": \"all-gather of 1 to 2 MiB, bfloat16\", \"decision\": "
+        "\"with_sms\", \"recalled\": false, \"before_us\": 31.200000, \"gain\": 0.089600, "
+        "\"calls\": [20, 18]}, {\"class\": \"all-reduce of 4 to 8 KiB, float32\", \"decision\": "
+        "\"nccl\", \"recalled\": false, \"before_us\": 9.876500, \"gain\": -0.250000, \"calls\": "
+        "[20, 2]}, {\"class\": \"broadcast of 1 to 2 GiB, int8\", \"decision\": \"with_sms\", "
+        "\"recalled\": true, ");
+}
+
+static void lines_name_classes(void **state)
+{
+    (void)state;
+    expect(cecl_nccl_report_print, "cecl: communicator, rank 1 of 4: decided: served; 39 ");
+    expect(cecl_nccl_report_print,
+           "cecl:   all-gather of 1 to 2 MiB, bfloat16: 31.2 -> 28.4 us (-9.0 %, 20 and 18 calls): "
+           "served\n");
+    expect(cecl_nccl_report_print,
+           "cecl:   all-reduce of 4 to 8 KiB, float32: 9.9 -> 12.3 us (+25.0 %, 20 and 2 calls): "
+           "passed to NCCL\n");
+    expect(cecl_nccl_report_print,
+           "cecl:   broadcast of 1 to 2 GiB, int8: served, by what was learned earlier\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(json_has_numbers_with_a_point),
+                                       cmocka_unit_test(lines_name_classes)};
+    return cmocka_run_group_tests(tests, start, NULL);
+}
