@@ -66,7 +66,8 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
+    bool request, early; /* cecl's calls are requests that are started; each is made ready before */
+    unsigned memory;     /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
     int late_us;           /* 0: not asked for */
     size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
@@ -101,6 +102,10 @@ struct side {
     int memory;
     size_t send_bytes, recv_bytes;
     const struct run *run;
+    /* with --request: the request of the last call, and of what that was */
+    ceclRequest_t request;
+    const void *request_send;
+    size_t request_block;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);

@@ -46,6 +46,8 @@ static const char usage[] =
     "                     copies: a copy to the host and one from there, at the same time\n"
     "  --urgent           cecl's communicator is urgent, but not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
+    "  --request          cecl's calls are requests, which are made once and started\n"
+    "  --early            the same, and each is made ready just before its start (all_gather)\n"
     "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
     "against\n"
     "                     all in one group\n"
@@ -112,6 +114,8 @@ enum {
     BESIDE,
     BULK,
     URGENT,
+    REQUEST,
+    EARLY,
     RANKS
 };
 
@@ -131,6 +135,8 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"beside", 1, NULL, BESIDE},
                                       {"bulk", 1, NULL, BULK},
                                       {"urgent", 0, NULL, URGENT},
+                                      {"request", 0, NULL, REQUEST},
+                                      {"early", 0, NULL, EARLY},
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
 
@@ -157,6 +163,8 @@ static const char *take_extra(struct options *o, int option, const char *value)
 {
     switch (option) {
     case ENQUEUE: o->enqueue = true; return NULL;
+    case REQUEST: o->request = true; return NULL;
+    case EARLY: o->request = o->early = true; return NULL;
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
     case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
     case ALLOC: o->alloc = true; return NULL;

@@ -11,18 +11,64 @@ static bool cecl_open(struct side *side, const struct run *run, size_t send_byte
            memory_take(run, side->state, side->memory, recv_bytes, &side->recv);
 }
 
-static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
+static ceclResult_t make_call(struct side *side, const struct run *run, const void *send,
+                              size_t block)
 {
     const struct options *o = &run->options;
-    if (o->op->call(send, side->recv, block / o->type->bytes, o->type->id, side->state,
-                    run->stream) != ceclSuccess)
-        return complain(run, o->op->name, ceclGetLastError(side->state));
-    return true;
+    return o->op->call(send, side->recv, block / o->type->bytes, o->type->id, side->state,
+                       run->stream);
+}
+
+/* A request may be freed once it is not pending. */
+static ceclResult_t free_request(struct side *side)
+{
+    if (!side->request)
+        return ceclSuccess;
+    ceclResult_t result = ceclStreamSynchronize(side->state, side->run->stream);
+    if (result == ceclSuccess)
+        result = ceclRequestFree(side->request);
+    side->request = NULL;
+    return result;
+}
+
+/* The request of this call: the last one's, or a new one. */
+static ceclResult_t find_request(struct side *side, const struct run *run, const void *send,
+                                 size_t block)
+{
+    if (side->request && side->request_send == send && side->request_block == block)
+        return ceclSuccess;
+    ceclResult_t result = free_request(side);
+    if (result == ceclSuccess)
+        result = ceclGroupStart();
+    if (result != ceclSuccess)
+        return result;
+    result = make_call(side, run, send, block);
+    const ceclResult_t made = ceclGroupInit(side->state, &side->request);
+    side->request_send = send;
+    side->request_block = block;
+    return result == ceclSuccess ? made : result;
+}
+
+static ceclResult_t start(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    ceclResult_t result = find_request(side, run, send, block);
+    if (result == ceclSuccess && run->options.early)
+        result = ceclReady(side->request, run->stream);
+    return result == ceclSuccess ? ceclStart(side->request, run->stream) : result;
+}
+
+static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    const ceclResult_t result =
+        run->options.request ? start(side, run, send, block) : make_call(side, run, send, block);
+    return result == ceclSuccess ||
+           complain(run, run->options.op->name, ceclGetLastError(side->state));
 }
 
 static void cecl_close(struct side *side)
 {
     const struct memory_kind *kind = memory_of(side->run, side->memory);
+    (void)!free_request(side);
     kind->give(side->state, side->recv_bytes, side->recv);
     kind->give(side->state, side->send_bytes, side->send);
 }

@@ -40,9 +40,9 @@ Copyright: 2026 the authors of cecl
 License: Apache-2.0
  On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
 ")
-find_program(CECL_GZIP gzip)
-if(CECL_GZIP) # without a date in it, so that equal builds give equal packages
-  execute_process(COMMAND ${CECL_GZIP} -9nkf ${package_folder}/changelog)
+find_program(PACKAGE_GZIP gzip)
+if(PACKAGE_GZIP) # without a date in it, so that equal builds give equal packages
+  execute_process(COMMAND ${PACKAGE_GZIP} -9nkf ${package_folder}/changelog)
 endif()
 macro(cecl_package component name section text)
   string(TOUPPER ${component} upper)

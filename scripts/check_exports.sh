@@ -7,7 +7,8 @@ library=$1 header=$2
 shift 2
 exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
 public=$({
-    sed -n 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
+    # the name may begin the next line
+    sed -n -e '/^CECL_API.*ceclResult_t$/{N;s/\n/ /}' -e 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
     sed -n 's/^ *\(COUNTED\|FOLLOWED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2\np\2/p' "$header"
     [ $# -eq 0 ] || printf '%s\n' "$@"
 } | sort)

@@ -34,9 +34,10 @@ struct job {
     bool on_gpus;
     ceclComm_t comm;
     ceclStream_t stream;
-    void **shards;    /* [groups] this rank's shards */
-    void **whole;     /* [groups] parameters of the reference */
-    char *buffers[2]; /* symmetric */
+    void **shards;          /* [groups] this rank's shards */
+    void **whole;           /* [groups] parameters of the reference */
+    char *buffers[2];       /* symmetric */
+    ceclRequest_t *gathers; /* [groups] each group's all-gather, which every step makes again */
     unsigned char *text;
     size_t text_bytes;
 };
@@ -55,18 +56,36 @@ static bool refuse(const char *what, const char *why)
 
 /* ---- the steps */
 
+/* Where this rank's shard of a group lies in the buffer that the group is gathered into. */
+static char *slot_of(const struct job *j, int group)
+{
+    const size_t bytes = shard_elements(&j->shape, group) * j->shape.element;
+    return j->buffers[group % 2] + (size_t)j->rank * bytes;
+}
+
 static bool gather(struct job *j, int group)
 {
-    const size_t count = shard_elements(&j->shape, group);
+    const size_t bytes = shard_elements(&j->shape, group) * j->shape.element;
+    if (j->options.in_place)
+        CECL_OR_FALSE(
+            j, ceclMemcpyAsync(j->comm, slot_of(j, group), j->shards[group], bytes, j->stream));
+    CECL_OR_FALSE(j, ceclStart(j->gathers[group], j->stream));
+    return true;
+}
+
+/* A request is told and checked once, so a step only starts it. */
+static bool make_gathers(struct job *j)
+{
     const ceclDataType_t type = j->shape.element == 2 ? ceclHalf : ceclFloat;
-    char *buffer = j->buffers[group % 2],
-         *slot = buffer + (size_t)j->rank * count * j->shape.element;
-    const void *send = j->shards[group];
-    if (j->options.in_place) {
-        CECL_OR_FALSE(j, ceclMemcpyAsync(j->comm, slot, send, count * j->shape.element, j->stream));
-        send = slot;
+    const int groups = group_count(&j->shape);
+    j->gathers = calloc((size_t)groups, sizeof(ceclRequest_t));
+    if (!j->gathers)
+        return refuse("memory", "none");
+    for (int g = 0; g < groups; g++) {
+        const void *send = j->options.in_place ? slot_of(j, g) : j->shards[g];
+        CECL_OR_FALSE(j, ceclAllGatherInit(send, j->buffers[g % 2], shard_elements(&j->shape, g),
+                                           type, j->comm, &j->gathers[g]));
     }
-    CECL_OR_FALSE(j, ceclAllGather(send, buffer, count, type, j->comm, j->stream));
     return true;
 }
 
@@ -166,7 +185,7 @@ static bool make_parameters(struct job *j)
     for (int b = 0; b < 2; b++)
         CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b],
                                       largest * (size_t)j->shape.nranks * j->shape.element));
-    return true;
+    return make_gathers(j);
 }
 
 static bool make_job(struct job *j)
@@ -204,9 +223,11 @@ static bool make_job(struct job *j)
 static void end_job(struct job *j)
 {
     for (int g = 0; g < group_count(&j->shape); g++) {
+        (void)!ceclRequestFree(j->gathers[g]);
         j->compute.free(&j->compute, j->shards[g]);
         j->compute.free(&j->compute, j->whole[g]);
     }
+    free(j->gathers);
     free(j->shards);
     free(j->whole);
     free(j->text);

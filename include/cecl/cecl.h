@@ -96,7 +96,7 @@
  * by exit or a return from main; the others fail once they need it. Pending calls then end with
  * undefined results, so that no stream hangs. From then on calls return that asynchronous error. Only
  * these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
- * ceclCommGetAsyncError, ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
+ * ceclCommGetAsyncError, ceclGetLastError, ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize,
  * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
  * ceclCommDestroy or ceclCommAbort, which end it.
  *
@@ -1134,6 +1134,196 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);
+
+/* ------------------------------------------------------------------------------------------------
+ * Requests
+ *
+ * A request is a call that is made once and started often, as in a training loop:
+ *
+ *     ceclRequest_t request;
+ *     ceclAllGatherInit(shard, params, count, ceclBfloat16, comm, &request); // once
+ *     for (;;)
+ *         ceclStart(request, stream); // as ceclAllGather(shard, params, ..., comm, stream)
+ *     ceclRequestFree(request);
+ *
+ * ceclStart does what the call itself does, with the arguments and options that the request was
+ * made with. It takes a small part of the host time: arguments were checked, and ranks have told
+ * each other where their buffers lie. So no rank is ever late to a start, and no thread waits for a
+ * peer in one, except in the first start of each request: that waits until all ranks have made the
+ * request.
+ *
+ * Starts, and calls that are no requests, run in the order in which they were made. */
+
+/* A call that is made once and started often. */
+typedef struct ceclRequest *ceclRequest_t;
+
+/* Makes a request of an all-gather. Arguments are those of ceclAllGather.
+ * request  [out] for ceclStart; written on success only.
+ *
+ * The request keeps its buffers' addresses, not what is in them. Memory that peers cannot reach
+ * (private, see Buffers) gets a bounce buffer that the request keeps.
+ * Collective: all ranks make their requests on `comm` in the same order, also relative to other
+ * calls under CECL_CHECK=1. It does not wait for them, except under CECL_CHECK=1, and where a peer
+ * is 1024 calls in requests behind (fewer among more than 20 ranks). One thread may make requests
+ * for several ranks, one after the other, before it starts one of them.
+ * Threads: one call at a time. Ownership: the request is the caller's until ceclRequestFree;
+ * buffers stay the caller's, and must stay allocated while it is started.
+ * Errors, nothing changed: those of ceclAllGather for its arguments, ceclInvalidArgument (request
+ * NULL), ceclInvalidUsage (inside a group), ceclOutOfMemory. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void *recvbuff,
+                                                     size_t sendcount, ceclDataType_t datatype,
+                                                     ceclComm_t comm, ceclRequest_t *request);
+
+/* Make requests of the other collectives. All are as ceclAllGatherInit is, with the arguments
+ * of the call itself. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
+                                                            const ceclStrided_t *strided,
+                                                            ceclDataType_t datatype,
+                                                            ceclComm_t comm,
+                                                            ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGathervInit(const void *sendbuff, size_t sendcount,
+                                                      void *recvbuff, const size_t recvcounts[],
+                                                      const size_t displs[],
+                                                      ceclDataType_t datatype, ceclComm_t comm,
+                                                      ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclBroadcastInit(const void *sendbuff, void *recvbuff,
+                                                     size_t count, ceclDataType_t datatype,
+                                                     int root, ceclComm_t comm,
+                                                     ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllInit(const void *sendbuff, void *recvbuff,
+                                                    size_t count, ceclDataType_t datatype,
+                                                    ceclComm_t comm, ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStridedInit(const void *sendbuff, void *recvbuff,
+                                                           const ceclStrided_t *strided,
+                                                           ceclDataType_t datatype, ceclComm_t comm,
+                                                           ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAtInit(
+    const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
+    const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
+    ceclDataType_t datatype, ceclComm_t comm, ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclGatherInit(const void *sendbuff, void *recvbuff,
+                                                  size_t count, ceclDataType_t datatype, int root,
+                                                  ceclComm_t comm, ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclScatterInit(const void *sendbuff, void *recvbuff,
+                                                   size_t count, ceclDataType_t datatype, int root,
+                                                   ceclComm_t comm, ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterInit(const void *sendbuff, void *recvbuff,
+                                                         size_t recvcount, ceclDataType_t datatype,
+                                                         ceclRedOp_t op, ceclComm_t comm,
+                                                         ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllReduceInit(const void *sendbuff, void *recvbuff,
+                                                     size_t count, ceclDataType_t datatype,
+                                                     ceclRedOp_t op, ceclComm_t comm,
+                                                     ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceInit(const void *sendbuff, void *recvbuff,
+                                                  size_t count, ceclDataType_t datatype,
+                                                  ceclRedOp_t op, int root, ceclComm_t comm,
+                                                  ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclBarrierInit(ceclComm_t comm, ceclRequest_t *request);
+
+/* As above (see ceclAllGatherInit), but ranks tell each other here, and only here, how large their
+ * blocks are and where they belong: the calling thread waits for its peers. */
+CECL_API CECL_CHECKED ceclResult_t
+ceclAlltoAllvInit(const void *sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                  void *recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                  ceclDataType_t datatype, ceclComm_t comm, ceclRequest_t *request);
+
+/* Make requests of messages; arguments as ceclSend and ceclRecv have them. The peer may use a
+ * request or not. At each start the two ranks tell each other anew where the bytes lie, as in
+ * ceclSend, so this saves little time.
+ * request  [out] for ceclStart; written on success only.
+ * Local. Threads: one call at a time. Ownership: as for ceclAllGatherInit. Errors: those of
+ * ceclSend for its arguments, ceclInvalidArgument (request NULL), ceclInvalidUsage (inside a
+ * group). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSendInit(const void *sendbuff, size_t count,
+                                                ceclDataType_t datatype, int peer, ceclComm_t comm,
+                                                ceclRequest_t *request);
+/* As above; see ceclSendInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclRecvInit(void *recvbuff, size_t count,
+                                                ceclDataType_t datatype, int peer, ceclComm_t comm,
+                                                ceclRequest_t *request);
+
+/* Ends a group as ceclGroupEnd does, but makes a request of its calls: each start carries all of
+ * them out together. The streams that were given to the calls are not used.
+ * comm     all calls of the group are on it.
+ * request  [out] for ceclStart; written on success only.
+ * Collective, if collectives are in the group; otherwise local. It waits as ceclAllGatherInit does.
+ * Threads: the one that began the group. Ownership: as for ceclAllGatherInit.
+ * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument (request
+ * NULL), ceclInvalidUsage (no call; a call on another communicator; a join or an allocation; a
+ * group inside another). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t *request);
+
+/* Starts a request: enqueues its calls on `stream`, and returns. A request may be started again
+ * before its last start has ended, on any stream: starts run one after the other, as calls do.
+ * stream  orders the start, as it orders the call itself.
+ *
+ * Collective, if collectives are in the request: all ranks start it, in the same order among their
+ * other calls on its communicator. A rank that starts another request is found as one that makes
+ * another call (see Agreement).
+ * The first start of a request waits until all ranks have made it, and for memory that peers use
+ * for the first time. Other starts wait for no peer, except under CECL_CHECK=1, and in messages.
+ * Threads: one call at a time on its communicator. Ownership: the request stays the caller's.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device, or
+ * destroyed; on the host device a buffer without memory), ceclInvalidUsage (the communicator has
+ * ended; memory of the request was freed or replaced, here or at a peer: then free the request and
+ * make it again, on all ranks; inside a group; stream is capturing; under CECL_CHECK=1 ranks
+ * differ). A rank that is refused alone keeps its peers waiting, as with any collective.
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream);
+
+/* Says that the receive buffer of a request is free: peers may write to it from here on in
+ * `stream`, long before the request is started. The start then begins to move bytes at once,
+ * because no flags need to be exchanged for that. For a gather that is prefetched, call it behind
+ * the last use of what the buffer held before.
+ *
+ *     ceclReady(request, compute);   // behind the kernels that used recvbuff
+ *     ...
+ *     ceclStart(request, gather);    // sendbuff may be written until here
+ *
+ * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
+ * push then, whatever direction the options say. Where that cannot be, the start exchanges flags as
+ * any other does, and ranks agree on it: small calls that touch no buffer of a peer, and more than
+ * 512 requests of gathers (4096 / nranks among more than 8 ranks).
+ * stream  orders the call. It may be another stream than the start's: neither waits for the other.
+ *         What the program does with recvbuff comes before this call, or behind the start.
+ *
+ * Collective: all ranks make the same requests ready, each once before each start, in the same
+ * order among starts. It waits for peers only where the first start of a request does.
+ * Threads: one call at a time on its communicator. Ownership: the request stays the caller's. It
+ * cannot be freed before it is started.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device),
+ * ceclInvalidUsage (another kind of request; made ready before, and not started since; inside a
+ * group; and as ceclStart). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream);
+
+/* Makes several requests ready with one exchange of flags (a session), as ceclReady does with one.
+ * Each is then started by itself, once, in any order that is equal on all ranks.
+ * requests  [count] of one communicator, each once; equal on all ranks.
+ * count     1 or more.
+ * Collective, threads, ownership, errors: as ceclReady has them; also ceclInvalidArgument (requests
+ * NULL, count below 1, a request twice) and ceclInvalidUsage (of several communicators). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count,
+                                                ceclStream_t stream);
+
+/* Frees a request. Requests whose communicator has ended are freed so, too: ceclCommDestroy leaves
+ * the handles.
+ * Local: ranks may free requests in any order. Threads: one call at a time on its communicator.
+ * Ownership: the handle ends.
+ * Errors, nothing freed: ceclInvalidArgument (NULL; freed before), ceclInvalidUsage (its last start
+ * is pending: synchronize the stream first; it was made ready and not started). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
 /* What a communicator takes. All fields are equal on all ranks, if these set equal options. */
 typedef struct {

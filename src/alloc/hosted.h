@@ -17,6 +17,7 @@ struct cecl_hosted {
     char *words;    /* flags: the row of rank r is at words + r * apart */
     uint64_t apart; /* bytes */
     uint64_t pairs; /* bytes from a row's start to its words for messages (flags/pairs.h) */
+    uint64_t early; /* and to its words for requests (flags/early.h) */
     /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
     char *halves;
     uint64_t half_bytes;
@@ -30,6 +31,17 @@ static inline uint32_t cecl_hosted_pair_words(int nranks)
 static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
+}
+
+/* Slots of requests in each row: as many as some KiB hold. A slot has a word for each rank. */
+static inline uint32_t cecl_hosted_slots(int nranks)
+{
+    const uint32_t slots = 4096 / (uint32_t)nranks;
+    return slots < 4 ? 4 : slots > 512 ? 512 : slots;
+}
+static inline uint32_t *cecl_hosted_early(const struct cecl_hosted *hosted, int rank)
+{
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->early);
 }
 
 /* Both halves of a rank's part. */

@@ -89,9 +89,20 @@ static bool has_order(const struct cecl_places *places)
     return places->nranks <= CECL_PLACES_ORDERED_RANKS;
 }
 
+size_t cecl_places_bytes_of(int nranks, uint32_t nentries)
+{
+    return (size_t)nranks * sizeof(struct rank_words) + nentries * entry_stride(nranks);
+}
+
 size_t cecl_places_bytes(int nranks)
 {
-    return (size_t)nranks * sizeof(struct rank_words) + entries_for(nranks) * entry_stride(nranks);
+    return cecl_places_bytes_of(nranks, entries_for(nranks));
+}
+
+uint32_t cecl_places_fewer(int nranks, uint32_t nentries)
+{
+    const uint32_t most = entries_for(nranks);
+    return nentries < most ? nentries : most;
 }
 
 void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nranks,
@@ -343,7 +354,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && spent >= least &&
+        if (has_order(places) && !places->patient && spent >= least &&
             (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* Also after a decision: a hostile peer may overwrite it again and again. */
@@ -369,6 +380,16 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
     places->nmet += outcome != CECL_PLACES_STOPPED;
     places->nlate += outcome == CECL_PLACES_LATE;
     return outcome;
+}
+
+int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
+                        int rank)
+{
+    for (int r = rank; r < places->nranks && group->count > 0; r++)
+        if (atomic_load_explicit(&words_of(places, r)->published, memory_order_relaxed) <
+            last_call(group))
+            return r;
+    return -1;
 }
 
 const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,

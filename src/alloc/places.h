@@ -68,6 +68,7 @@ struct cecl_places {
     uint64_t finished;      /* number of the last call that this rank finished */
     uint64_t room_for;      /* entries are known to be free for calls up to this number */
     uint64_t most_spent_ns; /* the caller's to set: see struct cecl_places_patience */
+    bool patient;           /* the caller's to set, on all ranks: nobody decides LATE */
     uint64_t spent_ns;      /* waited longer than `wait_ns` since a call was FULL */
     uint64_t nmet, nlate;   /* groups that this rank has met; of these, decided LATE */
 };
@@ -91,6 +92,9 @@ typedef bool cecl_places_go_on(void *context);
 /* Bytes of the memory that ranks share. It starts zeroed, and at a cache line. The ring takes about
  * 8 MiB, or more where 4 entries need more. */
 size_t cecl_places_bytes(int nranks);
+/* The same for a ring of fewer entries: so many, or what cecl_places_open chooses for 0 if that is less. */
+uint32_t cecl_places_fewer(int nranks, uint32_t nentries);
+size_t cecl_places_bytes_of(int nranks, uint32_t nentries);
 
 /* Takes this rank's view of the shared memory. There is nothing to close.
  *
@@ -143,6 +147,10 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
     return places->nranks > CECL_PLACES_ORDERED_RANKS || rank == places->rank ||
            (group->earlier >> rank & 1) != 0;
 }
+
+/* The first rank from `rank` on that has not published a group which this rank has published, or -1. */
+int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
+                        int rank);
 
 /* A rank's record of a call in a group that this rank has met, where cecl_places_knows. Valid until
  * cecl_places_finish. A hostile peer may change it at any time: copy a word, then check the copy. */

@@ -100,6 +100,9 @@ struct cecl_registry {
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
     _Atomic bool hurried; /* see cecl_registry_hurry */
+    /* -- of starts of requests: see registry_start.c -- */
+    _Atomic bool starting, has_started;
+    _Atomic uint32_t started_until; /* the flags' `done` after the last start */
     /* -- of both threads -- */
     pthread_mutex_t lock;
     pthread_cond_t news;             /* something of a peer's is imported, or failed */
@@ -202,6 +205,23 @@ void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
 /* The call is made, or will not be made. */
 void cecl_registry_made(struct cecl_registry *registry);
+
+/* -- registry_start.c: what the start of a request asks, without a lock -- */
+
+/* Whether the memory of a window is what it was when `use` was settled. An error names the use. */
+ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
+                                   const struct cecl_window *window, const struct cecl_use *use,
+                                   bool *same);
+/* Notes that a request's program uses these windows of peers; and that it no longer does. The peer may drop
+ * them all the same: then the request cannot be started any more. */
+void cecl_imports_pin(struct cecl_registry *registry, const struct cecl_imports *imports);
+void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_imports *imports);
+/* Begins a start that uses pinned windows: they stay open until cecl_imports_end. Returns false, and
+ * begins nothing, if one of them is closed. */
+bool cecl_imports_begin(struct cecl_registry *registry, const struct cecl_imports *imports);
+/* The start is enqueued, or given up. It is done once `done` has come to `target`. */
+void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports *imports,
+                      uint32_t target);
 
 /* Carries out one message, if one has arrived (*any). To import its regions takes some milliseconds,
  * and the worker has other work too. An import that fails is kept, with its error, for the call

@@ -63,8 +63,9 @@ struct cecl_import {
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */
     struct imported *regions;
-    bool closed;                 /* its memory, which nobody may use any more */
+    _Atomic bool closed;         /* its memory, which nobody may use any more */
     _Atomic uint32_t references; /* of the peer's list, and of kept plans */
+    uint32_t pins;               /* requests whose programs use it: see registry_start.c */
     uint64_t collected;          /* by which cecl_imports_collect it was found last */
     ceclResult_t failed;         /* why a region is missing; no further one comes */
     char words[CECL_MESSAGE_BYTES];
@@ -99,13 +100,17 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
                                   ~(REGISTRY_BLOCK_BYTES - 1)};
 }
 
-/* Whether a peer's import may be closed: no call of this rank uses it any more. */
-bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import);
+/* Claims a peer's import for closing: nobody may use its memory from then on. Returns false if a call of
+ * this rank still uses it. Under the lock. */
+bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import);
 /* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
+
+/* registry_start.c: whether no start of a request is being made, and all that were made are done. */
+bool registry_starts_are_done(const struct cecl_registry *registry);
 
 /* -- registry_process.c: what the registries of this process know of each other -- */
 

@@ -31,7 +31,7 @@ struct cecl_import *registry_take_import(struct cecl_import **at)
     struct cecl_import *import = *at;
     *at = import->next;
     import->next = NULL;
-    import->closed = true;
+    atomic_store(&import->closed, true);
     return import;
 }
 
@@ -60,11 +60,25 @@ void registry_close_peers(struct cecl_registry *registry)
 
 /* Memory is dropped, or replaced, after the calls that name it. But where a communicator has failed, a
  * call may still be made that names memory which its owner has replaced. */
-bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
+static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
     return import->call != registry->call &&
-           (!import->used || asks->reached(asks->context, import->last_use));
+           (!import->used || asks->reached(asks->context, import->last_use)) &&
+           (import->pins == 0 || registry_starts_are_done(registry));
+}
+
+/* A start (registry_start.c) looks at `closed` without the lock. Each of the two writes its own word before it
+ * reads the other's. So the start finds `closed` here, or this finds the start. */
+bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import)
+{
+    if (!is_unused(registry, import))
+        return false;
+    atomic_store(&import->closed, true);
+    if (is_unused(registry, import))
+        return true;
+    atomic_store(&import->closed, false);
+    return false;
 }
 
 void cecl_registry_made(struct cecl_registry *registry)
@@ -79,7 +93,7 @@ static void take_dropped(const struct cecl_registry *registry, struct cecl_impor
                          struct cecl_import **dropped)
 {
     while (*at) {
-        if (!(*at)->dropped || !registry_is_unused(registry, *at)) {
+        if (!(*at)->dropped || !registry_claim(registry, *at)) {
             at = &(*at)->next;
             continue;
         }
@@ -202,7 +216,7 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
     pthread_mutex_lock(&registry->lock);
     for (uint32_t i = 0; i < imports->count; i++) {
         imports->list[i]->call = registry->call;
-        open = open && !imports->list[i]->closed;
+        open = open && !atomic_load(&imports->list[i]->closed);
     }
     pthread_mutex_unlock(&registry->lock);
     return open;

@@ -114,7 +114,7 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
     while (*at) {
         struct cecl_import *import = *at;
         const enum standing standing = standing_of(import, search->exported, search->before);
-        const bool busy = standing == OLDER && !registry_is_unused(registry, import);
+        const bool busy = standing == OLDER && !registry_claim(registry, import);
         search->outdated = search->outdated || standing == NEWER;
         search->busy = search->busy || busy;
         if (standing != OLDER || busy) {

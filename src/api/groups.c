@@ -4,6 +4,7 @@
 #include "launch/group.h"
 #include "launch/make.h"
 #include "launch/plan.h"
+#include "launch/request.h"
 
 CECL_API ceclResult_t ceclGroupStart(void)
 {
@@ -81,16 +82,16 @@ CECL_API ceclResult_t ceclGroupEnd(void)
     return result;
 }
 
-/* ---- explaining */
+/* ---- explaining, and making requests */
 
 /* Requires that the group has calls alone, and all of them on this communicator. */
-static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t comm,
-                                    const ceclExplanation_t *explanation)
+static ceclResult_t check_taken(const struct cecl_group *group, ceclComm_t comm, const char *name,
+                                const char *argument, const void *out)
 {
     const struct cecl_waiting *others = group->others;
     CECL_TRY(cecl_comm_check(comm));
-    if (!explanation)
-        return cecl_fail(ceclInvalidArgument, "explanation: NULL");
+    if (!out)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", argument);
     if (group->failed != ceclSuccess)
         return cecl_fail_with(group->failed, group->words);
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
@@ -100,8 +101,8 @@ static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t c
                              "asked");
     if (others && (others->wishes.count > 0 || others->joins.count > 0))
         return cecl_fail(ceclInvalidUsage,
-                         "a %s is in the group: ceclGroupExplain explains collective calls alone",
-                         others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc");
+                         "a %s is in the group: %s takes collective calls and messages alone",
+                         others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc", name);
     return ceclSuccess;
 }
 
@@ -115,21 +116,80 @@ static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explana
     return result;
 }
 
-CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
+/* Ends the thread's group, whose calls are not to be carried out. *group is NULL, and *ended success, where
+ * a call of the outermost group may go on with it. */
+static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char *argument,
+                                  const void *out, struct cecl_group **ended)
 {
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
     struct cecl_group *group = cecl_group_current();
-    if (--group->depth > 0) /* calls that were only explained must not be made */
+    if (--group->depth > 0) /* calls that were only taken must not be made */
         return cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "a group inside another is not carried out by itself"));
-    ceclResult_t result = check_explained(group, comm, explanation);
+    *ended = group;
+    const ceclResult_t result = check_taken(group, comm, name, argument, out);
     struct cecl_waiting *others = group->others;
     cecl_group_close();
     if (others)
         others->joins.count = others->wishes.count = 0;
+    return result;
+}
+
+CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *explanation)
+{
+    struct cecl_group *group = NULL;
+    ceclResult_t result =
+        end_uncarried(comm, "ceclGroupExplain", "explanation", explanation, &group);
     if (result == ceclSuccess)
         result = explain(group, explanation);
-    cecl_group_empty(group);
+    if (group)
+        cecl_group_empty(group);
+    return result;
+}
+
+/* The group's launch of a kind, out of the group's list; NULL: it has none. */
+static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launch_kind kind)
+{
+    struct cecl_launch **at = &group->first;
+    while (*at && (*at)->kind != kind)
+        at = &(*at)->next;
+    struct cecl_launch *launch = *at;
+    if (launch) {
+        *at = launch->next;
+        launch->next = NULL;
+        group->nlaunches--;
+    }
+    return launch;
+}
+
+/* Where the group is refused, ranks that compare their calls hear of it. */
+static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, ceclRequest_t *request)
+{
+    if (!group->first)
+        return group->failed != ceclSuccess
+                   ? cecl_fail_with(group->failed, group->words)
+                   : cecl_fail(ceclInvalidUsage, "the group has no call to make a request of");
+    cecl_group_enter(group, "ceclGroupInit");
+    if (!group->first) /* another thread is inside */
+        return cecl_fail_with(group->failed, group->words);
+    struct cecl_launch *collectives = take_launch(group, CECL_LAUNCH_COLLECTIVES),
+                       *messages = take_launch(group, CECL_LAUNCH_MESSAGES);
+    const ceclResult_t result = cecl_request_make(
+        comm, collectives, messages, NULL, cecl_fail_with(group->failed, group->words), request);
+    cecl_comm_leave(comm);
+    return result;
+}
+
+CECL_API ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t *request)
+{
+    struct cecl_group *group = NULL;
+    ceclResult_t result = end_uncarried(comm, "ceclGroupInit", "request", request, &group);
+    const bool goes_on = result == ceclSuccess || (group && group->failed == result && request &&
+                                                   cecl_comm_is_checked(comm));
+    if (goes_on)
+        result = make_request(group, comm, request);
+    if (group)
+        cecl_group_empty(group);
     return result;
 }

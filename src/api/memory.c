@@ -5,6 +5,7 @@
 #include "comm/trace.h"
 #include "launch/check.h"
 #include "launch/group.h"
+#include "launch/request.h"
 
 static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
@@ -66,6 +67,7 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
     CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)
         cecl_pool_free(&comm->pool, offset);
+    cecl_requests_lose_memory(comm);
     return ceclSuccess;
 }
 

@@ -11,7 +11,7 @@
 
 #include "boot/mesh.h"
 
-#define CECL_SHARED_PARTS_MAX 8
+#define CECL_SHARED_PARTS_MAX 12
 
 /* All zero: none. */
 struct cecl_shared {

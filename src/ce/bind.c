@@ -253,13 +253,33 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
+/* An operation on a word of a slot. The caller gives the slot and the value. */
+static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
+                        enum cecl_memop_kind kind, uint32_t *word, uint32_t slot_bytes)
+{
+    add_op(bound, step->lane, kind, word);
+    struct cecl_memop *op = &bound->ops[bound->nops - 1];
+    *new_cell(bound) = (struct cecl_cell){.at = &op->addr,
+                                          .base = (uintptr_t)word,
+                                          .scale = slot_bytes,
+                                          .k = step->phase - 1,
+                                          .counter = CECL_CELL_GIVEN};
+    *new_cell(bound) = (struct cecl_cell){.at = &op->value,
+                                          .scale = 1,
+                                          .k = step->phase,
+                                          .is_word = true,
+                                          .counter = CECL_CELL_GIVEN};
+}
+
 /* Signals to a peer, or to this rank's host. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
     const struct cecl_flags *flags = &engine->flags;
     uint32_t *word = cecl_flags_word(flags, step->peer, engine->rank, (int)step->counter);
-    if (flags->counters[step->counter].values)
+    if (flags->counters[step->counter].slot_bytes)
+        add_slot_op(bound, step, CECL_MEMOP_WRITE, word, flags->counters[step->counter].slot_bytes);
+    else if (flags->counters[step->counter].values)
         add_flag_copy(bound, step, flags->counters[step->counter].values, word);
     else
         cecl_bound_value(engine, bound, step->counter, step->phase,
@@ -272,6 +292,10 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
 {
     const struct cecl_counter *counter = &engine->flags.counters[step->counter];
     uint32_t *word = cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->counter);
+    if (counter->slot_bytes) {
+        add_slot_op(bound, step, CECL_MEMOP_WAIT, word, counter->slot_bytes);
+        return;
+    }
     cecl_bound_value(engine, bound, step->counter, step->phase,
                      add_op(bound, step->lane, CECL_MEMOP_WAIT, word));
     if (counter->awaited)
@@ -402,7 +426,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
-    advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0;
+    advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0 && !plan->aside;
     if (small) {
         new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);
         cecl_bind_small(engine, plan, bound);

@@ -79,6 +79,7 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
+    CECL_SHARED_REQUESTS, /* the same, of requests */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins a shrink */
     CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for whom each rank waits */

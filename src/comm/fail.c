@@ -112,8 +112,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
 {
     return cecl_fail(
         ceclInvalidUsage,
-        "%s: ranks differ in the call, or in its count, type, operation, root, options "
-        "or group: rank %d made another call than this rank%s",
+        "%s: ranks differ in the call, or in its count, type, operation, root, options, "
+        "group or request: rank %d made another call than this rank%s",
         name, other, cecl_comm_hint(comm));
 }
 

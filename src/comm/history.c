@@ -27,6 +27,15 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
     atomic_store_explicit(&history->calls, call, memory_order_release);
 }
 
+bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
+{
+    const uint32_t next = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1,
+                   theirs = (uint32_t)(atomic_load_explicit(word_of(history, rank, next),
+                                                            memory_order_acquire) >>
+                                       32);
+    return theirs != 0 && (int32_t)(theirs - next) >= 0;
+}
+
 /* What is known of a call that two ranks may have made. */
 enum verdict { UNKNOWN, EQUAL, DIFFERENT };
 

@@ -37,6 +37,9 @@ void cecl_history_open(struct cecl_history *history, void *memory, int rank, int
 /* Notes a call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
 void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name);
 
+/* Whether another rank has made more calls than this one. */
+bool cecl_history_is_ahead(const struct cecl_history *history, int rank);
+
 /* Whether this rank and another made different calls. Threads: any. */
 bool cecl_history_differs(const struct cecl_history *history,
                           struct cecl_history_difference *difference);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "comm/comm.h"
+#include "flags/early.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "util/clock.h"
@@ -222,6 +223,13 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
+/* Ends waits for words in memory of the host that are no rows of epochs. */
+static void release_words(ceclComm_t comm)
+{
+    cecl_pair_release(&comm->engine.flags);
+    cecl_early_release(&comm->engine.flags);
+}
+
 /* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
  * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
@@ -238,7 +246,7 @@ void cecl_watch_release(ceclComm_t comm)
      * be silenced. */
     if (pending && is_hosted(comm)) {
         (void)!cecl_flags_release(&comm->engine.flags);
-        cecl_pair_release(&comm->engine.flags);
+        release_words(comm);
     }
     if (pending && !comm->watch.silenced)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
@@ -253,7 +261,7 @@ void cecl_watch_release(ceclComm_t comm)
     if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)
-        cecl_pair_release(&comm->engine.flags);
+        release_words(comm);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 

@@ -38,8 +38,10 @@ void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32
 {
     for (const struct cecl_cell *cell = cells; cell < cells + count; cell++) {
         if (cell->is_word) {
-            atomic_store_explicit((_Atomic uint32_t *)cell->at,
-                                  (epoch[cell->counter] + cell->k) * (uint32_t)cell->scale,
+            const uint32_t input = cell->counter == CECL_CELL_GIVEN
+                                       ? (uint32_t)given[cell->k]
+                                       : epoch[cell->counter] + cell->k;
+            atomic_store_explicit((_Atomic uint32_t *)cell->at, input * (uint32_t)cell->scale,
                                   memory_order_relaxed);
             continue;
         }

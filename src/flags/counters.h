@@ -37,6 +37,9 @@ struct cecl_counter {
     uint8_t replay; /* enum cecl_replay */
     /* the value at +k is so many times the sum of k and where the counter stands, modulo 2^32 */
     uint32_t unit;
+    /* Not 0: there are several such words, in slots so many bytes apart. Slot and value are given late, as
+     * numbers k - 1 and k of those that the caller gives. */
+    uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table out of which a copy engine copies values. NULL: a stream writes
      * them, or the kernel to which the counter belongs */
     uint32_t *values;
@@ -56,7 +59,7 @@ struct cecl_cell {
     uint64_t scale;
     uint32_t k;
     uint16_t mask;
-    uint8_t counter; /* or CECL_CELL_GIVEN, if the cell is no word */
+    uint8_t counter; /* or CECL_CELL_GIVEN */
     bool is_word;    /* 32 bits, else 64 */
 };
 _Static_assert(sizeof(struct cecl_cell) == 32, "every call reads all of its cells");

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "flags/early.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 
@@ -163,6 +164,8 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
         result = make_host_words(flags);
     if (result == ceclSuccess && hosted && hosted->words)
         result = cecl_pairs_describe(flags, hosted);
+    if (result == ceclSuccess && hosted && hosted->words)
+        result = cecl_early_describe(flags, hosted);
     return cecl_pool_agree(flags->pool, result);
 }
 
@@ -221,5 +224,6 @@ void cecl_flags_close(struct cecl_flags *flags)
     if (flags->done)
         flags->dev->ops->words_free(flags->dev, flags->done);
     cecl_pairs_forget(flags);
+    cecl_early_forget(flags);
     *flags = (struct cecl_flags){0};
 }

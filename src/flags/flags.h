@@ -50,6 +50,16 @@ enum cecl_flag_way {
     CECL_FLAGS_HOST
 };
 
+/* Of requests that are made ready early: see early.h. */
+struct cecl_early {
+    struct cecl_early_slot {
+        uint32_t value;           /* to which the words have come, while no request has the slot */
+        uint8_t state;            /* early.c's */
+        _Atomic uint32_t awaited; /* the value for which a stream waits last */
+    } * slots;                    /* [count] */
+    uint32_t count, next;         /* next: where the search for a free slot begins */
+};
+
 struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
@@ -61,6 +71,7 @@ struct cecl_flags {
     _Atomic uint32_t *awaited;        /* [4][nranks] of the counters of messages */
     /* the message of each of the last groups that have just one, by the group's target */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
+    struct cecl_early early;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */

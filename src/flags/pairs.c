@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
+#include "flags/early.h"
+
 /* Counters of a pair of ranks: two of the sender's and two of the receiver's. */
-#define PAIR_COUNTERS (CECL_COUNTER_BEGUN - CECL_COUNTER_READY)
+#define PAIR_COUNTERS (CECL_COUNTER_EARLY - CECL_COUNTER_READY)
 _Static_assert(CECL_COUNTER_MOVED - CECL_COUNTER_READY == CECL_ROLES, "a counter for each role");
 _Static_assert(PAIR_COUNTERS == 4, "cecl_hosted_pair_words has room for so many");
 
@@ -117,6 +119,8 @@ void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *pr
     if (cecl_flags_reached(flags, target))
         return;
     progress->started = true;
+    if (progress->late.count == 0)
+        cecl_early_late(flags, &progress->late);
     progress->in_message = progress->late.count == 0;
     progress->message_target = target;
     if (progress->in_message)

@@ -13,8 +13,9 @@ struct cecl_bounce {
     char *base;
     size_t bytes;
     struct cecl_mem mem;
-    bool replaced;     /* calls that are not enqueued yet may still use it */
-    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    bool replaced;                /* calls that are not enqueued yet may still use it */
+    uint32_t last_use;            /* the flags' `done` after the last call that used it */
+    uint64_t low, high, moves_to; /* what cecl_bounce_keep moves, and where it lies then */
     struct cecl_bounce *next;
 };
 
@@ -71,13 +72,11 @@ static ceclResult_t free_replaced(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Makes a bounce buffer the first one, of at least so many bytes. */
-static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
+/* Makes a bounce buffer of at least `bytes` bytes, and of `wanted` if there is so much memory. */
+static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
+                         struct cecl_bounce **made)
 {
-    struct cecl_bounces *bounces = &comm->launcher->bounces;
-    const uint64_t unit = comm->dev->granularity,
-                   before = bounces->memory ? bounces->memory->bytes : 0;
-    const uint64_t wanted = bytes > 2 * before ? bytes : 2 * before;
+    const uint64_t unit = comm->dev->granularity;
     struct cecl_bounce *bounce = calloc(1, sizeof(*bounce));
     if (!bounce)
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
@@ -108,6 +107,17 @@ static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
         free_bounce(comm, bounce);
         return cecl_fail_with(result, words);
     }
+    *made = bounce;
+    return ceclSuccess;
+}
+
+/* Makes a bounce buffer the first one, of at least so many bytes. */
+static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
+{
+    struct cecl_bounces *bounces = &comm->launcher->bounces;
+    const uint64_t before = bounces->memory ? bounces->memory->bytes : 0;
+    struct cecl_bounce *bounce;
+    CECL_TRY(make(comm, bytes, bytes > 2 * before ? bytes : 2 * before, &bounce));
     if (bounces->memory)
         bounces->memory->replaced = true;
     bounce->next = bounces->memory;
@@ -172,4 +182,93 @@ void cecl_bounce_end(struct cecl_launch *launch)
         end_last(launch->comm);
     else if (bounces->used == leases->behind && !has_grown(bounces))
         bounces->used = leases->first;
+}
+
+/* ---- requests */
+
+/* The memory in which a buffer is a lease; NULL: it is the caller's own memory. */
+static struct cecl_bounce *memory_of(ceclComm_t comm, struct cecl_buffer buffer)
+{
+    const uintptr_t at = (uintptr_t)cecl_buffer_address(buffer);
+    struct cecl_bounce *bounce = comm->launcher->bounces.memory;
+    while (bounce && at - (uintptr_t)bounce->base >= bounce->bytes)
+        bounce = bounce->next;
+    return bounce;
+}
+
+/* Finds which bytes of each memory the launch has leased, and gives them places one behind the other.
+ * Returns how many bytes they take. */
+static uint64_t place_leases(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    uint64_t bytes = 0;
+    for (struct cecl_bounce *m = comm->launcher->bounces.memory; m; m = m->next)
+        m->low = m->high = 0;
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        const struct cecl_buffer recv = launch->calls[i].recv;
+        struct cecl_bounce *m = memory_of(comm, recv);
+        if (!m)
+            continue;
+        const uint64_t low = (uint64_t)((char *)cecl_buffer_address(recv) - m->base),
+                       high = low + cecl_call_recv_needed(&launch->calls[i]);
+        m->low = m->high == 0 || low < m->low ? low : m->low;
+        m->high = high > m->high ? high : m->high;
+    }
+    for (struct cecl_bounce *m = comm->launcher->bounces.memory; m; m = m->next) {
+        m->moves_to = bytes;
+        bytes += (m->high - m->low + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return bytes;
+}
+
+static void move(const struct cecl_launch *launch, struct cecl_buffer own,
+                 struct cecl_buffer *buffer)
+{
+    const struct cecl_bounce *m = memory_of(launch->comm, *buffer);
+    if (m)
+        *buffer = cecl_buffer_at(
+            own, m->moves_to + (uint64_t)((char *)cecl_buffer_address(*buffer) - m->base) - m->low);
+}
+
+static void move_all(struct cecl_launch *launch, struct cecl_buffer own)
+{
+    struct cecl_leases *leases = &launch->leases;
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        struct cecl_call derived = launch->calls[i];
+        move(launch, own, &derived.recv);
+        cecl_launch_derive(launch, i, &derived);
+    }
+    for (uint32_t i = 0; i < leases->before.count; i++)
+        move(launch, own, &leases->before.calls[i].recv);
+    for (uint32_t i = 0; i < leases->after.count; i++)
+        move(launch, own, &leases->after.calls[i].send);
+}
+
+ceclResult_t cecl_bounce_keep(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_leases *leases = &launch->leases;
+    const uint32_t before = leases->before.count, after = leases->after.count;
+    if (!leases->has_bounce)
+        return ceclSuccess;
+    const uint64_t bytes = place_leases(launch);
+    CECL_TRY(make(comm, bytes, bytes, &leases->own));
+    move_all(launch, cecl_window_find(&comm->windows, leases->own->base));
+    cecl_bounce_end(launch);
+    leases->before.count = before;
+    leases->after.count = after;
+    return ceclSuccess;
+}
+
+void cecl_bounce_drop(struct cecl_launch *launch, bool is_known)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_bounce *own = launch->leases.own;
+    if (!own)
+        return;
+    launch->leases.own = NULL;
+    launch->leases.before.count = launch->leases.after.count = 0;
+    if (is_known)
+        (void)!cecl_registry_forget(&comm->registry, own->base);
+    free_bounce(comm, own);
 }

@@ -18,6 +18,12 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
                                struct cecl_buffer *bounce);
 /* Ends the leases of a launch. */
 void cecl_bounce_end(struct cecl_launch *launch);
+/* Ends the leases of a request, which gets a bounce buffer of its own instead: its starts need the same
+ * memory again and again. */
+ceclResult_t cecl_bounce_keep(struct cecl_launch *launch);
+/* Frees that buffer, if there is one. No work of the request may be pending. `is_known`: peers know the
+ * buffer, and are told. */
+void cecl_bounce_drop(struct cecl_launch *launch, bool is_known);
 /* No work may be pending. */
 void cecl_bounces_close(ceclComm_t comm);
 

@@ -69,6 +69,7 @@ struct cecl_leases {
     bool has_bounce;        /* a part of the bounce buffers: see bounce.h */
     uint64_t first, behind; /* which bytes, where they are the ones taken last */
     struct cecl_carried before, after;
+    struct cecl_bounce *own; /* a request's bounce buffer, for as long as the request lives */
 };
 
 /* What a launch keeps beside each call, because it is not part of the description. */
@@ -91,6 +92,7 @@ struct cecl_launch {
     struct cecl_launch *next; /* in the store, or in the list of those that are made together */
     uint8_t state, kind;
     bool is_grouped; /* its calls are not made by themselves */
+    bool is_request; /* it is made once and started often: see request.h */
     struct cecl_order order;
     struct cecl_leases leases;
 
@@ -103,6 +105,8 @@ struct cecl_launch {
     uint32_t signature; /* of a program's own: of the calls with effect */
 
     /* -- what was told -- */
+    uint64_t slot; /* a request's: what peers signal when its buffers may be written; see early.h */
+    struct cecl_places *ring;        /* in which ranks tell it */
     struct cecl_places_group places; /* where ranks meet */
     bool is_open;                    /* published, and the outcome is not known yet */
     struct cecl_told told;           /* what ranks told; its arrays are these: */
@@ -182,6 +186,13 @@ void cecl_launch_bound(struct cecl_launch *launch);
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Begins the time for which the host waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
+/* -- missing.c -- */
+
+/* A rank that has left, or made another call, without making this request; or -1. Calls that are no
+ * requests do not wait for long. */
+int cecl_launch_gone(const struct cecl_launch *launch);
+/* The error of a wait that cecl_launch_goes_on ended. */
+ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host's waits for peers go on. They do while the communicator has not failed, and the
  * launch that is being made is in time. For the registry and the places. */
 bool cecl_launch_goes_on(void *comm);

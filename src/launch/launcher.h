@@ -9,6 +9,9 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
+/* Requests with so many calls may be made before one of them is started. */
+#define CECL_REQUEST_ENTRIES 1024u
+
 /* What messages need beside their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
@@ -27,9 +30,12 @@ struct cecl_launcher {
     /* launches that were dropped by threads which were not inside the communicator */
     _Atomic(struct cecl_launch *) returned;
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
-    unsigned victim[CECL_KEPT_SETS];  /* which of each set is replaced next */
-    const struct cecl_launch *making; /* whose deadline ends the host's waits; NULL: none */
-    struct cecl_places places;        /* where ranks tell each other places */
+    unsigned victim[CECL_KEPT_SETS];   /* which of each set is replaced next */
+    const struct cecl_launch *making;  /* whose deadline ends the host's waits; NULL: none */
+    struct cecl_places places;         /* where ranks tell each other places */
+    struct cecl_places request_places; /* the same of requests */
+    ceclRequest_t requests;            /* a list, the oldest first */
+    uint32_t nrequests;                /* with collectives, so far */
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
     /* rooms for what is made one at a time */

@@ -58,13 +58,14 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 static ceclResult_t check_collectives(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    const uint32_t most = cecl_places_entries(&comm->launcher->places);
+    const uint32_t most = cecl_places_entries(launch->ring);
     CECL_TRY(cecl_launch_check_buffers(launch));
     if (comm->nranks > 1 && launch->ncalls > most)
         return cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
                          launch->ncalls, comm->nranks, most);
-    /* peers rely on a call once they were told of it */
-    CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
+    /* peers rely on a call once they were told of it; a request gets its stream as it starts */
+    if (!launch->is_request)
+        CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
     return cecl_tell_reserve(launch);
 }
 
@@ -152,8 +153,7 @@ static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_ca
     return ceclSuccess;
 }
 
-/* Carries blocks between buffers of this rank, by launches of their own. */
-static ceclResult_t carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
+ceclResult_t cecl_launch_carry(const struct cecl_launch *launch, const struct cecl_carried *carried)
 {
     ceclResult_t result = ceclSuccess;
     for (uint32_t first = 0; first < carried->count && result == ceclSuccess;
@@ -187,10 +187,10 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
         cecl_comm_called(launch->comm, name);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
         CECL_TRY(cecl_messages_reach(launch));
-    CECL_TRY(carry(launch, &launch->leases.before));
+    CECL_TRY(cecl_launch_carry(launch, &launch->leases.before));
     CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_run(launch)
                                                   : run_collectives(launch));
-    CECL_TRY(carry(launch, &launch->leases.after));
+    CECL_TRY(cecl_launch_carry(launch, &launch->leases.after));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
 }
@@ -207,7 +207,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
     const struct cecl_call *described = result == ceclSuccess ? &launch->calls[0] : call;
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(described, &comm->windows);
-    if (result == ceclSuccess)
+    if (result == ceclSuccess && !launch->is_request)
         result = comm->dev->ops->stream_check(comm->dev, launch->order.stream);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
@@ -224,11 +224,9 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
     return result;
 }
 
-/* Checks everything that may be refused. Under CECL_CHECK a rank that made another call learns of
- * that, or of this rank's refusal. Messages are not compared, because only the peer makes their
- * other part. */
-static ceclResult_t check_all(struct cecl_launch *launch, const struct cecl_call *call,
-                              ceclResult_t local)
+/* Messages are not compared, because only the peer makes their other part. */
+ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
+                                     ceclResult_t local)
 {
     ceclComm_t comm = launch->comm;
     if (call->op->asks_places)
@@ -248,7 +246,7 @@ static ceclResult_t make(struct cecl_launch *launch, const struct cecl_call *cal
                          ceclResult_t local)
 {
     uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
-    CECL_TRY(check_all(launch, call, local));
+    CECL_TRY(cecl_launch_check_alone(launch, call, local));
     CECL_TRY(cecl_launch_tell(launch, false));
     CECL_TRY(cecl_launch_prepare(launch, &pending_ns));
     return cecl_launch_issue(launch, call->op->name);

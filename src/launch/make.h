@@ -23,6 +23,14 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name);
 /* Refuses buffers of collectives that are not where they must be. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
 
+/* Checks everything of a lone launch that may be refused. Under CECL_CHECK a rank that made another call
+ * learns of that, or of this rank's refusal. */
+ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
+                                     ceclResult_t local);
+/* Carries blocks between buffers of this rank, by launches of their own, on the launch's stream. */
+ceclResult_t cecl_launch_carry(const struct cecl_launch *launch,
+                               const struct cecl_carried *carried);
+
 /* Makes a lone launch, from the check to the stream, or gives it up. Where ranks compare their
  * calls, they compare `call`. `local` is this rank's verdict on that call. */
 ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,

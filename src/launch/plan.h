@@ -14,6 +14,8 @@ ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint
 /* Gives a launch its program. This is the program of an equal launch, or else a new one, with which
  * the launch is kept. A launch whose calls have no effect gets none. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
+/* The same with a program of its own, for a request. */
+ceclResult_t cecl_launch_bind_own(struct cecl_launch *launch);
 /* How a launch goes, for the timeline. */
 const char *cecl_launch_path(const struct cecl_launch *launch);
 

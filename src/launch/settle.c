@@ -61,6 +61,26 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
                                       : ops->check_uses(comm->dev, unshared, nunshared);
 }
 
+void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
+                      bool (*each)(void *context, struct cecl_window *window,
+                                   const struct cecl_use *use),
+                      void *context)
+{
+    struct cecl_touched touched[2];
+    struct cecl_range ranges[CECL_RANGES_MAX];
+    bool goes_on = true;
+    if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
+        return;
+    const int count = cecl_call_touched(call, touched);
+    for (int i = 0; i < count && goes_on; i++) {
+        struct cecl_window *window = touched[i].buffer.window;
+        const struct cecl_use use = use_of(comm, call, &touched[i], ranges);
+        if (cecl_window_is_registered(window) ||
+            (cecl_buffer_is_private(touched[i].buffer) && comm->dev->ops->check_uses))
+            goes_on = each(context, window, &use);
+    }
+}
+
 /* ---- again */
 
 /* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */

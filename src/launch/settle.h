@@ -9,6 +9,14 @@
  * */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed);
 
+/* Lists what must be looked at again each time that a settled call is started: the bytes that it uses of
+ * registered memory, and of private memory where the device checks that. `each` returns false to end the
+ * list. */
+void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
+                      bool (*each)(void *context, struct cecl_window *window,
+                                   const struct cecl_use *use),
+                      void *context);
+
 /* Settles the calls of one communicator again, in a list of launches. Memory may have been replaced
  * since they were described. A window holds many regions, and a call looks only at the regions that
  * it touches. So a later call may find a region replaced, and drop the window that an earlier call

@@ -133,7 +133,8 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->next = NULL;
     launch->kind = (uint8_t)kind;
     launch->state = CECL_LAUNCH_DESCRIBED;
-    launch->is_grouped = false;
+    launch->is_grouped = launch->is_request = false;
+    launch->ring = &launcher->places;
     launch->told = (struct cecl_told){0};
     launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
     return launch;

@@ -84,7 +84,7 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
     struct cecl_buffer input = input_of(call);
     const bool readable = is_readable(input);
     memset(record, 0, cecl_place_record_bytes(nranks));
-    if (!cecl_call_is_one_buffer(call))
+    if (!cecl_call_is_one_buffer(call) && !launch->is_request) /* to which no rank comes late */
         CECL_TRY(cecl_carry_lend(launch, call, &input));
     *lent = input;
     record->send_window = cecl_buffer_number(input);
@@ -95,24 +95,16 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
                     (cecl_call_is_outside(call) ? OUTSIDE : 0);
     record->spare[RECV_ROOM] = cecl_call_recv_needed(call);
     record->spare[SEND_ROOM] = cecl_call_send_needed(call);
+    if (launch->is_request && !has_own_layout(call)) {
+        record->nper_peer = 1;
+        record->per_peer[0] = launch->slot;
+    }
     if (!has_own_layout(call))
         return ceclSuccess;
     record->nper_peer = (uint32_t)nranks;
     for (int r = 0; r < nranks; r++)
         record->per_peer[r] = cecl_call_block(call, call->rank, r).send_offset;
     return ceclSuccess;
-}
-
-/* The error of a wait that cecl_launch_goes_on ended. */
-static ceclResult_t ended(const struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    CECL_TRY(cecl_comm_async(comm));
-    cecl_fail(ceclTimeout,
-              "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
-              launch->calls[0].op->name, comm->config.timeout_ms);
-    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
-    return cecl_comm_async(comm);
 }
 
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
@@ -138,9 +130,9 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
     for (uint32_t i = 0; i < launch->nfull; i++) /* lending may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
-    if (!cecl_places_publish(&launcher->places, launcher->records, launch->nfull,
-                             cecl_launch_goes_on, comm, &launch->places))
-        return ended(launch);
+    if (!cecl_places_publish(launch->ring, launcher->records, launch->nfull, cecl_launch_goes_on,
+                             comm, &launch->places))
+        return cecl_launch_wait_ended(launch);
     launch->is_open = true;
     cecl_launch_owe(launch);
     return ceclSuccess;
@@ -219,7 +211,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
     uint64_t version = 0;
     for (uint32_t i = 0; i < launch->nfull; i++) {
         const struct cecl_place_record *record =
-            cecl_places_of(&comm->launcher->places, launch->places.first + i, rank);
+            cecl_places_of(launch->ring, launch->places.first + i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
         note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
@@ -227,6 +219,8 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
+        if (launch->is_request && !has_own_layout(&calls[i]))
+            launch->send_at[at] = record->per_peer[0]; /* its slot: see early.h */
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
@@ -234,13 +228,15 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
-    cecl_registry_promised(&comm->registry, rank, version);
+    /* a request is learned behind calls that were told after it */
+    if (version > comm->registry.peers[rank].promised)
+        cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
 }
 
 static bool are_readable(const struct cecl_launch *launch)
 {
-    const struct cecl_places *places = &launch->comm->launcher->places;
+    const struct cecl_places *places = launch->ring;
     bool readable = true;
     for (uint32_t i = 0; i < launch->nfull; i++)
         for (int r = 0; r < launch->comm->nranks; r++)
@@ -267,7 +263,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
     for (int r = 0; r < comm->nranks; r++) {
         const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
         const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
-        if (r == comm->rank || !cecl_places_knows(&comm->launcher->places, &launch->places, r))
+        if (r == comm->rank || !cecl_places_knows(launch->ring, &launch->places, r))
             continue;
         if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
             return false;
@@ -294,7 +290,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
     memset(launch->buffers, 0, 2 * words * sizeof(*launch->buffers));
     memset(launch->send_at, 0, words * sizeof(*launch->send_at));
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && cecl_places_knows(&comm->launcher->places, &launch->places, r))
+        if (r != comm->rank && cecl_places_knows(launch->ring, &launch->places, r))
             CECL_TRY(learn_rank(launch, r, &differ));
     for (uint32_t i = 0; i < launch->nfull; i++) {
         own_layouts = own_layouts || has_own_layout(&launch->calls[i]);
@@ -358,15 +354,15 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
     struct cecl_places_patience patience = {wait_ns(comm), *pending_ns < most ? *pending_ns : most,
                                             is_pending};
-    const enum cecl_places_outcome outcome = cecl_places_meet(
-        &comm->launcher->places, &launch->places, &patience, cecl_launch_goes_on, comm);
+    const enum cecl_places_outcome outcome =
+        cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;
     return outcome;
 }
 
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
 {
-    struct cecl_places *places = &launch->comm->launcher->places;
+    struct cecl_places *places = launch->ring;
     struct cecl_told *told = &launch->told;
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)
@@ -374,7 +370,7 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     launch->is_open = false;
     const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
-        return ended(launch);
+        return cecl_launch_wait_ended(launch);
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);

@@ -165,6 +165,7 @@ struct cecl_plan {
     /* by how much these counters advance; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
+    bool aside;          /* it is issued beside calls, and marks no end */
     uint8_t lane;        /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
@@ -238,6 +239,18 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes a plan. A zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
+
+/* -- early.c: the two halves of a call whose receivers say before it that they are ready -- */
+
+/* Whether a plan may begin without its first barrier, if all ranks have said before that their recvbuffs may
+ * be written. Alike on all ranks. */
+bool cecl_plan_may_be_early(const struct cecl_plan *plan);
+/* Takes the first barrier's signals out of such a plan. In place of its waits stand waits for `counter`.
+ * k: as in cecl_plan_await. */
+void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k);
+/* Makes the plan that signals `counter` to all peers. k: of each peer, [nranks]. */
+ceclResult_t cecl_plan_ready(const struct cecl_part *part, uint32_t counter, const uint32_t *k,
+                             struct cecl_plan *ready);
 
 /* -- reading -- */
 /* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th after

@@ -24,8 +24,11 @@ enum {
      * counter is the sender's and the next one the receiver's (enum cecl_role): */
     CECL_COUNTER_READY = CECL_PHASED,            /* its buffer may be used */
     CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* it has moved the bytes */
+    /* Of requests that are made ready before they are started: the rank's buffers may be written. Each request
+     * has words of its own (a slot), and the caller gives slot and value; k is which of them. */
+    CECL_COUNTER_EARLY = CECL_COUNTER_MOVED + 2,
     /* a rank tells its own host how far its calls are: messages that have begun, and all that is done */
-    CECL_COUNTER_BEGUN = CECL_COUNTER_MOVED + 2,
+    CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_NET, /* and exchanges with other nodes that have ended on this rank */
     CECL_COUNTERS,

@@ -180,6 +180,24 @@ static ceclResult_t messages(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
+/* The fault within comes between the request and its start. From the third attempt on it is made ready. A request is freed at the next attempt. */
+static ceclResult_t request(struct life *life)
+{
+    static ceclRequest_t made;
+    if (made && ceclRequestFree(made) != ceclSuccess)
+        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
+    made = NULL;
+    if (life->gets_wrong)
+        return gather(life);
+    const ceclResult_t result =
+        ceclAllGatherInit(life->in, life->out, BLOCK, ceclInt32, life->comm, &made);
+    if (result != ceclSuccess)
+        return result;
+    misdeed_at(life, WITHIN);
+    const ceclResult_t ready = life->attempt >= 2 ? ceclReady(made, 0) : ceclSuccess;
+    return ready == ceclSuccess ? ceclStart(made, 0) : ready;
+}
+
 /* ---- memory that is registered */
 
 static struct memory memory_open(struct life *life, size_t bytes)
@@ -355,6 +373,7 @@ static const struct row rows[OPS] = {
     [BARRIER] = {.enqueue = barrier},
     [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
     [MESSAGES] = {.enqueue = messages, .check = check_exchanged},
+    [REQUEST] = {.enqueue = request, .check = check_gathered, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},
     [FINALIZE] = {.whole = attempt_end},

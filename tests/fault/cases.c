@@ -9,11 +9,25 @@
 #define VARIANTS 2   /* of each combination, with other ranks and seeds */
 #define OOB_ROUNDS 1 /* exchanges through the caller's callbacks while a communicator is made */
 
-static const char *const op_names[OPS] = {
-    "join",       "join by callbacks", "growth",          "register",         "gather",
-    "all-to-all", "small reduction",   "large reduction", "staged reduction", "reduce-scatter",
-    "broadcast",  "barrier",           "group",           "messages",         "split",
-    "shrink",     "finalize",          "destroy"};
+static const char *const op_names[OPS] = {"join",
+                                          "join by callbacks",
+                                          "growth",
+                                          "register",
+                                          "gather",
+                                          "all-to-all",
+                                          "small reduction",
+                                          "large reduction",
+                                          "staged reduction",
+                                          "reduce-scatter",
+                                          "broadcast",
+                                          "barrier",
+                                          "group",
+                                          "messages",
+                                          "request",
+                                          "split",
+                                          "shrink",
+                                          "finalize",
+                                          "destroy"};
 static const char *const fault_names[FAULTS] = {"is killed",
                                                 "is stopped",
                                                 "exits",

@@ -37,6 +37,7 @@ enum op {
     BARRIER,
     GROUP,
     MESSAGES, /* each rank to each */
+    REQUEST,  /* made and started */
     SPLIT,
     SHRINK,
     FINALIZE,

@@ -233,19 +233,46 @@ static struct batch {
     enum mode mode;
     int ncalls;
     bool on_stream;
+    bool by_request; /* with a thread for each rank, calls outside of groups are requests */
     ceclOptions_t options;
     struct model_call calls[CALLS_MOST];
     /* bit i: in mode THREADS the rank makes message i in the group of the messages just before */
     unsigned joins[MODEL_RANKS];
 } batch;
 
+static ceclRequest_t requests[MODEL_RANKS][CALLS_MOST];
+static int nrequests[MODEL_RANKS];
+
 static ceclStream_t stream_of(int rank)
 {
     return batch.on_stream ? streams[rank] : NULL;
 }
 
+static bool gathers(enum model_kind kind)
+{
+    return kind == MODEL_ALL_GATHER || kind == MODEL_ALL_GATHERV ||
+           kind == MODEL_ALL_GATHER_STRIDED;
+}
+
+/* The request is started once its peers have made it, so each rank needs a thread. */
+static void make_by_request(int i, int rank)
+{
+    ceclRequest_t request;
+    OK(ceclGroupStart());
+    OK(call(&batch.calls[i], rank, NULL, false));
+    OK(ceclGroupInit(comms[rank], &request));
+    if (i % 2 && gathers(batch.calls[i].kind))
+        OK(ceclReady(request, stream_of(rank)));
+    OK(ceclStart(request, stream_of(rank)));
+    requests[rank][nrequests[rank]++] = request;
+}
+
 static void make(int i, int rank, bool grouped)
 {
+    if (!grouped && batch.by_request && batch.calls[i].kind != MODEL_MESSAGE) {
+        make_by_request(i, rank);
+        return;
+    }
     OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
 }
 
@@ -336,6 +363,7 @@ static void draw_batch(void)
         batch.ncalls++;
     for (int r = 0; r < model.nranks && batch.mode == THREADS; r++)
         batch.joins[r] = has_messages() ? take_byte(&in) : 0;
+    batch.by_request = batch.mode >= THREADS && take_below(&in, 2);
 }
 
 static void synchronize(void)
@@ -347,6 +375,8 @@ static void synchronize(void)
         OK(ceclCommGetAsyncError(comms[r], &error));
         REQUIRE(error == ceclSuccess, "asynchronous error %d: %s", (int)error,
                 ceclGetLastError(comms[r]));
+        while (nrequests[r] > 0)
+            OK(ceclRequestFree(requests[r][--nrequests[r]]));
     }
 }
 

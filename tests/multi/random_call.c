@@ -173,6 +173,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
+    c->by_request = random_next(x) % 4 == 0;
     c->root = (int)(random_next(x) % (uint64_t)n);
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
     c->count = random_next(x) % (most + 1);
@@ -260,45 +261,126 @@ void random_set_places(struct random_call *c, size_t shift)
 
 /* ---- calling */
 
-static ceclResult_t make_variable(ceclComm_t comm, const struct random_call *c, bool grouped)
+/* What the functions of variable calls take. */
+struct sizes {
+    size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
+};
+
+static void set_sizes(const struct random_call *c, struct sizes *s)
 {
     const int me = c->rank;
-    size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
     for (int p = 0; p < c->nranks; p++) {
-        sends[p] = c->counts[me][p];
-        from[p] = c->sent_at[me][p];
-        receives[p] = c->counts[p][me];
-        to[p] = c->wanted_at[p][me];
-        at_peers[p] = c->wanted_at[me][p];
+        s->sends[p] = c->counts[me][p];
+        s->from[p] = c->sent_at[me][p];
+        s->receives[p] = c->counts[p][me];
+        s->to[p] = c->wanted_at[p][me];
+        s->at_peers[p] = c->wanted_at[me][p];
     }
-    if (c->kind == ALL_GATHERV)
-        return ceclAllGatherv(c->in, receives[me], c->out, receives, to, c->type, comm, c->stream);
-    if (c->exchange && !grouped)
-        return ceclAlltoAllv(c->in, sends, from, c->out, receives, to, c->type, comm, c->stream);
-    return ceclAlltoAllvAt(c->in, sends, from, c->out, receives, to, at_peers, c->type, comm,
-                           c->stream);
+}
+
+/* The function of each kind, or its Init, with what comes last: a stream or a request. */
+#define CALLS(Init, last)                                                                          \
+    switch (c->kind) {                                                                             \
+    case ALL_GATHER: return ceclAllGather##Init(c->in, c->out, count, type, comm, last);           \
+    case ALL_TO_ALL: return ceclAlltoAll##Init(c->in, c->out, count, type, comm, last);            \
+    case BROADCAST: return ceclBroadcast##Init(c->in, c->out, count, type, c->root, comm, last);   \
+    case GATHER: return ceclGather##Init(c->in, c->out, count, type, c->root, comm, last);         \
+    case SCATTER: return ceclScatter##Init(c->in, c->out, count, type, c->root, comm, last);       \
+    case ALL_GATHER_STRIDED:                                                                       \
+        return ceclAllGatherStrided##Init(c->in, c->out, &c->strided, type, comm, last);           \
+    case ALL_TO_ALL_STRIDED:                                                                       \
+        return ceclAlltoAllStrided##Init(c->in, c->out, &c->strided, type, comm, last);            \
+    case ALL_REDUCE: return ceclAllReduce##Init(c->in, c->out, count, type, c->op, comm, last);    \
+    case REDUCE_SCATTER:                                                                           \
+        return ceclReduceScatter##Init(c->in, c->out, count, type, c->op, comm, last);             \
+    case REDUCE: return ceclReduce##Init(c->in, c->out, count, type, c->op, c->root, comm, last);  \
+    case ALL_GATHERV:                                                                              \
+        return ceclAllGatherv##Init(c->in, s.receives[c->rank], c->out, s.receives, s.to, type,    \
+                                    comm, last);                                                   \
+    default:                                                                                       \
+        return c->exchange && !grouped                                                             \
+                   ? ceclAlltoAllv##Init(c->in, s.sends, s.from, c->out, s.receives, s.to, type,   \
+                                         comm, last)                                               \
+                   : ceclAlltoAllvAt##Init(c->in, s.sends, s.from, c->out, s.receives, s.to,       \
+                                           s.at_peers, type, comm, last);                          \
+    }
+
+static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grouped)
+{
+    const ceclDataType_t type = c->type;
+    const size_t count = c->count;
+    struct sizes s;
+    set_sizes(c, &s);
+    CALLS(, c->stream)
+}
+
+static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request)
+{
+    const ceclDataType_t type = c->type;
+    const size_t count = c->count;
+    const bool grouped = false;
+    struct sizes s;
+    set_sizes(c, &s);
+    CALLS(Init, request)
+}
+
+/* Requests that were started and are not freed yet. */
+static ceclRequest_t *requests;
+static size_t nrequests, requests_room;
+
+void random_free_requests(void)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < nrequests; i++)
+        if (ceclRequestFree(requests[i]) != ceclSuccess)
+            requests[left++] = requests[i];
+    nrequests = left;
+    if (left > 0)
+        return;
+    free(requests);
+    requests = NULL;
+    requests_room = 0;
+}
+
+static void keep(ceclRequest_t request)
+{
+    if (nrequests == requests_room) {
+        requests_room = requests_room ? 2 * requests_room : 16;
+        requests = realloc(requests, requests_room * sizeof(*requests));
+        assert_non_null(requests);
+    }
+    requests[nrequests++] = request;
+}
+
+/* Gathers may be made ready before they are started. */
+static bool is_made_ready(const struct random_call *c)
+{
+    return (c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == ALL_GATHER_STRIDED) &&
+           c->seed / 4 % 2;
+}
+
+/* A second start finds its input unchanged, unless ranks are in place. */
+static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
+{
+    const int starts = c->in_place ? 1 : 1 + (int)(c->seed % 3);
+    ceclRequest_t request;
+    random_free_requests();
+    ceclResult_t result = init(comm, c, &request);
+    if (result != ceclSuccess)
+        return result;
+    keep(request);
+    for (int i = 0; i < starts && result == ceclSuccess; i++) {
+        if (is_made_ready(c))
+            result = ceclReady(request, c->stream);
+        if (result == ceclSuccess)
+            result = ceclStart(request, c->stream);
+    }
+    return result;
 }
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
-    const ceclDataType_t type = c->type;
-    const size_t count = c->count;
-    switch (c->kind) {
-    case ALL_GATHER: return ceclAllGather(c->in, c->out, count, type, comm, c->stream);
-    case ALL_TO_ALL: return ceclAlltoAll(c->in, c->out, count, type, comm, c->stream);
-    case BROADCAST: return ceclBroadcast(c->in, c->out, count, type, c->root, comm, c->stream);
-    case GATHER: return ceclGather(c->in, c->out, count, type, c->root, comm, c->stream);
-    case SCATTER: return ceclScatter(c->in, c->out, count, type, c->root, comm, c->stream);
-    case ALL_GATHER_STRIDED:
-        return ceclAllGatherStrided(c->in, c->out, &c->strided, type, comm, c->stream);
-    case ALL_TO_ALL_STRIDED:
-        return ceclAlltoAllStrided(c->in, c->out, &c->strided, type, comm, c->stream);
-    case ALL_REDUCE: return ceclAllReduce(c->in, c->out, count, type, c->op, comm, c->stream);
-    case REDUCE_SCATTER:
-        return ceclReduceScatter(c->in, c->out, count, type, c->op, comm, c->stream);
-    case REDUCE: return ceclReduce(c->in, c->out, count, type, c->op, c->root, comm, c->stream);
-    default: return make_variable(comm, c, grouped);
-    }
+    return c->by_request && !grouped ? make_by_request(comm, c) : call(comm, c, grouped);
 }
 
 /* ---- what must come of it */

@@ -47,7 +47,8 @@ struct random_call {
     bool in_place;  /* for rooted calls: on the root */
     uint64_t
         apart; /* a bit for each rank that is not in place all the same, where ranks may differ */
-    bool exchange; /* for a variable all-to-all: ranks tell each other the places */
+    bool exchange;   /* for a variable all-to-all: ranks tell each other the places */
+    bool by_request; /* made as a request and started, where it is not in a group; often twice */
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
@@ -76,6 +77,8 @@ size_t random_received(const struct random_call *c);
 void random_set_places(struct random_call *c, size_t shift);
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped);
+/* Frees the requests of calls that are not pending any more. */
+void random_free_requests(void);
 
 /* A call with what its buffers must hold in the end. */
 struct random_slot {

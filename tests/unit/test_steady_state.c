@@ -49,6 +49,7 @@ void *realloc(void *old, size_t bytes)
 struct worker {
     pthread_t thread;
     ceclComm_t comm;
+    ceclRequest_t request; /* of an all-gather and a message to the peer and from it */
     unsigned long allocations;
     uint64_t plans;
     bool failed;
@@ -61,7 +62,7 @@ static bool exchange(struct worker *me, int *buffer, int *out, ceclStream_t stre
            ceclRecv(out, COUNT, ceclInt32, peer, me->comm, stream) || ceclGroupEnd();
 }
 
-/* Two calls, the same two in a group, and two messages. */
+/* Two calls, the same two in a group, two messages, and a request. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
@@ -69,7 +70,16 @@ static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclSt
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
            ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd() ||
-           exchange(me, buffer, out, stream);
+           exchange(me, buffer, out, stream) || ceclStart(me->request, stream);
+}
+
+static bool make_request(struct worker *me, int *buffer, int *out)
+{
+    const int peer = 1 - me->comm->rank;
+    return ceclGroupStart() || ceclAllGather(buffer, out, COUNT, ceclInt32, me->comm, NULL) ||
+           ceclSend(buffer, COUNT, ceclInt32, peer, me->comm, NULL) ||
+           ceclRecv(buffer + COUNT, COUNT, ceclInt32, peer, me->comm, NULL) ||
+           ceclGroupInit(me->comm, &me->request);
 }
 
 /* Holds the stream until `gate` is opened, so that its queue takes every call made meanwhile. */
@@ -93,7 +103,8 @@ static void *repeat_calls(void *argument)
     me->failed = ceclMemAlloc(me->comm, (void **)&buffer, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&out, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&more, RANKS * COUNT * sizeof(int)) ||
-                 ceclStreamCreate(me->comm, &stream) || hold(me, &gate, stream);
+                 ceclStreamCreate(me->comm, &stream) || make_request(me, buffer, more) ||
+                 hold(me, &gate, stream);
     /* The first round is enqueued whole before any of it runs: queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
@@ -107,7 +118,7 @@ static void *repeat_calls(void *argument)
         me->allocations = allocations - before; /* the last round's stay */
         me->plans = me->comm->launcher->plans_made - plans;
     }
-    me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
+    me->failed = ceclRequestFree(me->request) || ceclStreamDestroy(me->comm, stream) || me->failed;
     return NULL;
 }
 
@@ -141,7 +152,7 @@ static void repeat_on_all_ranks(void)
         assert_false(workers[r].failed);
         assert_int_equal(workers[r].allocations, 0);
         assert_int_equal(workers[r].plans, 0);
-        assert_int_equal(comms[r]->launcher->plans_made, 3);
+        assert_int_equal(comms[r]->launcher->plans_made, 4);
         assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
     }
     unlink(getenv("CECL_TUNING"));

@@ -99,15 +99,29 @@ static void check_outcome(struct verifier *v, int rank, int at)
     }
 }
 
+/* Whether the next call is made ready by a launch before launch `at`. Then its buffers are not the user's. */
+static bool is_made_ready(const struct verifier *v, int rank, int at)
+{
+    for (int i = at - 1; i >= 0; i--) {
+        const struct cecl_verify_launch launch = verify_launch(v, rank, i);
+        if (launch.ready > 0)
+            return true;
+        if (launch.call >= 0)
+            return false;
+    }
+    return false;
+}
+
 /* The user may do anything with all buffers between calls. This counts as a write to all of them.
  * The user is ordered after the main lane alone. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
     const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
+    const bool has_buffers = !is_made_ready(v, rank, me->launch);
     verify_event(v, actor, UINT32_MAX);
     me->turns[me->launch] = v->actors[actor].nevents;
-    for (int w = 0; w < v->nareas; w++)
+    for (int w = 0; w < v->nareas && has_buffers; w++)
         if (cecl_area_is_users((uint32_t)w))
             CECL_TRY(user_takes(v, rank, w));
     CECL_TRY(user_takes_messages(v, rank, me->launch - 1));
@@ -116,8 +130,9 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
     me->done = me->launch == verify_nlaunches(v, rank);
     if (!me->done) {
         const struct cecl_verify_launch launch = verify_launch(v, rank, me->launch);
-        if (launch.call >= 0)
-            verify_renew(v, launch.call, rank);
+        const int next = launch.ready > 0 ? launch.ready - 1 : launch.call;
+        if (next >= 0 && has_buffers)
+            verify_renew(v, next, rank);
         verify_messages_renew(v, &launch, rank);
     }
     me->begun = true;
@@ -214,7 +229,7 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     if (*stuck)
         return ceclSuccess;
     verify_join(v, verify_event(v, actor, at), (int)signal->by.actor, signal->by.event);
-    if (step->counter >= CECL_PHASED && signal->awaited)
+    if (step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_EARLY && signal->awaited)
         return VERIFY_FAULT("launch %d, rank %d, step %" PRIu32 ": a second wait for one signal",
                             v->ranks[rank].launch, rank, at);
     signal->awaited = true;

@@ -39,7 +39,10 @@ struct cecl_verify_message {
 /* What a rank launches: its plan of a call of all ranks, or of messages. Part i of a plan of messages is
  * message messages[i]. */
 struct cecl_verify_launch {
-    int call;                     /* -1: messages */
+    int call; /* -1: messages */
+    /* not 0: the launch makes call ready - 1 ready. The buffers are the user's before it and behind that
+     * call, and not between them. */
+    int ready;
     const struct cecl_plan *plan; /* of messages */
     const uint32_t *messages;     /* [nmessages] */
     uint32_t nmessages;

@@ -1,0 +1,90 @@
+/* What the start of a request asks of registered memory. A start takes no lock: of its own windows it asks
+ * the device for the ids of their regions, and of the peers' it looks at one atomic each.
+ *
+ * A peer's window that a request uses is pinned. It may be closed all the same, because memory that came to
+ * the same addresses later could not be opened otherwise; but not while a start is being made or pending.
+ * registry_claim has the other half of that agreement. */
+#include "alloc/registry_internal.h"
+
+ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
+                                   const struct cecl_window *window, const struct cecl_use *use,
+                                   bool *same)
+{
+    struct cecl_device *dev = registry->dev;
+    uint64_t at = (uint64_t)(uintptr_t)use->buffer;
+    *same = !window->gone;
+    for (size_t i = 0; i < window->nregions && at < use->high && *same; i++) {
+        const struct cecl_registered *region = &window->regions[i];
+        const uint64_t end = region->base + region->bytes;
+        struct cecl_use part = *use;
+        uint64_t id;
+        if (end <= at)
+            continue;
+        part.low = use->low > at ? use->low : at;
+        part.high = use->high < end ? use->high : end;
+        CECL_TRY(dev->ops->region_id(dev, (void *)(uintptr_t)at,
+                                     part.low < part.high ? &part : NULL, &id));
+        *same = region->base <= at && id == region->id;
+        at = end;
+    }
+    return ceclSuccess;
+}
+
+bool registry_starts_are_done(const struct cecl_registry *registry)
+{
+    const struct cecl_registry_asks *asks = &registry->asks;
+    if (atomic_load(&registry->starting)) /* before the target is read */
+        return false;
+    return !atomic_load(&registry->has_started) ||
+           asks->reached(asks->context, atomic_load(&registry->started_until));
+}
+
+void cecl_imports_pin(struct cecl_registry *registry, const struct cecl_imports *imports)
+{
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < imports->count; i++)
+        imports->list[i]->pins++;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_imports *imports)
+{
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < imports->count; i++)
+        imports->list[i]->pins--;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+/* `closed` may be set for a moment, by a thread that then finds this start. That thread has the lock. */
+static bool is_closed(struct cecl_registry *registry, const struct cecl_import *import)
+{
+    if (!atomic_load(&import->closed))
+        return false;
+    pthread_mutex_lock(&registry->lock);
+    const bool closed = atomic_load(&import->closed);
+    pthread_mutex_unlock(&registry->lock);
+    return closed;
+}
+
+bool cecl_imports_begin(struct cecl_registry *registry, const struct cecl_imports *imports)
+{
+    if (imports->count == 0)
+        return true;
+    atomic_store(&registry->starting, true);
+    for (uint32_t i = 0; i < imports->count; i++)
+        if (is_closed(registry, imports->list[i])) {
+            atomic_store(&registry->starting, false);
+            return false;
+        }
+    return true;
+}
+
+void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports *imports,
+                      uint32_t target)
+{
+    if (imports->count == 0)
+        return;
+    atomic_store(&registry->started_until, target);
+    atomic_store(&registry->has_started, true);
+    atomic_store(&registry->starting, false);
+}

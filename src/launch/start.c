@@ -1,0 +1,188 @@
+/* Starting a request: the way of every call, as short as it can be. No look-up, no allocation, and no lock.
+ *
+ *     is_usable      the memory is what it was: this rank's by the ids of its regions, the peers' by whether
+ *                    it is still open here
+ *     run            history, cells, commands
+ *
+ * What was checked and told when the request was made is not checked or told again. */
+#include <inttypes.h>
+
+#include "flags/early.h"
+#include "launch/check.h"
+#include "launch/launcher.h"
+#include "launch/make.h"
+#include "launch/request.h"
+#include "launch/settle.h"
+
+/* ---- is it usable */
+
+static ceclResult_t refuse_lost(const char *what, const void *ptr)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "%s %p: the memory was freed or replaced since the request was made; free the "
+                     "request and make it again, on all ranks",
+                     what, ptr);
+}
+
+static ceclResult_t check_watched(ceclRequest_t request)
+{
+    ceclComm_t comm = request->comm;
+    for (uint32_t i = 0; i < request->nwatched; i++) {
+        const struct cecl_watched *watched = &request->watched[i];
+        bool same = true;
+        if (watched->window->number == CECL_WINDOW_PRIVATE)
+            CECL_TRY(comm->dev->ops->check_uses(comm->dev, &watched->use, 1));
+        else
+            CECL_TRY(cecl_registry_is_same(&comm->registry, watched->window, &watched->use, &same));
+        if (!same)
+            return refuse_lost(watched->use.name, watched->use.buffer);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_request_check_memory(ceclRequest_t request)
+{
+    return request->is_stale ? refuse_lost("request", request) : check_watched(request);
+}
+
+static ceclResult_t check(ceclRequest_t request, ceclStream_t stream)
+{
+    ceclComm_t comm = request->comm;
+    CECL_TRY(cecl_request_check_memory(request));
+    return comm->dev->ops->stream_check(comm->dev, stream);
+}
+
+static ceclResult_t compare(ceclRequest_t request, ceclResult_t local)
+{
+    const struct cecl_call start = {.op = &cecl_ops[CECL_OP_START], .count = request->number};
+    return request->collectives ? cecl_check_call(request->comm, &start, local) : local;
+}
+
+/* ---- running it */
+
+static void note_windows(const struct cecl_launch *launch, uint32_t target)
+{
+    for (uint32_t i = 0; i < launch->nfull; i++) {
+        cecl_window_used(launch->calls[i].send.window, target);
+        cecl_window_used(launch->calls[i].recv.window, target);
+    }
+}
+
+/* The program by which this start goes. Ranks that differ in it are found by the history. */
+static struct cecl_bound *choose(ceclRequest_t request, uint32_t *signature)
+{
+    struct cecl_early_part *early = &request->early;
+    *signature = request->signature;
+    if (!request->is_ready || !early->is_awaited)
+        return request->collectives->program;
+    *signature ^= 0x5bd1e995u;
+    early->program->given = early->awaited;
+    cecl_early_await(&request->comm->engine.flags, (uint32_t)early->awaited[0],
+                     (uint32_t)early->awaited[1]);
+    return early->program;
+}
+
+/* Peers count on the start once they have started too, so a part of it breaks the communicator. */
+static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
+{
+    ceclComm_t comm = request->comm;
+    struct cecl_launch *launch = request->collectives;
+    bool started = false;
+    if (!cecl_imports_begin(&comm->registry, &launch->imports))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "a peer's memory was freed or replaced since the request was made; free the "
+            "request and make it again, on all ranks");
+    uint32_t signature;
+    struct cecl_bound *program = choose(request, &signature);
+    cecl_history_note(&comm->history, signature, cecl_ops[CECL_OP_START].name);
+    const ceclResult_t result = cecl_engine_run(&comm->engine, program, stream, &started);
+    const uint32_t target = cecl_flags_done_target(&comm->engine.flags);
+    note_windows(launch, target);
+    cecl_imports_end(&comm->registry, &launch->imports, target);
+    return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
+}
+
+/* What is not carried behind the program is missing in the caller's buffer, though peers know nothing of it. */
+static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
+{
+    struct cecl_launch *launch = request->collectives;
+    const struct cecl_leases *leases = &launch->leases;
+    launch->order.stream = stream;
+    if (launch->runs && leases->before.count > 0)
+        CECL_TRY(cecl_launch_carry(launch, &leases->before));
+    if (launch->runs)
+        CECL_TRY(run_program(request, stream));
+    request->is_ready = false;
+    if (leases->after.count == 0)
+        return ceclSuccess;
+    const ceclResult_t result = cecl_launch_carry(launch, &leases->after);
+    return result == ceclSuccess ? ceclSuccess : cecl_comm_break(request->comm, result);
+}
+
+/* ---- messages */
+
+/* A launch of the messages that the request describes. Their windows are looked at again. */
+static ceclResult_t describe_messages(ceclRequest_t request, struct cecl_launch *launch)
+{
+    const struct cecl_launch *kept = request->messages;
+    launch->is_grouped = request->is_grouped;
+    for (uint32_t i = 0, index; i < kept->ncalls; i++) {
+        CECL_TRY(cecl_launch_add(launch, &kept->calls[i], &index));
+        launch->origins[index].changes = UINT64_MAX;
+    }
+    CECL_TRY(cecl_settle_again(launch, launch->comm));
+    return cecl_launch_check(launch);
+}
+
+static ceclResult_t issue_messages(ceclRequest_t request, struct cecl_launch *launch)
+{
+    uint64_t pending_ns = 0;
+    CECL_TRY(cecl_launch_tell(launch, request->is_grouped && !request->collectives));
+    CECL_TRY(cecl_launch_prepare(launch, &pending_ns));
+    return cecl_launch_issue(launch, cecl_ops[CECL_OP_START].name);
+}
+
+/* Peers rely on the request's collectives by now. */
+static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *launch)
+{
+    const ceclResult_t result = issue_messages(request, launch);
+    if (result != ceclSuccess && request->collectives)
+        cecl_launch_owe(launch);
+    return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
+}
+
+/* ---- all of it */
+
+/* *messages is the launch of its messages, if it has any. */
+static ceclResult_t check_all(ceclRequest_t request, ceclStream_t stream,
+                              struct cecl_launch **messages)
+{
+    ceclResult_t result = check(request, stream);
+    if (result == ceclSuccess && request->messages) {
+        *messages = cecl_launch_take(request->comm, CECL_LAUNCH_MESSAGES, stream);
+        result = *messages ? describe_messages(request, *messages) : ceclOutOfMemory;
+    }
+    return request->comm->config.check ? compare(request, result) : result;
+}
+
+static ceclResult_t start(ceclRequest_t request, ceclStream_t stream, struct cecl_launch **messages)
+{
+    CECL_TRY(check_all(request, stream, messages));
+    if (!request->is_bound)
+        CECL_TRY(cecl_request_bind(request));
+    cecl_comm_called(request->comm, cecl_ops[CECL_OP_START].name);
+    if (request->collectives)
+        CECL_TRY(run_collectives(request, stream));
+    return *messages ? run_messages(request, *messages) : ceclSuccess;
+}
+
+ceclResult_t cecl_request_start(ceclRequest_t request, ceclStream_t stream)
+{
+    struct cecl_launch *messages = NULL;
+    const ceclResult_t result = start(request, stream, &messages);
+    cecl_launch_drop(messages);
+    request->target = cecl_flags_done_target(&request->comm->engine.flags);
+    request->is_started = request->is_started || result == ceclSuccess;
+    return result;
+}

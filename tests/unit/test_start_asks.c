@@ -1,0 +1,204 @@
+/* What the start of a request does not do: it allocates nothing, takes no lock, and asks its device nothing but
+ * the ids of its regions and the stream. Two ranks of one thread, on the host device with functions that return
+ * at once. The linker puts this program's malloc and locks before libc's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+#define RANKS 2
+#include "comms.h"
+
+#define COUNT 1000
+#define STARTS 100
+
+static _Thread_local int
+    counts_on; /* of this thread: those of the library's own threads do not count */
+static int locks, allocations, ids, checks, enqueued;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+void *__wrap_malloc(size_t bytes)
+{
+    allocations += counts_on;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    allocations += counts_on;
+    return __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    allocations += counts_on;
+    return __real_realloc(old, bytes);
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    locks += counts_on;
+    return __real_pthread_mutex_lock(mutex);
+}
+
+/* ---- a device that counts */
+
+static const struct cecl_device_ops *real;
+static struct cecl_device_ops counting;
+static uint64_t id_of[RANKS];
+static char *begin_of[RANKS];
+
+static ceclResult_t count_copies(struct cecl_device *dev, ceclStream_t work,
+                                 const struct cecl_batch *batch)
+{
+    (void)dev, (void)work, (void)batch;
+    enqueued++;
+    return ceclSuccess;
+}
+
+static ceclResult_t count_memops(struct cecl_device *dev, ceclStream_t work,
+                                 const struct cecl_memop *ops, size_t count)
+{
+    (void)dev, (void)work;
+    enqueued++;
+    for (size_t i = 0; i < count; i++)
+        if (ops[i].kind == CECL_MEMOP_WRITE)
+            atomic_store((_Atomic uint32_t *)ops[i].addr, ops[i].value);
+    return ceclSuccess;
+}
+
+static ceclResult_t count_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
+                             uint64_t *id)
+{
+    (void)dev, (void)use;
+    ids++;
+    for (int r = 0; r < RANKS; r++)
+        if ((const char *)ptr >= begin_of[r] &&
+            (const char *)ptr < begin_of[r] + RANKS * COUNT * sizeof(int))
+            *id = id_of[r];
+    return ceclSuccess;
+}
+
+static ceclResult_t count_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)
+{
+    (void)dev;
+    checks++;
+    *work = stream;
+    return ceclSuccess;
+}
+
+static ceclResult_t count_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work)
+{
+    (void)dev, (void)stream, (void)work;
+    checks++;
+    return ceclSuccess;
+}
+
+static ceclResult_t count_check(struct cecl_device *dev, ceclStream_t stream)
+{
+    (void)dev, (void)stream;
+    checks++;
+    return ceclSuccess;
+}
+
+static uint64_t count_stream(struct cecl_device *dev, ceclStream_t work)
+{
+    (void)dev, (void)work;
+    checks++;
+    return 1;
+}
+
+/* There is no other function, so a start that called one would end this program. */
+static void count_calls(void)
+{
+    real = comms[0]->dev->ops;
+    counting = (struct cecl_device_ops){.copies = count_copies,
+                                        .memops = count_memops,
+                                        .region_id = count_id,
+                                        .stream_fork = count_fork,
+                                        .stream_join = count_join,
+                                        .stream_check = count_check,
+                                        .stream_id = count_stream};
+    for (int r = 0; r < RANKS; r++)
+        comms[r]->dev->ops = &counting;
+}
+
+static void count_no_more(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        comms[r]->dev->ops = real;
+}
+
+/* ---- */
+
+static char *map_file(size_t bytes)
+{
+    const int fd = memfd_create("start", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    return at;
+}
+
+static void start_all(ceclRequest_t requests[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStart(requests[r], NULL));
+}
+
+/* The all-gather is in place, so each rank uses one region. */
+static void a_start_asks_for_the_ids_of_its_regions_alone(void **state)
+{
+    ceclRequest_t requests[RANKS];
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        begin_of[r] = map_file(RANKS * COUNT * sizeof(int));
+        OK(ceclAllGatherInit(begin_of[r] + (size_t)r * COUNT * sizeof(int), begin_of[r], COUNT,
+                             ceclInt32, comms[r], &requests[r]));
+    }
+    start_all(requests);
+    for (int r = 0; r < RANKS; r++) {
+        OK(ceclStreamSynchronize(comms[r], NULL));
+        id_of[r] = cecl_registry_find(&comms[r]->registry, begin_of[r])->regions[0].id;
+    }
+    count_calls();
+    counts_on = 1;
+    for (int i = 0; i < STARTS; i++)
+        start_all(requests);
+    counts_on = 0;
+    count_no_more();
+    assert_int_equal(allocations, 0);
+    assert_int_equal(locks, 0);
+    assert_int_equal(ids, RANKS * STARTS);
+    assert_int_equal(checks, 4 * RANKS * STARTS); /* check, fork, id and join of the stream */
+    assert_true(enqueued >= 3 * RANKS * STARTS);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclRequestFree(requests[r]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_asks_for_the_ids_of_its_regions_alone),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
