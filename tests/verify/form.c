@@ -283,14 +283,13 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
-    const bool fine =
-        step->kind == CECL_STEP_AFTER
-            ? step->first < (uint32_t)v->nlanes && step->first != step->lane
-        : step->counter == CECL_COUNTER_BEGUN
-            ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
-            : has_counter(v, plan, step) && step->peer < v->nranks &&
-                  verify_reaches(plan, rank, step->peer) &&
-                  (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
+    const bool fine = step->kind == CECL_STEP_AFTER
+                          ? step->first < (uint32_t)v->nlanes && step->first != step->lane
+                      : step->counter == CECL_COUNTER_BEGUN
+                          ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
+                          : has_counter(v, plan, step) && step->peer < v->nranks &&
+                                verify_reaches(plan, rank, step->peer) &&
+                                (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
