@@ -83,7 +83,8 @@ struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in the list of those that are made together */
     uint8_t state, kind;
-    bool is_grouped; /* its calls are not made by themselves */
+    bool is_grouped;  /* its calls are not made by themselves */
+    bool is_captured; /* a graph captures it, and replays it */
     struct cecl_order order;
     struct cecl_leases leases;
 

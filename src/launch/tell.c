@@ -190,10 +190,17 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
                                int rank, uint32_t flags)
 {
     const uint32_t theirs = without_bits(flags);
-    struct cecl_call other = *call;
+    struct cecl_call other = *call, captured = *call;
     other.in_place = !call->in_place;
+    captured.captured = !call->captured;
     if (theirs == signature_of(call, count))
         return ceclSuccess;
+    if (theirs == signature_of(&captured, count))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "%s: a graph captures it on rank %d, and not on rank %d; all ranks capture "
+            "a call, or none does",
+            call->op->name, call->captured ? call->rank : rank, call->captured ? rank : call->rank);
     if (theirs == signature_of(&other, count))
         return cecl_fail(ceclInvalidUsage,
                          "%s is in place on rank %d, and not on rank %d; an all-to-all is in place "

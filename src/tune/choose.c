@@ -213,12 +213,13 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* Whether a call can go through slots at all. */
+/* Whether a call can go through slots at all. The numbers in the lines of a slot would be those of the
+ * replay before, if a graph captured the call. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&
            call->bytes > 0 && call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0;
+           call->view.shape.width == 0 && !call->captured;
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)
@@ -230,7 +231,8 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 
 /* ---- urgent calls */
 
-/* Whether a call goes through memory of the host. */
+/* Whether a call goes through memory of the host. A captured call does not, because a graph would keep
+ * the half that it used first. */
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
     const enum cecl_family family = call->op->family;
@@ -239,7 +241,7 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
                       call->bytes <= most / blocks && call->nranks >= 2,
                moves = family == CECL_FAMILY_GATHERED || family == CECL_FAMILY_EXCHANGED ||
                        family == CECL_FAMILY_AT_ROOT;
-    return fits && moves && call->view.shape.width == 0 &&
+    return fits && moves && call->view.shape.width == 0 && !call->captured &&
            call->options.direction == CECL_DIRECTION_AUTO;
 }
 

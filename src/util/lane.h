@@ -26,8 +26,13 @@ enum {
     /* a rank tells its own host how far its calls are: messages that have begun, and all that is done */
     CECL_COUNTER_BEGUN = CECL_COUNTER_MOVED + 2,
     CECL_COUNTER_DONE,
-    CECL_COUNTERS,
-    CECL_COUNTERS_MAX = 16 /* room for counters that a table has beside these */
+    /* a rank tells its own host of a captured call that runs (enum cecl_replay_state) */
+    CECL_COUNTER_REPLAY,
+    /* the phases of captured calls take these in turn: whoever waits for such a word resets it */
+    CECL_COUNTER_TURN,
+    CECL_TURNS = 8,
+    CECL_COUNTERS = CECL_COUNTER_TURN + CECL_TURNS,
+    CECL_COUNTERS_MAX = CECL_COUNTERS + 8 /* room for counters that a table has beside these */
 };
 
 #endif

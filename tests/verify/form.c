@@ -263,7 +263,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {
     const uint32_t counter = step->counter;
-    if (counter >= CECL_COUNTERS && counter < v->ncounters)
+    if (v->program && counter >= CECL_COUNTER_TURN && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
            (counter == CECL_COUNTER_SLOTS || counter < (uint32_t)v->nlanes) &&
@@ -277,7 +277,9 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
     const bool fine =
         step->kind == CECL_STEP_AFTER
             ? step->first < (uint32_t)v->nlanes && step->first != step->lane
-            : has_counter(v, plan, step) && step->peer < v->nranks && step->peer != rank;
+            : (has_counter(v, plan, step) && step->peer < v->nranks && step->peer != rank) ||
+                  (v->program && step->kind == CECL_STEP_SIGNAL &&
+                   step->counter == CECL_COUNTER_REPLAY && step->peer == rank);
     if (step->kind > CECL_STEP_POST || !fine)
         return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
