@@ -1199,6 +1199,44 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
 
+/* -- graphs -- */
+
+/* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture). These
+ * four do the same on every device, so that programs and tests run without a GPU. A captured call is
+ * not carried out. It is part of the graph, and is carried out whenever the graph is launched.
+ *
+ *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
+ *     their other calls on the communicator. Launches and calls of a communicator run in the order in
+ *     which the host makes them, on any streams.
+ *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
+ *     ceclSend and ceclRecv are refused.
+ *   - As it is captured, a call waits for all ranks to capture it (CECL_TIMEOUT_MS at most).
+ *   - Memory that a captured call uses is freed after the graph is destroyed. So is the communicator. */
+typedef struct ceclGraph *ceclGraph_t;
+
+/* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
+ * Local. Threads: any, one at a time on the stream. Ownership: none. Errors: ceclInvalidUsage (a
+ * default stream; captures already), ceclInvalidArgument (no such stream), ceclUnhandledCudaError.
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
+
+/* Ends the capture, and makes a graph that can be launched.
+ * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
+ * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
+ * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
+                                                        ceclGraph_t *graph);
+
+/* Carries out what the graph has captured, in the order of `stream`, any number of times.
+ * Local; the host does not wait. Threads: any, one at a time for graphs of one communicator. Ownership:
+ * none. Errors: ceclInvalidArgument (NULL, no such stream), ceclInvalidUsage (the communicator has
+ * ended; `stream` captures), the asynchronous error, ceclUnhandledCudaError. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
+
+/* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.
+ * Local. Threads: any. Ownership: ends the caller's. Errors: ceclUnhandledCudaError. Since 0.1. */
+CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ce/capture.h"
 #include "ce/lower.h"
 #include "launch/kept.h"
 #include "launch/launcher.h"
@@ -123,6 +124,8 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     struct cecl_plan plan;
     cecl_launch_trim(launch); /* its arrays stay where they are from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
+    if (launch->is_captured)
+        CECL_TRY(cecl_plan_capture(&plan));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
@@ -139,11 +142,12 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
 {
     if (launch->nfull > 0) {
-        launch->runs = cecl_kept_find(launch);
+        launch->runs = launch->is_captured ? NULL : cecl_kept_find(launch);
         if (!launch->runs) {
             CECL_TRY(bind_new(launch));
             launch->runs = launch;
-            cecl_kept_add(launch);
+            if (!launch->is_captured) /* its graph keeps it */
+                cecl_kept_add(launch);
         }
         launch->runs->users++;
     }

@@ -107,9 +107,16 @@ static ceclResult_t ended(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     CECL_TRY(cecl_comm_async(comm));
-    cecl_fail(ceclTimeout,
-              "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
-              launch->calls[0].op->name, comm->config.timeout_ms);
+    if (launch->is_captured)
+        cecl_fail(ceclTimeout,
+                  "%s: a graph captures it here, and some rank did not capture it within %d ms "
+                  "(CECL_TIMEOUT_MS)",
+                  launch->calls[0].op->name, comm->config.timeout_ms);
+    else
+        cecl_fail(
+            ceclTimeout,
+            "%s: a rank did not make the calls before this one within %d ms (CECL_TIMEOUT_MS)",
+            launch->calls[0].op->name, comm->config.timeout_ms);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     return cecl_comm_async(comm);
 }
@@ -367,7 +374,9 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
-    struct cecl_places_patience patience = {wait_ns(comm), *pending_ns < most ? *pending_ns : most,
+    /* the plan of a captured call is of all ranks: it may run when any of them comes late */
+    const uint64_t wait = launch->is_captured ? CECL_PLACES_MUST_MEET : wait_ns(comm);
+    struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
                                             is_pending};
     const enum cecl_places_outcome outcome = cecl_places_meet(
         &comm->launcher->places, &launch->places, &patience, cecl_launch_goes_on, comm);
@@ -390,6 +399,11 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
     ceclResult_t result = learn(launch);
+    if (result == ceclSuccess && told->late && launch->is_captured)
+        result = cecl_fail(ceclInvalidUsage,
+                           "%s: a graph captures it here, and not on another rank; all ranks "
+                           "capture a call, or none does",
+                           launch->calls[0].op->name);
     if (result == ceclSuccess)
         result = lend(launch);
     cecl_places_finish(places, &launch->places);
