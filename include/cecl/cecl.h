@@ -490,9 +490,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * Local, blocking (bounded, but on GPUs also until other work of this process that is pending there is
  * done: CUDA waits for that as it frees memory). Threads: the last call on comm. Ownership: ends the
  * caller's.
- * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
- * calls on comm in a group that it has not ended: none of that group is carried out), and the
- * asynchronous error. Since 0.1. */
+ * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
+ * captured calls, see ceclGraphDestroy: its memory stays mapped; this thread has calls on comm in a
+ * group that it has not ended: none of that group is carried out), and the asynchronous error.
+ * Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -545,7 +546,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
  * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
  * Ownership: ends the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (under CECL_CHECK=1 ranks differ). Since 0.1. */
+ * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -708,8 +709,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
  * buffer that passes the end of its allocation; a stream of another device, or destroyed),
- * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; stream is
- * capturing; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
+ * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph
+ * captures the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
  * ranks differ), ceclOutOfMemory (also where a private buffer needs as much memory again).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
@@ -1027,8 +1028,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * stream  as in ceclAllGather. The host does not wait.
  * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
  * Threads: one call at a time. Ownership: none.
- * Errors, nothing enqueued: ceclInvalidUsage (stream is capturing; ranks differ, under
- * CECL_CHECK=1), and the asynchronous error. Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
