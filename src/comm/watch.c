@@ -224,17 +224,22 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
+static void tell_peers(ceclComm_t comm)
+{
+    if (comm->watch.told)
+        return;
+    cecl_mesh_interrupt(comm->mesh);
+    cecl_mesh_tell_abort(comm->mesh, comm->async_message);
+    comm->watch.told = true;
+}
+
 /* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
  * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);
-    if (!comm->watch.told) {
-        cecl_mesh_interrupt(comm->mesh);
-        cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-        comm->watch.told = true;
-    }
+    tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
     /* Releasing these flags needs no driver, and pending waits may hold up the driver. They cannot
      * be silenced. */

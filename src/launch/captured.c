@@ -37,6 +37,24 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+void cecl_captured_name_missing(const struct cecl_launch *launch)
+{
+    cecl_fail(ceclTimeout,
+              "%s: a graph captures it here, and some rank did not capture it within %d ms "
+              "(CECL_TIMEOUT_MS)",
+              launch->calls[0].op->name, launch->comm->config.timeout_ms);
+}
+
+ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
+{
+    return launch->is_captured && launch->told.late
+               ? cecl_fail(ceclInvalidUsage,
+                           "%s: a graph captures it here, and not on another rank; all ranks "
+                           "capture a call, or none does",
+                           launch->calls[0].op->name)
+               : ceclSuccess;
+}
+
 /* On any thread. */
 static void gone(void *context)
 {

@@ -14,6 +14,10 @@
 void cecl_captured_find(struct cecl_launch *launch, ceclStream_t stream);
 /* Refuses what cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
+/* Records that some rank has not captured the launch in time. */
+void cecl_captured_name_missing(const struct cecl_launch *launch);
+/* Refuses a captured launch that another rank did not wait for. */
+ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Adds the launch's program to the graph, which holds the launch from then on. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch);
 /* For cecl_launch_drop: the graph that holds the launch is gone. No effect otherwise. */

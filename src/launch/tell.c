@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/captured.h"
 #include "launch/carry.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
@@ -108,10 +109,7 @@ static ceclResult_t ended(const struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     CECL_TRY(cecl_comm_async(comm));
     if (launch->is_captured)
-        cecl_fail(ceclTimeout,
-                  "%s: a graph captures it here, and some rank did not capture it within %d ms "
-                  "(CECL_TIMEOUT_MS)",
-                  launch->calls[0].op->name, comm->config.timeout_ms);
+        cecl_captured_name_missing(launch);
     else
         cecl_fail(
             ceclTimeout,
@@ -399,11 +397,8 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
     ceclResult_t result = learn(launch);
-    if (result == ceclSuccess && told->late && launch->is_captured)
-        result = cecl_fail(ceclInvalidUsage,
-                           "%s: a graph captures it here, and not on another rank; all ranks "
-                           "capture a call, or none does",
-                           launch->calls[0].op->name);
+    if (result == ceclSuccess)
+        result = cecl_captured_check_told(launch);
     if (result == ceclSuccess)
         result = lend(launch);
     cecl_places_finish(places, &launch->places);
