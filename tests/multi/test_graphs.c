@@ -250,6 +250,26 @@ static ceclGraph_t capture(ceclComm_t comm, const struct work *calls, int ncalls
     return graph;
 }
 
+/* Launches the graph of one call a window full of times, with new input each time. */
+static void replay(ceclComm_t comm, const struct work *w, struct launch *launches,
+                   ceclStream_t stream)
+{
+    ceclGraph_t graph = capture(comm, w, 1, false, stream);
+    for (int i = 0; i < WINDOW; i++) {
+        struct launch *l = &launches[i];
+        l->calls = w;
+        l->ncalls = 1;
+        l->seed = (uint64_t)((int)w->kind * 1000 + i);
+        put_input(comm, l, stream);
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+        keep_output(comm, l, stream);
+    }
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    for (int i = 0; i < WINDOW; i++)
+        check(&launches[i], "a kind by itself");
+    multi_ok(comm, ceclGraphDestroy(graph));
+}
+
 static void replay_each_kind(ceclComm_t comm)
 {
     struct launch *launches = new_launches();
@@ -258,23 +278,43 @@ static void replay_each_kind(ceclComm_t comm)
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     for (int kind = 0; kind < KINDS; kind++) {
         const struct work w = make(comm, &x, (enum kind)kind);
-        ceclGraph_t graph = capture(comm, &w, 1, false, stream);
-        for (int i = 0; i < WINDOW; i++) {
-            struct launch *l = &launches[i];
-            l->calls = &w;
-            l->ncalls = 1;
-            l->seed = (uint64_t)(kind * 1000 + i);
-            put_input(comm, l, stream);
-            multi_ok(comm, ceclGraphLaunch(graph, stream));
-            keep_output(comm, l, stream);
-        }
-        multi_ok(comm, ceclStreamSynchronize(comm, stream));
-        for (int i = 0; i < WINDOW; i++)
-            check(&launches[i], "a kind by itself");
-        multi_ok(comm, ceclGraphDestroy(graph));
+        replay(comm, &w, launches, stream);
         free_work(comm, &w);
     }
     multi_ok(comm, ceclStreamDestroy(comm, stream));
+    free_launches(launches);
+}
+
+/* Memory that peers cannot reach goes through bounce buffers, which serve eager calls as well. */
+static void private_memory_is_carried_in_each_replay(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    struct launch *launches = new_launches();
+    ceclStream_t stream;
+    uint64_t x = 5;
+    if (multi_on_gpus(comm)) { /* there all memory of the program's is reached */
+        free_launches(launches);
+        multi_ok(NULL, ceclCommDestroy(comm));
+        skip();
+    }
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct work w = make(comm, &x, (enum kind)kind);
+        const struct work pool = w;
+        const size_t bytes = w.count * ranks() * sizeof(uint32_t);
+        w.send = malloc(bytes);
+        w.recv = malloc(bytes);
+        assert_true(w.send && w.recv);
+        replay(comm, &w, launches, stream);
+        multi_ok(comm, call(&w, comm, stream));
+        replay(comm, &w, launches, stream);
+        free(w.send);
+        free(w.recv);
+        free_work(comm, &pool);
+    }
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    multi_ok(NULL, ceclCommDestroy(comm));
     free_launches(launches);
 }
 
@@ -386,6 +426,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_call_is_right_in_each_replay),
+        cmocka_unit_test(private_memory_is_carried_in_each_replay),
         cmocka_unit_test(under_each_policy_they_are_right_too),
         cmocka_unit_test(graphs_and_eager_calls_go_on_in_any_order),
     };
