@@ -75,6 +75,17 @@ prove 4 2
 catch 3 NO_FIRST_BARRIER 'assertion violated'
 catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits for ever
 
+model=graphs
+prove 2 3
+prove 3 1
+prove 2 1 -DFAULTS=1 -DSEQUENCE=3
+prove 2 2 -DFAULTS=1 -DSEQUENCE=6
+for fault in SAME_WORD A_AT_THE_END LONE LATE_RESET NO_ORDER; do
+    catch 3 $fault 'assertion violated'
+done
+catch 2 TELL_LATE 'assertion violated' -DFAULTS=1
+catch 2 RELEASE_ONCE 'invalid end state' -DFAULTS=1
+
 model=places
 prove 2 7 # the ring goes round three times
 prove 3 3

@@ -490,9 +490,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * Local, blocking (bounded, but on GPUs also until other work of this process that is pending there is
  * done: CUDA waits for that as it frees memory). Threads: the last call on comm. Ownership: ends the
  * caller's.
- * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
- * calls on comm in a group that it has not ended: none of that group is carried out), and the
- * asynchronous error. Since 0.1. */
+ * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
+ * captured calls, see ceclGraphDestroy: its memory stays mapped; this thread has calls on comm in a
+ * group that it has not ended: none of that group is carried out), and the asynchronous error.
+ * Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -545,7 +546,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
  * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
  * Ownership: ends the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (under CECL_CHECK=1 ranks differ). Since 0.1. */
+ * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -708,8 +709,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
  * buffer that passes the end of its allocation; a stream of another device, or destroyed),
- * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; stream is
- * capturing; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
+ * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph
+ * captures the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
  * ranks differ), ceclOutOfMemory (also where a private buffer needs as much memory again).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
@@ -1027,8 +1028,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * stream  as in ceclAllGather. The host does not wait.
  * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
  * Threads: one call at a time. Ownership: none.
- * Errors, nothing enqueued: ceclInvalidUsage (stream is capturing; ranks differ, under
- * CECL_CHECK=1), and the asynchronous error. Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the asynchronous error. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
@@ -1388,6 +1388,44 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
  * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
+
+/* -- graphs -- */
+
+/* CUDA programs capture calls of this header with CUDA's own functions (cudaStreamBeginCapture). These
+ * four do the same on every device, so that programs and tests run without a GPU. A captured call is
+ * not carried out. It is part of the graph, and is carried out whenever the graph is launched.
+ *
+ *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
+ *     their other calls on the communicator. Launches and calls of a communicator run in the order in
+ *     which the host makes them, on any streams.
+ *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
+ *     ceclSend and ceclRecv are refused.
+ *   - As it is captured, a call waits for all ranks to capture it (CECL_TIMEOUT_MS at most).
+ *   - Memory that a captured call uses is freed after the graph is destroyed. So is the communicator. */
+typedef struct ceclGraph *ceclGraph_t;
+
+/* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
+ * Local. Threads: any, one at a time on the stream. Ownership: none. Errors: ceclInvalidUsage (a
+ * default stream; captures already), ceclInvalidArgument (no such stream), ceclUnhandledCudaError.
+ * Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
+
+/* Ends the capture, and makes a graph that can be launched.
+ * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
+ * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
+ * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
+                                                        ceclGraph_t *graph);
+
+/* Carries out what the graph has captured, in the order of `stream`, any number of times.
+ * Local; the host does not wait. Threads: any, one at a time for graphs of one communicator. Ownership:
+ * none. Errors: ceclInvalidArgument (NULL, no such stream), ceclInvalidUsage (the communicator has
+ * ended; `stream` captures), the asynchronous error, ceclUnhandledCudaError. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
+
+/* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.
+ * Local. Threads: any. Ownership: ends the caller's. Errors: ceclUnhandledCudaError. Since 0.1. */
+CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "device/device.h"
+#include "util/lane.h"
 
 /* All zero: there is none. */
 struct cecl_hosted {
@@ -18,6 +19,7 @@ struct cecl_hosted {
     uint64_t apart; /* bytes */
     uint64_t pairs; /* bytes from a row's start to its words for messages (flags/pairs.h) */
     uint64_t early; /* and to its words for requests (flags/early.h) */
+    uint64_t turns; /* bytes from a row's start to its words for captured calls (flags/turns.h) */
     /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
     char *halves;
     uint64_t half_bytes;
@@ -42,6 +44,16 @@ static inline uint32_t cecl_hosted_slots(int nranks)
 static inline uint32_t *cecl_hosted_early(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->early);
+}
+
+/* Words for captured calls in each row. */
+static inline uint32_t cecl_hosted_turn_words(int nranks)
+{
+    return CECL_TURNS * (uint32_t)nranks;
+}
+static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int rank)
+{
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turns);
 }
 
 /* Both halves of a rank's part. */

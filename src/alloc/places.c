@@ -354,8 +354,8 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && !places->patient && spent >= least &&
-            (spent - least >= more || !patience->is_pending(context)))
+        if (has_order(places) && !places->patient && patience->wait_ns != CECL_PLACES_MUST_MEET &&
+            spent >= least && (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* Also after a decision: a hostile peer may overwrite it again and again. */
         if (!linger(&polls, go_on, context))

@@ -124,8 +124,9 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
  * `most_spent_ns` in all until a call is FULL. Nobody waits for a rank whose calls this very thread
  * makes, or that may be such a rank, because it has made no call yet. */
+#define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
-    uint64_t wait_ns;
+    uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
     uint64_t pending_ns;           /* [in, out] what was waited longer than wait_ns is taken off */
     cecl_places_go_on *is_pending; /* NULL: nothing ever is */
 };

@@ -198,7 +198,10 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
  * `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
-/* The same of one peer's window, which cecl_registry_reach has found. It wants the lock held, because the
+/* Keeps them open for a captured call, which may run again at any time; or no longer. */
+void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
+                       bool hold);
+/* The same as cecl_imports_used of one peer's window, which cecl_registry_reach has found. It wants the lock held, because the
  * messages of a group use many. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);

@@ -62,6 +62,7 @@ struct cecl_import {
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */
+    uint32_t holds;    /* captured calls that use it: they may run again */
     struct imported *regions;
     _Atomic bool closed;         /* its memory, which nobody may use any more */
     _Atomic uint32_t references; /* of the peer's list, and of kept plans */

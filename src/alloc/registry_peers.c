@@ -63,7 +63,7 @@ void registry_close_peers(struct cecl_registry *registry)
 static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
-    return import->call != registry->call &&
+    return import->call != registry->call && import->holds == 0 &&
            (!import->used || asks->reached(asks->context, import->last_use)) &&
            (import->pins == 0 || registry_starts_are_done(registry));
 }
@@ -231,6 +231,15 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
     for (uint32_t i = 0; i < imports->count; i++)
         use(imports->list[i], target);
     registry->call++;
+    pthread_mutex_unlock(&registry->lock);
+}
+
+void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
+                       bool hold)
+{
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < imports->count; i++)
+        imports->list[i]->holds += hold ? 1u : UINT32_MAX;
     pthread_mutex_unlock(&registry->lock);
 }
 

@@ -4,7 +4,9 @@
 
 #include "api/life.h"
 #include "api/living.h"
+#include "comm/replays.h"
 #include "comm/trace.h"
+#include "launch/captured.h"
 #include "launch/launcher.h"
 #include "util/log.h"
 
@@ -78,7 +80,7 @@ static void free_parts(ceclComm_t comm)
         lose(comm);
 }
 
-void cecl_comm_free(ceclComm_t comm, bool drained)
+uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
@@ -86,13 +88,22 @@ void cecl_comm_free(ceclComm_t comm, bool drained)
     comm->trace = NULL;
     if (comm->mesh && comm->engine.flags.done)
         cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
-    comm->drained = drained;
+    const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
+    comm->drained = drained && held == 0;
+    if (held > 0) { /* its memory stays */
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "the communicator ends while graphs hold %u captured calls: their memory stays "
+                 "mapped",
+                 held);
+        cecl_replays_keep(comm);
+    }
     const int rank = comm->rank;
     if (cecl_worker_stop(comm, free_parts)) {
         free_parts(comm);
-        return;
+        return held;
     }
     cecl_log(CECL_LOG_WARN, rank,
              "the GPU's driver keeps a thread of an ended communicator, whose memory stays mapped "
              "until that thread comes back");
+    return held;
 }

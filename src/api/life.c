@@ -123,7 +123,12 @@ static ceclResult_t destroy(ceclComm_t comm)
     cecl_keep_message(words);
     if (result != ceclSuccess)
         cecl_log(CECL_LOG_WARN, comm->rank, "%s: the communicator's memory stays mapped", words);
-    cecl_comm_free(comm, result == ceclSuccess);
+    const uint32_t held = cecl_comm_free(comm, result == ceclSuccess);
+    if (result == ceclSuccess && held > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "graphs hold %u captured calls of the communicator, which has ended: its "
+                         "memory stays mapped; destroy the graphs first",
+                         held);
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 

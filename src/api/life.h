@@ -12,8 +12,9 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
                              ceclResult_t local, ceclComm_t *comm);
 
 /* end.c. Frees all parts of a communicator that exist. `drained` says that no work is pending on
- * its memory. If work is pending, mappings are left alone. */
-void cecl_comm_free(ceclComm_t comm, bool drained);
+ * its memory. If work is pending, or graphs hold calls of it, mappings are left alone. Returns how
+ * many captured calls graphs hold. */
+uint32_t cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */
 #define CECL_RELEASED_MS 5000 /* how long released work may take to end, in ms */

@@ -3,6 +3,7 @@
 
 #include "api/waiting.h"
 #include "comm/trace.h"
+#include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/group.h"
 #include "launch/request.h"
@@ -63,6 +64,8 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
     uint64_t offset = UINT64_MAX; /* stands for NULL */
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
+    if (ptr && local == ceclSuccess)
+        local = cecl_captured_check_free(comm, offset);
     call.recv.offset = offset;
     CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)

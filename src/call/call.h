@@ -50,11 +50,14 @@ struct cecl_call {
     bool in_place;
     struct cecl_options options;
     uint32_t layout_words;
+    uint32_t
+        captured;    /* 1: a graph captures the call, and replays it; else 0. Equal on all ranks */
+    uint32_t unused; /* 0 */
     struct cecl_view view;
 };
 #define CECL_CALL_KEY_BYTES offsetof(struct cecl_call, view.layout)
 _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t *) &&
-                   offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 6 * 4,
+                   offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 8 * 4,
                "a description is compared by its bytes: it has no gaps");
 
 /* A block that goes from one rank to another. One offset is into the sender's input (in place, the

@@ -18,7 +18,8 @@ ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scop
                                .count = args->count,
                                .type = (uint8_t)args->type,
                                .red_op = (uint8_t)args->red_op,
-                               .options = scope->options};
+                               .options = scope->options,
+                               .captured = scope->captured};
     call->element = (uint8_t)cecl_type_bytes(args->type);
     if (call->element == 0)
         return cecl_fail(ceclInvalidArgument, "datatype %d: 0 to %d expected (ceclDataType_t)",

@@ -22,6 +22,7 @@ struct cecl_scope {
     int rank, nranks;
     const struct cecl_windows *windows;
     struct cecl_options options;
+    bool captured;
     /* room for CECL_LAYOUT_WORDS_MAX(nranks) words; the call's layout is written there */
     uint64_t *layout;
 };

@@ -214,6 +214,11 @@ static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struc
     return ceclSuccess;
 }
 
+static bool is_captured(const struct cecl_plan *plan)
+{
+    return cecl_plan_part(plan, 0)->call.captured != 0;
+}
+
 static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     const struct cecl_reduce *reduce = &plan->reductions[step->first];
@@ -226,7 +231,8 @@ static ceclResult_t bind_reductions(const struct cecl_engine *engine, const stru
     struct cecl_command *command =
         new_command(bound, CECL_COMMAND_REDUCTIONS, step->lane, bound->nreductions);
     command->count = step->count;
-    command->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && is_urgent(plan, step);
+    command->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && !is_captured(plan) &&
+                      is_urgent(plan, step);
     for (uint32_t i = 0; i < step->count; i++)
         CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
     return ceclSuccess;
@@ -301,8 +307,31 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
     if (counter->awaited)
         cecl_bound_value(engine, bound, step->counter, step->phase,
                          (uint32_t *)&counter->awaited[step->peer]);
-    if (counter->replay == CECL_REPLAY_RESET)
-        add_op(bound, step->lane, CECL_MEMOP_WRITE, word);
+}
+
+/* Whether whoever waits at step `at` resets the word. */
+static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
+{
+    const struct cecl_step *step = &plan->steps[at];
+    return at < plan->nsteps && step->kind == CECL_STEP_WAIT &&
+           engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
+}
+
+/* Behind the last of several waits, resets the words of all of them. A word that is reset no longer tells
+ * the watchdog that its peer has come. */
+static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
+                        struct cecl_bound *bound)
+{
+    uint32_t first = at;
+    if (!is_reset(engine, plan, at) ||
+        (is_reset(engine, plan, at + 1) && plan->steps[at + 1].lane == plan->steps[at].lane))
+        return;
+    while (first > 0 && is_reset(engine, plan, first - 1) &&
+           plan->steps[first - 1].lane == plan->steps[at].lane)
+        first--;
+    for (const struct cecl_step *step = &plan->steps[first]; step <= &plan->steps[at]; step++)
+        add_op(bound, step->lane, CECL_MEMOP_WRITE,
+               cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->counter));
 }
 
 /* Writes for the host that the call is done up to a phase. */
@@ -407,11 +436,12 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     for (uint32_t i = 0; i < plan->nsteps;) {
         const struct cecl_step *step = &plan->steps[i];
         mark(engine, step, &marked, bound);
-        if (engine->dev->meets && cecl_fuse(plan, i, &fused)) {
+        if (engine->dev->meets && !is_captured(plan) && cecl_fuse(plan, i, &fused)) {
             CECL_TRY(bind_fused(engine, plan, &fused, step, bound));
             i += fused.count;
         } else {
             CECL_TRY(bind_step(engine, plan, step, bound));
+            bind_resets(engine, plan, i, bound);
             i++;
         }
     }
@@ -423,6 +453,8 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 {
     struct cecl_advance *advance = &bound->advance;
     const bool small = !plan->parts && plan->part.way.small;
+    if (is_captured(plan)) /* it moves no epoch, and its end is a signal of its own */
+        return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];

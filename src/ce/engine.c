@@ -2,6 +2,7 @@
 #include "ce/engine.h"
 
 #include "ce/bound.h"
+#include "ce/graph.h"
 
 #define SLOT_ALIGN 512u
 
@@ -47,5 +48,6 @@ void cecl_engine_close(struct cecl_engine *engine)
     cecl_flags_close(&engine->flags);
     if (engine->side)
         engine->dev->ops->stream_destroy(engine->dev, engine->side);
+    cecl_graph_close(engine);
     *engine = (struct cecl_engine){0};
 }

@@ -46,7 +46,11 @@ struct cecl_engine {
     /* streams of the messages' lanes (numbered after the side lane); the opener makes and owns them
      * */
     ceclStream_t *lanes;
-    bool used; /* whether last_stream is set */
+    /* -- graphs: graph.h -- */
+    struct cecl_event
+        *order;          /* marks the end of the last launch, once a call was captured; or NULL */
+    ceclStream_t before; /* has waited for the calls before that */
+    bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for it */
     uint64_t last_stream;
 };

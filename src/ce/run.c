@@ -1,5 +1,6 @@
 /* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
 #include "ce/bound.h"
+#include "ce/graph.h"
 
 /* Calls of one communicator share flags, so they must run in the order in which they were made. On
  * one stream they do. A call on another stream first waits until the last call is done. A stream
@@ -7,6 +8,8 @@
  * because it always refers to work that was enqueued before. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
+    if (engine->order) /* graphs run between the calls */
+        return engine->dev->captures->event_wait(engine->dev, engine->order, work);
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
         const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
@@ -78,7 +81,8 @@ static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_bound *b
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
     CECL_TRY(follow(engine, work));
     *started = true; /* a driver call that fails may have enqueued a part of its work */
-    return cecl_bound_issue(engine, bound, work);
+    CECL_TRY(cecl_bound_issue(engine, bound, work));
+    return cecl_graph_mark(engine, work);
 }
 
 /* Marks the end of a call that failed while it was enqueued, because otherwise its memory would
@@ -96,6 +100,7 @@ static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *
     if (engine->side && ops->stream_after(engine->dev, work, engine->side) != ceclSuccess)
         last = engine->side;
     (void)!ops->memops(engine->dev, last, &end, 1);
+    (void)!cecl_graph_mark(engine, last);
 }
 
 /* Cleans up after the call failed with `result`. `started`: see cecl_engine_run. */

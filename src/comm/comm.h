@@ -50,6 +50,8 @@ struct cecl_watch {
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced;     /* peers were notified; this rank's signals no longer count */
     bool complained;         /* the user knows that the driver holds up the release */
+    uint32_t turns;     /* cecl_turns_sum at the last look at which captured calls had moved on, */
+    int64_t turned;     /* and when that was, in ms */
     bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
@@ -125,14 +127,16 @@ struct ceclComm {
      * and no flag tells whether it has come. */
     _Atomic bool gave_pointers;
     struct {
-        ceclComm_t next, *at;        /* *at is this communicator */
-        bool is_idle;                /* all calls were done as the process began to end: */
-        uint32_t word, calls;        /* its last word then, and how many calls that were */
-    } living;                        /* in living.c's list; at NULL: it is not there */
-    _Atomic(const char *) last_call; /* the name of the call enqueued last, or NULL */
-    _Atomic(const char *) inside;    /* the name of the call that a thread is inside, or NULL */
-    struct cecl_trace *trace;        /* NULL: no trace is wanted */
-    void *check_room;                /* [nranks] what ranks tell each other; see cecl_check_room */
+        ceclComm_t next, *at;            /* *at is this communicator */
+        bool is_idle;                    /* all calls were done as the process began to end: */
+        uint32_t word, calls;            /* its last word then, and how many calls that were */
+    } living;                            /* in living.c's list; at NULL: it is not there */
+    _Atomic uint32_t captured;           /* captured calls whose graphs are not gone yet */
+    _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
+    _Atomic(const char *) last_call;     /* the name of the call enqueued last, or NULL */
+    _Atomic(const char *) inside;        /* the name of the call that a thread is inside, or NULL */
+    struct cecl_trace *trace;            /* NULL: no trace is wanted */
+    void *check_room; /* [nranks] what ranks tell each other; see cecl_check_room */
 
     /* The asynchronous error is written once, under the lock. Its message is written first. */
     pthread_mutex_t async_lock;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ce/graph.h"
 #include "comm/comm.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -143,7 +144,7 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
 bool cecl_comm_owes_nothing(ceclComm_t comm)
 {
     return cecl_comm_hear(comm) == ceclSuccess && cecl_flags_idle(&comm->engine.flags) &&
-           !atomic_load(&comm->gave_pointers);
+           cecl_graph_query(&comm->engine) != ceclInProgress && !atomic_load(&comm->gave_pointers);
 }
 
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)

@@ -8,10 +8,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "ce/graph.h"
 #include "comm/comm.h"
+#include "comm/replays.h"
 #include "flags/early.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
+#include "flags/turns.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -230,17 +233,22 @@ static void release_words(ceclComm_t comm)
     cecl_early_release(&comm->engine.flags);
 }
 
+static void tell_peers(ceclComm_t comm)
+{
+    if (comm->watch.told)
+        return;
+    cecl_mesh_interrupt(comm->mesh);
+    cecl_mesh_tell_abort(comm->mesh, comm->async_message);
+    comm->watch.told = true;
+}
+
 /* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
  * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);
-    if (!comm->watch.told) {
-        cecl_mesh_interrupt(comm->mesh);
-        cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-        comm->watch.told = true;
-    }
+    tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
     /* Releasing these flags needs no driver, and pending waits may hold up the driver. They cannot
      * be silenced. */
@@ -262,6 +270,8 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)
         release_words(comm);
+    if (atomic_load(&comm->last_captured)) /* a graph may be launched at any time */
+        cecl_turns_release(&comm->engine.flags);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -278,6 +288,7 @@ static void *watch(void *argument)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
             else
                 look_after(comm, &seen);
+            cecl_replays_look(comm, cecl_now_ms());
             cecl_comm_compare_calls(comm);
             continue;
         }
@@ -331,11 +342,18 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
                      what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }
 
+/* A graph that was launched and has not begun is not done either. */
+static bool is_done(ceclComm_t comm)
+{
+    return cecl_flags_idle(&comm->engine.flags) &&
+           cecl_graph_query(&comm->engine) != ceclInProgress;
+}
+
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
 {
     struct timespec pause = {.tv_nsec = 20000};
     const int64_t start = cecl_now_ms();
-    while (!cecl_flags_idle(&comm->engine.flags)) {
+    while (!is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. The caller then waits for
          * these calls, with a deadline of its own. */
         if (deadline == CECL_NO_DEADLINE)

@@ -219,6 +219,7 @@ ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)
     if (!cuda)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
     cuda->base = (struct cecl_device){.ops = &cuda_ops,
+                                      .captures = &cuda_capture_ops,
                                       .kind = CECL_KIND_CUDA,
                                       .ordinal = ordinal,
                                       .meets = true,

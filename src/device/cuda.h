@@ -140,9 +140,14 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream);
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
+/* Refuses a stream that captures. This is the only query that does not invalidate a capture. */
+ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
 /* Destroys the streams that are left, without waiting. The context is current. Returns false when
  * work is pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
+
+/* cuda_capture.c */
+extern const struct cecl_capture_ops cuda_capture_ops;
 
 /* cuda_stream.c */
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);

@@ -38,7 +38,7 @@ ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base)
     struct cuda_device *cuda = cuda_of(dev);
     CUdeviceptr range = 0;
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result,
+    CUDA_BESIDE(cuda, result,
                 CUDA_CALL(cuda, cuMemAddressReserve, &range, bytes, dev->granularity, 0, 0));
     if (result == ceclSuccess)
         *base = (void *)(uintptr_t)range;
@@ -75,7 +75,7 @@ ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
     struct cuda_device *cuda = cuda_of(dev);
     CUmemGenericAllocationHandle handle = 0;
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, create(cuda, bytes, &handle));
+    CUDA_BESIDE(cuda, result, create(cuda, bytes, &handle));
     if (result == ceclSuccess)
         *mem = (struct cecl_mem){.handle = handle, .bytes = bytes};
     return result;
@@ -86,7 +86,7 @@ ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem
     struct cuda_device *cuda = cuda_of(dev);
     int made = -1;
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result,
+    CUDA_BESIDE(cuda, result,
                 CUDA_CALL(cuda, cuMemExportToShareableHandle, &made, mem->handle,
                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     if (result == ceclSuccess)
@@ -99,7 +99,7 @@ ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, stru
     struct cuda_device *cuda = cuda_of(dev);
     CUmemGenericAllocationHandle handle = 0;
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result,
+    CUDA_BESIDE(cuda, result,
                 CUDA_CALL(cuda, cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     if (result == ceclSuccess)
@@ -123,7 +123,7 @@ ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, map(cuda, cuda_address(addr), mem));
+    CUDA_BESIDE(cuda, result, map(cuda, cuda_address(addr), mem));
     return result;
 }
 
@@ -154,7 +154,7 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, set(cuda, cuda_address(addr), value, bytes));
+    CUDA_BESIDE(cuda, result, set(cuda, cuda_address(addr), value, bytes));
     return result;
 }
 
@@ -189,7 +189,7 @@ ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **
     struct cuda_device *cuda = cuda_of(dev);
     void *memory = NULL;
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, alloc_words(cuda, count, &memory));
+    CUDA_BESIDE(cuda, result, alloc_words(cuda, count, &memory));
     if (result == ceclSuccess)
         *words = memory;
     return result;
@@ -218,7 +218,7 @@ ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, host_share(cuda, addr, bytes));
+    CUDA_BESIDE(cuda, result, host_share(cuda, addr, bytes));
     return result;
 }
 

@@ -63,7 +63,7 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, create(cuda, 0, stream));
+    CUDA_BESIDE(cuda, result, create(cuda, 0, stream));
     return result;
 }
 
@@ -108,8 +108,7 @@ ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
 
 /* ---- waiting for all streams */
 
-/* Refuses a stream that captures. This is the only query that does not invalidate a capture. */
-static ceclResult_t check_capture(struct cuda_device *cuda, CUstream stream)
+ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
@@ -133,7 +132,7 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, size_t *busy)
 static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream *kept, size_t *busy)
 {
     unsigned long long id = 0;
-    CECL_TRY(check_capture(cuda, kept->stream));
+    CECL_TRY(cuda_refuse_capture(cuda, kept->stream));
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, kept->stream, &id));
     return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
 }

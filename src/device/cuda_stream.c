@@ -8,11 +8,19 @@
 /* copies of rows in one driver call: their descriptions are built on the stack */
 #define ROW_COPIES_MAX 64
 
+/* CUDA's own refusal would break the capture. */
+static ceclResult_t synchronize(struct cuda_device *cuda, CUstream stream)
+{
+    if (!cuda_is_legacy(stream))
+        CECL_TRY(cuda_refuse_capture(cuda, stream));
+    return CUDA_CALL(cuda, cuStreamSynchronize, stream);
+}
+
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuStreamSynchronize, stream));
+    CUDA_WITHIN(cuda, result, synchronize(cuda, stream));
     return result;
 }
 
@@ -49,9 +57,9 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
                          (void *)stream, cuda->base.ordinal);
     if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
         return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, which this version does not support; make "
-                         "the call outside of the capture or on another stream",
-                         (void *)stream);
+                         "stream %p: captures a graph, and the capture was broken by an earlier "
+                         "error, or the stream is of another GPU than %d",
+                         (void *)stream, cuda->base.ordinal);
     /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
         asked = cuda->cu->cuStreamGetDevice(stream, &device);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/capture.h"
 #include "sm/reduce.h"
 #include "sm/small.h"
 #include "util/error.h"
@@ -300,6 +301,7 @@ struct cecl_device_ops {
 /* The first part of every device; cuda.c and host.c extend it. */
 struct cecl_device {
     const struct cecl_device_ops *ops;
+    const struct cecl_capture_ops *captures; /* capture.h */
     enum cecl_device_kind kind;
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */

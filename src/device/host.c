@@ -1,5 +1,5 @@
 /* The host device: it behaves as device.h demands of a GPU, with shared memory and threads. */
-#include "device/host.h"
+#include "device/host_work.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@ static void host_close(struct cecl_device *dev)
     struct host_device *host = host_of(dev);
     host_streams_end(host);
     pthread_mutex_destroy(&host->lock);
+    pthread_mutex_destroy(&host->order_lock);
     free(host);
 }
 
@@ -78,11 +79,13 @@ ceclResult_t cecl_host_open(struct cecl_device **dev)
         return cecl_fail(ceclOutOfMemory, "no host memory for a device");
     const long page = sysconf(_SC_PAGESIZE);
     host->base = (struct cecl_device){.ops = &host_ops,
+                                      .captures = &host_capture_ops,
                                       .kind = CECL_KIND_HOST,
                                       .ordinal = -1,
                                       .granularity = page > 4096 ? (size_t)page : 4096,
                                       .has_small = true};
     pthread_mutex_init(&host->lock, NULL);
+    pthread_mutex_init(&host->order_lock, NULL);
     ceclResult_t result = host_stream_create(&host->base, &standard);
     if (result != ceclSuccess) {
         host_close(&host->base);

@@ -12,7 +12,9 @@ struct host_stream;
 
 struct host_device {
     struct cecl_device base;
-    pthread_mutex_t lock;        /* guards the list of streams */
+    pthread_mutex_t lock; /* guards the list of streams */
+    /* held while work or a graph is enqueued whose order an event gives; before a stream's lock */
+    pthread_mutex_t order_lock;
     struct host_stream *streams; /* all that live, with the default stream */
     /* the default stream, for NULL and CUDA's two handles of default streams */
     struct host_stream *standard;

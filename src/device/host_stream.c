@@ -6,48 +6,10 @@
 #include <string.h>
 
 #include "device/drain.h"
-#include "device/host.h"
+#include "device/host_work.h"
 #include "util/thread.h"
 
 #define FIRST_CAPACITY 64
-
-/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
- * uses memcpy there, so that the address sanitizer reports it. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_SMALL, WORK_WRITE, WORK_WAIT };
-
-struct work {
-    enum work_kind kind;
-    uint32_t value;
-    void *dst;                         /* WRITE: the word to write */
-    const void *src;                   /* WAIT: the word to wait for */
-    size_t bytes;                      /* ROWS: bytes in one row */
-    size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
-    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work */
-    void *own;
-};
-
-/* A copy of a small call, with copies of what it points to. */
-struct small_work {
-    struct cecl_small small;
-    struct cecl_meeting meeting;
-};
-
-struct host_stream {
-    uint64_t id;
-    struct host_device *host;
-    struct host_stream *next; /* the next one in the device's list */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t filled;  /* signalled when work was added or `ending` was set */
-    pthread_cond_t reached; /* signalled when `finished` has reached `notify` */
-    struct work *queue;     /* a ring of `capacity` entries */
-    size_t capacity, head, count;
-    uint64_t finished;    /* number of entries done so far */
-    uint64_t notify;      /* the smallest value of `finished` that a thread waits for */
-    uint64_t batches;     /* number of batches enqueued so far */
-    uint32_t marks, mark; /* host_stream_after: marks given out, and the last one reached */
-    bool ending;
-};
 
 static struct work *slot(struct host_stream *stream, size_t index)
 {
@@ -91,6 +53,10 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_SMALL: perform_small(work->own, abandon); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
+    case WORK_DROP:
+    case WORK_EVENT_WAIT:
+    case WORK_EVENT_RECORD:
+    case WORK_NOTHING: break;
     }
 }
 
@@ -108,7 +74,10 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&stream->lock);
         if (!atomic_load(&stream->host->closing))
             perform(&work, &stream->host->closing);
-        free(work.own);
+        if (work.kind == WORK_DROP)
+            host_graph_drop(work.own);
+        else if (!work.lent)
+            free(work.own);
         pthread_mutex_lock(&stream->lock);
         stream->head = (stream->head + 1) % stream->capacity;
         stream->count--;
@@ -139,9 +108,8 @@ static ceclResult_t make_room(struct host_stream *stream, size_t more)
     return ceclSuccess;
 }
 
-/* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
- * default stream. */
-static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct host_stream **out)
+ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
+                              struct host_stream **out)
 {
     struct host_device *host = host_of(dev);
     if ((uintptr_t)handle <= 2) {
@@ -163,6 +131,8 @@ static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct ho
 /* Frees a stream whose thread has ended or never began. */
 static void discard(struct host_stream *stream)
 {
+    if (stream->capture)
+        host_graph_drop(stream->capture);
     pthread_mutex_destroy(&stream->lock);
     pthread_cond_destroy(&stream->filled);
     pthread_cond_destroy(&stream->reached);
@@ -216,7 +186,7 @@ ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_device *host = host_of(dev);
     struct host_stream *stream;
-    CECL_TRY(find(dev, handle, &stream));
+    CECL_TRY(host_stream_find(dev, handle, &stream));
     if (stream == host->standard)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
     pthread_mutex_lock(&host->lock);
@@ -239,11 +209,25 @@ void host_streams_end(struct host_device *host)
     }
 }
 
+/* Finds a stream whose work is done and not captured. */
+static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
+                                 struct host_stream **out)
+{
+    CECL_TRY(host_stream_find(dev, handle, out));
+    pthread_mutex_lock(&(*out)->lock);
+    const bool captures = (*out)->capture != NULL;
+    pthread_mutex_unlock(&(*out)->lock);
+    return captures
+               ? cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
+                           (void *)handle)
+               : ceclSuccess;
+}
+
 /* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
-    CECL_TRY(find(dev, handle, &stream));
+    CECL_TRY(find_outside(dev, handle, &stream));
     pthread_mutex_lock(&stream->lock);
     const uint64_t target = stream->finished + stream->count;
     while (stream->finished < target) {
@@ -258,7 +242,7 @@ ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handl
 ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
-    CECL_TRY(find(dev, handle, &stream));
+    CECL_TRY(find_outside(dev, handle, &stream));
     pthread_mutex_lock(&stream->lock);
     const bool busy = stream->count > 0;
     pthread_mutex_unlock(&stream->lock);
@@ -287,13 +271,13 @@ ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
 ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
-    return find(dev, handle, &stream);
+    return host_stream_find(dev, handle, &stream);
 }
 
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)
 {
     struct host_stream *stream;
-    CECL_TRY(find(dev, handle, &stream));
+    CECL_TRY(host_stream_find(dev, handle, &stream));
     *work = (ceclStream_t)stream;
     return ceclSuccess;
 }
@@ -317,25 +301,29 @@ size_t host_stream_capacity(ceclStream_t stream)
     return ((struct host_stream *)stream)->capacity;
 }
 
-/* Makes room for `count` entries. On success the stream's lock is held until finish_adding. */
-static ceclResult_t begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
-                                 struct host_stream **out)
+ceclResult_t host_begin_adding(struct cecl_device *dev, ceclStream_t handle, size_t count,
+                               struct host_stream **out)
 {
-    CECL_TRY(find(dev, handle, out));
+    CECL_TRY(host_stream_find(dev, handle, out));
     pthread_mutex_lock(&(*out)->lock);
-    ceclResult_t result = make_room(*out, count);
+    ceclResult_t result =
+        (*out)->capture ? host_graph_reserve((*out)->capture, count) : make_room(*out, count);
     if (result != ceclSuccess)
         pthread_mutex_unlock(&(*out)->lock);
     return result;
 }
 
-static void add(struct host_stream *stream, struct work work)
+void host_add(struct host_stream *stream, struct work work)
 {
+    if (stream->capture) {
+        host_graph_add(stream->capture, work);
+        return;
+    }
     *slot(stream, stream->count) = work;
     stream->count++;
 }
 
-static void finish_adding(struct host_stream *stream)
+void host_finish_adding(struct host_stream *stream)
 {
     pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
@@ -345,18 +333,18 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_batch *batch)
 {
     struct host_stream *stream;
-    CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
+    CECL_TRY(host_begin_adding(dev, handle, batch->count, &stream));
     /* A batch promises no order. Every other batch runs backwards, so that no
      * plan comes to rely on one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
-        add(stream, (struct work){.kind = WORK_COPY,
-                                  .dst = batch->dst[i],
-                                  .src = batch->src[i],
-                                  .bytes = batch->bytes[i]});
+        host_add(stream, (struct work){.kind = WORK_COPY,
+                                       .dst = batch->dst[i],
+                                       .src = batch->src[i],
+                                       .bytes = batch->bytes[i]});
     }
-    finish_adding(stream);
+    host_finish_adding(stream);
     return ceclSuccess;
 }
 
@@ -364,19 +352,19 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                              const struct cecl_row_copy *copies, size_t count)
 {
     struct host_stream *stream;
-    CECL_TRY(begin_adding(dev, handle, count, &stream));
+    CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     const bool backwards = stream->batches++ % 2; /* for the same reason as in host_copies */
     for (size_t n = 0; n < count; n++) {
         const struct cecl_row_copy *copy = &copies[backwards ? count - 1 - n : n];
-        add(stream, (struct work){.kind = WORK_ROWS,
-                                  .dst = copy->dst,
-                                  .src = copy->src,
-                                  .bytes = copy->width,
-                                  .rows = copy->rows,
-                                  .dst_pitch = copy->dst_pitch,
-                                  .src_pitch = copy->src_pitch});
+        host_add(stream, (struct work){.kind = WORK_ROWS,
+                                       .dst = copy->dst,
+                                       .src = copy->src,
+                                       .bytes = copy->width,
+                                       .rows = copy->rows,
+                                       .dst_pitch = copy->dst_pitch,
+                                       .src_pitch = copy->src_pitch});
     }
-    finish_adding(stream);
+    host_finish_adding(stream);
     return ceclSuccess;
 }
 
@@ -386,13 +374,13 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
                             void *own)
 {
     struct host_stream *stream;
-    const ceclResult_t result = begin_adding(dev, handle, 1, &stream);
+    const ceclResult_t result = host_begin_adding(dev, handle, 1, &stream);
     if (result != ceclSuccess) {
         free(own);
         return result;
     }
-    add(stream, (struct work){.kind = kind, .own = own});
-    finish_adding(stream);
+    host_add(stream, (struct work){.kind = kind, .own = own});
+    host_finish_adding(stream);
     return ceclSuccess;
 }
 
@@ -432,13 +420,13 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *before, *after;
-    CECL_TRY(begin_adding(dev, earlier, 1, &before));
+    CECL_TRY(host_begin_adding(dev, earlier, 1, &before));
     const uint32_t value = ++before->marks;
-    add(before, (struct work){.kind = WORK_WRITE, .value = value, .dst = &before->mark});
-    finish_adding(before);
-    CECL_TRY(begin_adding(dev, later, 1, &after));
-    add(after, (struct work){.kind = WORK_WAIT, .value = value, .src = &before->mark});
-    finish_adding(after);
+    host_add(before, (struct work){.kind = WORK_WRITE, .value = value, .dst = &before->mark});
+    host_finish_adding(before);
+    CECL_TRY(host_begin_adding(dev, later, 1, &after));
+    host_add(after, (struct work){.kind = WORK_WAIT, .value = value, .src = &before->mark});
+    host_finish_adding(after);
     return ceclSuccess;
 }
 
@@ -446,13 +434,14 @@ ceclResult_t host_memops(struct cecl_device *dev, ceclStream_t handle, const str
                          size_t count)
 {
     struct host_stream *stream;
-    CECL_TRY(begin_adding(dev, handle, count, &stream));
+    CECL_TRY(host_begin_adding(dev, handle, count, &stream));
     for (size_t i = 0; i < count; i++)
-        add(stream, (struct work){.kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
-                                  .value = ops[i].value,
-                                  .dst = ops[i].addr,
-                                  .src = ops[i].addr});
-    finish_adding(stream);
+        host_add(stream,
+                 (struct work){.kind = ops[i].kind == CECL_MEMOP_WRITE ? WORK_WRITE : WORK_WAIT,
+                               .value = ops[i].value,
+                               .dst = ops[i].addr,
+                               .src = ops[i].addr});
+    host_finish_adding(stream);
     return ceclSuccess;
 }
 
@@ -464,8 +453,8 @@ ceclResult_t host_memcpy_async(struct cecl_device *dev, void *dst, const void *s
         return host_stream_check(dev, handle);
     CECL_TRY(host_check_pointer(dev, dst, bytes, "dst"));
     CECL_TRY(host_check_pointer(dev, src, bytes, "src"));
-    CECL_TRY(begin_adding(dev, handle, 1, &stream));
-    add(stream, (struct work){.kind = WORK_MOVE, .dst = dst, .src = src, .bytes = bytes});
-    finish_adding(stream);
+    CECL_TRY(host_begin_adding(dev, handle, 1, &stream));
+    host_add(stream, (struct work){.kind = WORK_MOVE, .dst = dst, .src = src, .bytes = bytes});
+    host_finish_adding(stream);
     return ceclSuccess;
 }

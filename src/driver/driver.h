@@ -79,7 +79,22 @@
     X(cuKernelGetFunction, 12000)                                                                  \
     X(cuKernelSetAttribute, 12000)                                                                 \
     X(cuFuncLoad, 12040)                                                                           \
-    X(cuLaunchKernel, 4000)
+    X(cuLaunchKernel, 4000)                                                                        \
+    X(cuEventRecordWithFlags, 11010)                                                               \
+    X(cuEventQuery, 2000)                                                                          \
+    X(cuMemcpy2DAsync, 3020)                                                                       \
+    X(cuStreamBeginCapture, 10010)                                                                 \
+    X(cuStreamEndCapture, 10000)                                                                   \
+    X(cuStreamGetCaptureInfo, 12030)                                                               \
+    X(cuStreamUpdateCaptureDependencies, 12030)                                                    \
+    X(cuGraphEventRecordNodeSetEvent, 11010)                                                       \
+    X(cuGraphInstantiateWithFlags, 11040)                                                          \
+    X(cuGraphLaunch, 10000)                                                                        \
+    X(cuGraphExecDestroy, 10000)                                                                   \
+    X(cuGraphDestroy, 10000)                                                                       \
+    X(cuUserObjectCreate, 11030)                                                                   \
+    X(cuUserObjectRelease, 11030)                                                                  \
+    X(cuGraphRetainUserObject, 11030)
 
 /* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx. The
  * toolkit 12.8 has no type for the latter. */

@@ -6,6 +6,7 @@
 #include "flags/early.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
+#include "flags/turns.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 {
@@ -141,8 +142,9 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags)
 {
-    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 2, &flags->done));
+    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 3, &flags->done));
     flags->late = flags->done + 1;
+    flags->replay = flags->done + 2;
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     return ceclSuccess;
 }
@@ -166,6 +168,8 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
         result = cecl_pairs_describe(flags, hosted);
     if (result == ceclSuccess && hosted && hosted->words)
         result = cecl_early_describe(flags, hosted);
+    if (result == ceclSuccess)
+        cecl_turns_describe(flags, flags->hosted);
     return cecl_pool_agree(flags->pool, result);
 }
 
@@ -207,7 +211,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
     CECL_TRY(clear_flags(flags, hosted));
     CECL_TRY(choose_way(flags, wish));
     for (int counter = 0; counter < CECL_COUNTERS; counter++)
-        flags->epoch[counter] = counter == CECL_COUNTER_SLOTS ? 0 : CECL_FIRST_EPOCH;
+        flags->epoch[counter] =
+            counter == CECL_COUNTER_SLOTS || counter >= CECL_COUNTER_REPLAY ? 0 : CECL_FIRST_EPOCH;
     for (int lane = 0; lane < CECL_LANES; lane++) {
         atomic_store(&flags->target[lane], CECL_FIRST_EPOCH);
         if (flags->way == CECL_FLAGS_COPY)

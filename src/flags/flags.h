@@ -88,6 +88,7 @@ struct cecl_flags {
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
+    uint32_t *replay; /* host-visible: whether a captured call is running; see turns.h */
 };
 
 /* The values of CECL_FLAGS. */

@@ -2,12 +2,14 @@
  * late, and end waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include "flags/turns.h"
+
 /* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return cecl_flags_reached(flags, cecl_flags_done_target(flags));
+    return cecl_flags_reached(flags, cecl_flags_done_target(flags)) && !cecl_turns_run(flags);
 }
 
 /* The main epoch up to which calls are done. Pending calls without phases are counted as done

@@ -59,6 +59,8 @@ static ceclResult_t create(ceclComm_t comm, struct cecl_bounce *bounce)
 static ceclResult_t free_replaced(ceclComm_t comm)
 {
     struct cecl_bounce **at = &comm->launcher->bounces.memory;
+    if (comm->launcher->captured) /* a graph may use any of them again */
+        return ceclSuccess;
     while (*at && (*at)->next) {
         struct cecl_bounce *old = (*at)->next;
         if (old->replaced || !cecl_flags_reached(&comm->engine.flags, old->last_use)) {

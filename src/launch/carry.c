@@ -43,6 +43,7 @@ static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *ca
                                                         .nranks = call->nranks,
                                                         .type = ceclInt8,
                                                         .element = 1,
+                                                        .captured = call->captured,
                                                         .options = call->options};
     if (shape->width > 0)
         carried->calls[carried->count].view.shape = (struct cecl_shape){

@@ -52,6 +52,7 @@ static void tell(const struct cecl_call *call, ceclResult_t local, const char *w
     told->call.red_op = call->red_op;
     told->call.root = call->root;
     told->call.options = call->options;
+    told->call.captured = call->captured;
     if (local != ceclSuccess)
         return;
     told->call.view.shape = call->view.shape;
@@ -81,6 +82,7 @@ static const char *const red_ops[CECL_NUM_RED_OPS] = {"ceclSum", "ceclProd", "ce
 static const char *const policies[] = {"CECL_SM_NEVER", "CECL_SM_REDUCE_ONLY", "CECL_SM_ALLOW"};
 static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_PUSH",
                                          "CECL_DIRECTION_PULL"};
+static const char *const captures[] = {"none", "under way"};
 const char *const cecl_placements[2] = {"out of place", "in place"};
 
 /* A field that ranks compare: its name, and the names of its values where they have names. */
@@ -103,6 +105,7 @@ static const struct field fields[] = {
     {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
     {"options.direction", FIELD(call.options.direction), NAMES(directions)},
     {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
+    {"a graph's capture", FIELD(call.captured), NAMES(captures)},
     {"recvcounts or displs (a hash of them)", FIELD(layout), NUMBER},
     {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
     {"strided.rows", FIELD(call.view.shape.rows), NUMBER},

@@ -7,16 +7,22 @@
 
 struct cecl_scope cecl_comm_scope(ceclComm_t comm)
 {
-    return (struct cecl_scope){comm->rank, comm->nranks, &comm->windows, comm->options,
-                               comm->launcher->layout};
+    return (struct cecl_scope){.rank = comm->rank,
+                               .nranks = comm->nranks,
+                               .windows = &comm->windows,
+                               .options = comm->options,
+                               .layout = comm->launcher->layout};
 }
 
 /* Describes a call, and does so again until settling its buffers changes no window. */
-static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, struct cecl_call *call)
+static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl_args *args,
+                             struct cecl_call *call)
 {
-    const struct cecl_scope scope = cecl_comm_scope(comm);
+    ceclComm_t comm = launch->comm;
+    struct cecl_scope scope = cecl_comm_scope(comm);
     const struct cecl_op *op = call->op;
     bool changed = true;
+    scope.captured = launch->is_captured;
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
         CECL_TRY(cecl_settle(comm, call, &changed));
@@ -28,7 +34,7 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
                                   struct cecl_call *call)
 {
     uint32_t index;
-    CECL_TRY(describe(launch->comm, args, call));
+    CECL_TRY(describe(launch, args, call));
     CECL_TRY(cecl_launch_add(launch, call, &index));
     return cecl_carry_replace(launch, index);
 }

@@ -91,8 +91,13 @@ struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in the list of those that are made together */
     uint8_t state, kind;
-    bool is_grouped; /* its calls are not made by themselves */
-    bool is_request; /* it is made once and started often: see request.h */
+    bool is_grouped;  /* its calls are not made by themselves */
+    bool is_request;  /* it is made once and started often: see request.h */
+    bool is_captured; /* a graph captures it, and replays it: captured.h */
+    bool is_held;     /* until that graph is gone, */
+    bool is_gone;     /* as it is now */
+    struct cecl_capture capture;
+    struct cecl_launch *next_held; /* in the list of launches that graphs hold */
     struct cecl_order order;
     struct cecl_leases leases;
 
@@ -148,6 +153,8 @@ bool cecl_launch_spare(ceclComm_t comm);
 void cecl_launch_drop(struct cecl_launch *launch);
 /* The same for a thread that is not inside the communicator. */
 void cecl_launch_return(struct cecl_launch *launch);
+/* Takes in what other threads have returned. */
+void cecl_launch_take_returned(ceclComm_t comm);
 /* Puts a kept launch that has lost its place back into the store. */
 void cecl_launch_unkeep(struct cecl_launch *launch);
 void cecl_launch_free(struct cecl_launch *launch);

@@ -30,6 +30,7 @@ struct cecl_launcher {
     /* launches that were dropped by threads which were not inside the communicator */
     _Atomic(struct cecl_launch *) returned;
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
+    struct cecl_launch *captured;      /* a list: those that graphs hold */
     unsigned victim[CECL_KEPT_SETS];   /* which of each set is replaced next */
     const struct cecl_launch *making;  /* whose deadline ends the host's waits; NULL: none */
     struct cecl_places places;         /* where ranks tell each other places */

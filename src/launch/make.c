@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/trace.h"
+#include "launch/captured.h"
 #include "launch/check.h"
 #include "launch/exchange.h"
 #include "launch/kept.h"
@@ -15,6 +16,13 @@
 #include "launch/tell.h"
 
 /* ---- checking */
+
+static ceclResult_t check_stream(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    return launch->is_captured ? cecl_captured_check(launch)
+                               : comm->dev->ops->stream_check(comm->dev, launch->order.stream);
+}
 
 /* The calls of a group must not overlap where peers write, nor at the places to which this rank
  * carries bytes out of bounce buffers. */
@@ -65,12 +73,14 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
                          launch->ncalls, comm->nranks, most);
     /* peers rely on a call once they were told of it; a request gets its stream as it starts */
     if (!launch->is_request)
-        CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
+        CECL_TRY(check_stream(launch));
     return cecl_tell_reserve(launch);
 }
 
 ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 {
+    if (launch->is_captured && launch->kind == CECL_LAUNCH_MESSAGES)
+        return cecl_captured_check(launch);
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
                                                 : check_collectives(launch);
 }
@@ -128,6 +138,8 @@ static void note_use(const struct cecl_launch *launch)
 static ceclResult_t run_program(struct cecl_launch *launch)
 {
     bool started;
+    if (launch->is_captured)
+        return cecl_captured_issue(launch);
     const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
                                                 launch->order.stream, &started);
     note_use(launch);
@@ -208,7 +220,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
     if (result == ceclSuccess)
         result = cecl_call_check_buffers(described, &comm->windows);
     if (result == ceclSuccess && !launch->is_request)
-        result = comm->dev->ops->stream_check(comm->dev, launch->order.stream);
+        result = check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
     if (comm->config.check) /* first find ranks that make another call */

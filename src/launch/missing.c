@@ -1,4 +1,5 @@
 /* Ranks for which the host waits in vain. */
+#include "launch/captured.h"
 #include "launch/launcher.h"
 
 /* Whether a rank made another call instead, or has left. It may have made the request just before. */
@@ -46,7 +47,8 @@ ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
     const int missing =
         launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
     CECL_TRY(cecl_comm_async(comm));
-    const ceclResult_t result = missing >= 0
+    const ceclResult_t result = launch->is_captured ? cecl_captured_name_missing(launch)
+                                : missing >= 0
                                     ? say_missing(launch, missing)
                                     : cecl_fail(ceclTimeout,
                                                 "%s: a rank did not make the calls before this one "

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ce/capture.h"
 #include "ce/lower.h"
 #include "launch/kept.h"
 #include "launch/launcher.h"
@@ -52,7 +53,8 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .earlier = told->earlier,
                              .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
-    part.means.engine_copies_locally = engine_copies(comm, call);
+    /* probed for batches, which a graph does not have */
+    part.means.engine_copies_locally = !call->captured && engine_copies(comm, call);
     part.means.inputs_readable = told->inputs_readable;
     part.means.late = told->late;
     part.means.some_outside = !part.means.late && some_differ(&part);
@@ -126,6 +128,8 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     struct cecl_plan plan;
     cecl_launch_trim(launch); /* its arrays stay where they are from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
+    if (launch->is_captured)
+        CECL_TRY(cecl_plan_capture(&plan));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
@@ -142,11 +146,12 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
 {
     if (launch->nfull > 0) {
-        launch->runs = cecl_kept_find(launch);
+        launch->runs = launch->is_captured ? NULL : cecl_kept_find(launch);
         if (!launch->runs) {
             CECL_TRY(bind_new(launch));
             launch->runs = launch;
-            cecl_kept_add(launch);
+            if (!launch->is_captured) /* its graph keeps it */
+                cecl_kept_add(launch);
         }
         launch->runs->users++;
     }

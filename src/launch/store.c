@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/captured.h"
 #include "launch/launcher.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -74,10 +75,11 @@ void cecl_launch_drop(struct cecl_launch *launch)
     if (launch->runs)
         launch->runs->users--;
     launch->runs = NULL;
+    cecl_captured_let_go(launch);
     launch->is_open = false;
     if (launch->comm->launcher->making == launch)
         launch->comm->launcher->making = NULL;
-    if (!launch->is_kept)
+    if (!launch->is_kept && !launch->is_held)
         put_back(launch);
 }
 
@@ -114,12 +116,17 @@ bool cecl_launch_spare(ceclComm_t comm)
     return true;
 }
 
+void cecl_launch_take_returned(ceclComm_t comm)
+{
+    if (atomic_load_explicit(&comm->launcher->returned, memory_order_relaxed))
+        take_returned(comm->launcher);
+}
+
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,
                                      ceclStream_t stream)
 {
     struct cecl_launcher *launcher = comm->launcher;
-    if (atomic_load_explicit(&launcher->returned, memory_order_relaxed))
-        take_returned(launcher);
+    cecl_launch_take_returned(comm);
     struct cecl_launch *launch = launcher->spare;
     if (launch)
         launcher->spare = launch->next;
@@ -133,8 +140,9 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->next = NULL;
     launch->kind = (uint8_t)kind;
     launch->state = CECL_LAUNCH_DESCRIBED;
-    launch->is_grouped = launch->is_request = false;
+    launch->is_grouped = launch->is_request = launch->is_held = launch->is_gone = false;
     launch->ring = &launcher->places;
+    cecl_captured_find(launch, stream);
     launch->told = (struct cecl_told){0};
     launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
     return launch;

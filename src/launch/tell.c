@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/captured.h"
 #include "launch/carry.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
@@ -184,10 +185,17 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
                                int rank, uint32_t flags)
 {
     const uint32_t theirs = without_bits(flags);
-    struct cecl_call other = *call;
+    struct cecl_call other = *call, captured = *call;
     other.in_place = !call->in_place;
+    captured.captured = !call->captured;
     if (theirs == signature_of(call, count))
         return ceclSuccess;
+    if (theirs == signature_of(&captured, count))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "%s: a graph captures it on rank %d, and not on rank %d; all ranks capture "
+            "a call, or none does",
+            call->op->name, call->captured ? call->rank : rank, call->captured ? rank : call->rank);
     if (theirs == signature_of(&other, count))
         return cecl_comm_differ_in(call->op->name, "placement", call->rank,
                                    cecl_placements[call->in_place], rank,
@@ -352,7 +360,9 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
-    struct cecl_places_patience patience = {wait_ns(comm), *pending_ns < most ? *pending_ns : most,
+    /* the plan of a captured call is of all ranks: it may run when any of them comes late */
+    const uint64_t wait = launch->is_captured ? CECL_PLACES_MUST_MEET : wait_ns(comm);
+    struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
                                             is_pending};
     const enum cecl_places_outcome outcome =
         cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
@@ -375,6 +385,8 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);
     ceclResult_t result = learn(launch);
+    if (result == ceclSuccess)
+        result = cecl_captured_check_told(launch);
     if (result == ceclSuccess)
         result = lend(launch);
     cecl_places_finish(places, &launch->places);

@@ -219,12 +219,13 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* Whether a call can go through slots at all. */
+/* Whether a call can go through slots at all. The numbers in the lines of a slot would be those of the
+ * replay before, if a graph captured the call. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&
            call->bytes > 0 && call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0;
+           call->view.shape.width == 0 && !call->captured;
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)
@@ -236,13 +237,14 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 
 /* ---- urgent calls */
 
-/* Whether a call goes through memory of the host. */
+/* Whether a call goes through memory of the host. A captured call does not, because a graph would keep
+ * the half that it used first. */
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
     const enum cecl_family family = call->op->family;
     const uint64_t half = means->host_bytes, urgent = GET(means, URGENT_MAX_BYTES),
                    most = half < urgent ? half : urgent;
-    return most > 0 && call->bytes > 0 && call->nranks >= 2 &&
+    return most > 0 && !call->captured && call->bytes > 0 && call->nranks >= 2 &&
            (family == CECL_FAMILY_GATHERED || family == CECL_FAMILY_EXCHANGED ||
             family == CECL_FAMILY_AT_ROOT) &&
            call->bytes <= most / cecl_call_input_blocks(call) && call->view.shape.width == 0 &&

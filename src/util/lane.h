@@ -31,8 +31,13 @@ enum {
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_NET, /* and exchanges with other nodes that have ended on this rank */
-    CECL_COUNTERS,
-    CECL_COUNTERS_MAX = 16 /* room for counters that a table has beside these */
+    /* a rank tells its own host of a captured call that runs (enum cecl_replay_state) */
+    CECL_COUNTER_REPLAY,
+    /* the phases of captured calls take these in turn: whoever waits for such a word resets it */
+    CECL_COUNTER_TURN,
+    CECL_TURNS = 8,
+    CECL_COUNTERS = CECL_COUNTER_TURN + CECL_TURNS,
+    CECL_COUNTERS_MAX = CECL_COUNTERS + 8 /* room for counters that a table has beside these */
 };
 
 #endif

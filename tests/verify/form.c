@@ -272,7 +272,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
         return step->kind == CECL_STEP_WAIT && step->phase >= 1 && step->phase <= plan->nexchanges;
     if (counter == CECL_COUNTER_EARLY && v->ncounters >= CECL_COUNTERS)
         return step->phase >= 1;
-    if (counter >= CECL_COUNTERS && counter < v->ncounters)
+    if (v->program && counter >= CECL_COUNTER_TURN && counter < v->ncounters)
         return step->phase >= 1;
     return counter < CECL_PHASED && step->phase >= 1 && step->phase <= plan->phases[counter] &&
            (counter == CECL_COUNTER_SLOTS || counter < (uint32_t)v->nlanes) &&
@@ -285,7 +285,8 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
 {
     const bool fine = step->kind == CECL_STEP_AFTER
                           ? step->first < (uint32_t)v->nlanes && step->first != step->lane
-                      : step->counter == CECL_COUNTER_BEGUN
+                      : step->counter == CECL_COUNTER_BEGUN ||
+                              (v->program && step->counter == CECL_COUNTER_REPLAY)
                           ? step->kind == CECL_STEP_SIGNAL && step->peer == rank
                           : has_counter(v, plan, step) && step->peer < v->nranks &&
                                 verify_reaches(plan, rank, step->peer) &&

@@ -59,8 +59,8 @@ struct cecl_verify_program {
     uint32_t nmessages;
     const struct cecl_verify_launch *launches[CECL_MAX_RANKS];
     int nlaunches[CECL_MAX_RANKS];
-    /* Counters from CECL_COUNTERS on that plans name, up to this one. Bit c of `resets`: whoever waits
-     * for counter c resets its word (CECL_REPLAY_RESET), so a signal must find it reset. */
+    /* How many counters from CECL_COUNTERS on plans name. Bit c of `resets`: whoever waits for counter c
+     * resets its word (CECL_REPLAY_RESET), so a signal must find it reset. */
     uint32_t ncounters, resets;
     uint64_t order; /* not 0: lanes of all ranks go on in a random order that begins with this */
 };

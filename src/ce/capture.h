@@ -1,0 +1,31 @@
+/* The plan of a captured call: the same copies and reductions as the call's own plan, between signals
+ * whose values are fixed, so that a graph may run it any number of times.
+ *
+ * All steps are on the main lane, in the order of the plan. This is an order that lanes may have anyway,
+ * because they may share one queue of the hardware. Epochs become words that are set and reset
+ * (CECL_COUNTER_TURN, flags/turns.h). Which phase takes which word follows from one rule: a rank may
+ * set a word again once it knows that the peer has reset it. It knows that when it has waited for
+ * the peer's next signal behind the reset.
+ *
+ * In a call of barriers and copies two words, A and B, are enough within the call. The next call,
+ * whichever it is, begins with A. So the last phase never takes A: where their number is odd, it
+ * takes a third word, and a call with a single phase gets a second one:
+ *
+ *     1 phase     A B
+ *     2 phases    A B
+ *     3 phases    A B C
+ *     4 phases    A B A B
+ *     5 phases    A B A B C
+ *
+ * Plans that send one chunk ahead have more phases under way, and take more words. Every signal has
+ * one wait: where two lanes wait for a phase, the second wait is left out. */
+#ifndef CECL_CE_CAPTURE_H
+#define CECL_CE_CAPTURE_H
+
+#include "plan/plan.h"
+
+/* Makes `plan` the plan of a captured call. All ranks do so with their plans of the call. Frees the
+ * plan on failure: ceclInvalidUsage if it takes more words than there are. */
+ceclResult_t cecl_plan_capture(struct cecl_plan *plan);
+
+#endif

@@ -1,0 +1,157 @@
+/* Graphs that hold captured calls; see replays.h. */
+#include "comm/replays.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "flags/turns.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/thread.h"
+
+#define RELEASE_TICK_MS 5
+
+static const char *last_captured(ceclComm_t comm)
+{
+    const char *name = atomic_load(&comm->last_captured);
+    return name ? name : "no call";
+}
+
+static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
+{
+    uint32_t last;
+    for (int i = 0; i < late->count; i++)
+        if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last)) {
+            cecl_fail(ceclRemoteError,
+                      "rank %d has left, and a graph that was launched here waits for it: its "
+                      "process or its communicator ended",
+                      late->ranks[i]);
+            cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+            return;
+        }
+}
+
+/* A rank that is late may itself wait for another one. */
+static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t now, int64_t waited_ms)
+{
+    const int half = comm->config.timeout_ms / 2;
+    const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
+    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return;
+    }
+    cecl_waits_follow(&comm->waits, now - kept, late);
+    cecl_fail(ceclTimeout,
+              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); "
+              "captured last: %s; did every rank launch the graph, in the same order among its "
+              "calls, and did its stream come to it?",
+              cecl_rank_list_words(late), (long long)waited_ms, comm->config.timeout_ms,
+              last_captured(comm));
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
+void cecl_replays_look(ceclComm_t comm, int64_t now)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    struct cecl_rank_list late = {0};
+    if (!atomic_load(&comm->last_captured))
+        return;
+    const bool goes_on = cecl_turns_go_on(flags);
+    const uint32_t sum = cecl_turns_sum(flags);
+    if (goes_on || sum != comm->watch.turns) {
+        comm->watch.turns = sum;
+        comm->watch.turned = now;
+        return;
+    }
+    const int64_t waited_ms = now - comm->watch.turned;
+    cecl_turns_late(flags, &late);
+    if (late.count == 0)
+        return;
+    cecl_waits_tell(&comm->waits, &late, now);
+    lose_a_leaver(comm, &late);
+    const int64_t more = late.count > 1 ? CECL_MESH_WORD_MS : 0; /* see is_out_of_time in watch.c */
+    if (comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more)
+        time_out(comm, &late, now, waited_ms);
+}
+
+/* ---- after the end */
+
+/* A communicator that has ended while graphs hold its calls. */
+struct orphan {
+    ceclComm_t comm;
+    bool is_named;
+    struct orphan *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct orphan *orphans;
+static bool runs;
+
+/* Returns whether graphs still hold its calls. */
+static bool release(struct orphan *orphan)
+{
+    const struct cecl_flags *flags = &orphan->comm->engine.flags;
+    if (atomic_load(&orphan->comm->captured) == 0)
+        return false;
+    if (cecl_turns_run(flags) && !orphan->is_named) {
+        orphan->is_named = true;
+        cecl_log(CECL_LOG_WARN, orphan->comm->rank,
+                 "a graph was launched whose communicator has ended; captured last: %s. Its waits "
+                 "for peers end at once, and its results are not defined",
+                 last_captured(orphan->comm));
+    }
+    cecl_turns_release(flags);
+    return true;
+}
+
+/* Returns whether any are left. */
+static bool release_all(void)
+{
+    pthread_mutex_lock(&lock);
+    struct orphan **at = &orphans;
+    while (*at) {
+        struct orphan *orphan = *at;
+        if (release(orphan)) {
+            at = &orphan->next;
+            continue;
+        }
+        *at = orphan->next;
+        free(orphan);
+    }
+    runs = orphans != NULL;
+    const bool go_on = runs;
+    pthread_mutex_unlock(&lock);
+    return go_on;
+}
+
+static void *keep(void *unused)
+{
+    (void)unused;
+    while (release_all()) {
+        const struct timespec pause = {.tv_nsec = RELEASE_TICK_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+void cecl_replays_keep(ceclComm_t comm)
+{
+    struct orphan *orphan = malloc(sizeof(*orphan));
+    pthread_t thread;
+    int error = orphan ? 0 : 1;
+    pthread_mutex_lock(&lock);
+    if (orphan) {
+        *orphan = (struct orphan){.comm = comm, .next = orphans};
+        orphans = orphan;
+    }
+    if (orphan && !runs) {
+        error = cecl_thread_start(&thread, "cecl-orphans", keep, NULL);
+        runs = error == 0;
+        if (runs)
+            pthread_detach(thread);
+    }
+    pthread_mutex_unlock(&lock);
+    if (error)
+        cecl_log(CECL_LOG_WARN, comm->rank,
+                 "no thread for graphs of an ended communicator: launched again, they hang");
+}

@@ -1,0 +1,79 @@
+/* What a device does for graphs: streams whose work is captured, and launched any number of times.
+ *
+ * Work that a stream captures is not done. It becomes part of a graph, in order. The operations of
+ * device.h that take a stream are captured too, except `copies` and `row_copies`, for which
+ * `struct cecl_capture_ops` has others.
+ *
+ *     find -> begin -> memops, copies, reduce ... -> end -> keep
+ *
+ * An event gives an order to launches of graphs and to work that no graph captured. */
+#ifndef CECL_DEVICE_CAPTURE_H
+#define CECL_DEVICE_CAPTURE_H
+
+#include <stdint.h>
+
+#include "util/error.h"
+
+struct cecl_batch;
+struct cecl_device;
+struct cecl_row_copy;
+
+/* What a stream captures. */
+struct cecl_capture {
+    uint64_t id; /* no other capture of this process has had it; 0: the stream captures nothing */
+    void *graph; /* the device's */
+};
+
+struct cecl_event; /* the device's */
+
+struct cecl_capture_ops {
+    /* Finds out what a stream captures. Refuses a capture that is broken. The streams of the program
+     * that capture may be any but the legacy default stream. */
+    ceclResult_t (*find)(struct cecl_device *dev, ceclStream_t stream,
+                         struct cecl_capture *capture);
+
+    /* -- order. `stream` of the first three captures nothing -- */
+
+    ceclResult_t (*event_create)(struct cecl_device *dev, struct cecl_event **event);
+    void (*event_destroy)(struct cecl_device *dev, struct cecl_event *event);
+    /* The event marks this point of the stream from now on. Whoever records it has waited for it
+     * before. */
+    ceclResult_t (*event_record)(struct cecl_device *dev, struct cecl_event *event,
+                                 ceclStream_t stream);
+    /* The stream waits for what the event marks now: the record, or launch of a graph, that the host
+     * made last. */
+    ceclResult_t (*event_wait)(struct cecl_device *dev, struct cecl_event *event,
+                               ceclStream_t stream);
+    /* ceclSuccess if what the event marks is done, ceclInProgress if not. */
+    ceclResult_t (*event_query)(struct cecl_device *dev, struct cecl_event *event);
+    /* What is captured from here on waits, in each launch of the graph, for what the event marks then;
+     * and for `end` of this event in the same capture. */
+    ceclResult_t (*begin)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                          const struct cecl_capture *capture);
+    /* Each launch of the graph marks this point by the event, if it is the last such point of the
+     * graph. */
+    ceclResult_t (*end)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                        const struct cecl_capture *capture);
+
+    /* -- what is captured -- */
+
+    /* As in device.h, for a stream that captures. The copies of a batch go one after the other. */
+    ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_batch *batch);
+    ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,
+                               const struct cecl_row_copy *copies, size_t count);
+    /* Calls gone(context) once the graph is gone, and all that was made of it, such as clones: on any
+     * thread, which may not call the device there, nor wait. */
+    ceclResult_t (*keep)(struct cecl_device *dev, const struct cecl_capture *capture,
+                         void (*gone)(void *context), void *context);
+
+    /* -- for ceclStreamBeginCapture and its kin -- */
+
+    ceclResult_t (*stream_begin)(struct cecl_device *dev, ceclStream_t stream);
+    /* *graph can be launched. Its owner destroys it, also after the device was closed. */
+    ceclResult_t (*stream_end)(struct cecl_device *dev, ceclStream_t stream, void **graph);
+    ceclResult_t (*graph_launch)(struct cecl_device *dev, void *graph, ceclStream_t stream);
+    ceclResult_t (*graph_destroy)(void *graph);
+};
+
+#endif

@@ -1,0 +1,379 @@
+/* Graphs of CUDA: what streams of the program capture, and the events that give launches an order.
+ *
+ * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a
+ * node of its own. A batch of stream memory operations is one node. An event of cecl's becomes an
+ * external wait node and an external record node: CUDA looks at it when the graph is launched, and not
+ * as part of the graph. Every return of the driver is checked, because a copy that is refused would be
+ * missing without a word. */
+#include <stdlib.h>
+
+#include "device/cuda.h"
+
+struct cecl_event {
+    CUevent event;
+    CUevent spare; /* of record nodes that are not the last of their graph: nobody waits for it */
+    cuuint64_t capture; /* the last capture that began with it */
+    CUgraphNode end;    /* the record node of that capture; NULL: none yet */
+};
+
+/* ---- what a stream captures */
+
+struct info {
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    CUgraph graph;
+    const CUgraphNode *from; /* [nfrom] what the next node of the stream follows */
+    size_t nfrom;
+};
+
+static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *info)
+{
+    const CUgraphEdgeData *edges = NULL;
+    return CUDA_CALL(cuda, cuStreamGetCaptureInfo, stream, &info->status, &info->id, &info->graph,
+                     &info->from, &edges, &info->nfrom);
+}
+
+static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
+{
+    CUdevice device = cuda->device;
+    if (stream != CU_STREAM_PER_THREAD)
+        CECL_TRY(CUDA_CALL(cuda, cuStreamGetDevice, stream, &device));
+    return device == cuda->device
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "stream %p: a stream of GPU %d; one of GPU %d is expected",
+                           (void *)stream, device, cuda->base.ordinal);
+}
+
+/* Most streams capture nothing: those cost one look-up. */
+static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
+                                 struct cecl_capture *capture)
+{
+    struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CECL_TRY(CUDA_CALL(cuda, cuStreamIsCapturing, stream, &status));
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return ceclSuccess;
+    CECL_TRY(check_owner(cuda, stream));
+    CECL_TRY(ask(cuda, stream, &info));
+    if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return cecl_fail(ceclInvalidUsage, "stream %p: its capture was broken by an earlier error",
+                         (void *)stream);
+    *capture = (struct cecl_capture){info.id, info.graph};
+    return ceclSuccess;
+}
+
+static ceclResult_t find(struct cecl_device *dev, ceclStream_t stream, struct cecl_capture *capture)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result = ceclSuccess;
+    *capture = (struct cecl_capture){0};
+    if (!cuda_is_legacy(stream)) /* it cannot capture */
+        CUDA_WITHIN(cuda, result, find_capture(cuda, stream, capture));
+    return result;
+}
+
+/* ---- events */
+
+static ceclResult_t create(struct cuda_device *cuda, struct cecl_event *event)
+{
+    CECL_TRY(CUDA_CALL(cuda, cuEventCreate, &event->event, CU_EVENT_DISABLE_TIMING));
+    return CUDA_CALL(cuda, cuEventCreate, &event->spare, CU_EVENT_DISABLE_TIMING);
+}
+
+static void destroy(struct cuda_device *cuda, struct cecl_event *event)
+{
+    if (event->event)
+        cuda->cu->cuEventDestroy(event->event);
+    if (event->spare)
+        cuda->cu->cuEventDestroy(event->spare);
+}
+
+static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_BESIDE(cuda, result, (destroy(cuda, event), ceclSuccess));
+    (void)result;
+    free(event);
+}
+
+static ceclResult_t event_create(struct cecl_device *dev, struct cecl_event **out)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct cecl_event *event = calloc(1, sizeof(*event));
+    ceclResult_t result;
+    if (!event)
+        return cecl_fail(ceclOutOfMemory, "no host memory for an event");
+    CUDA_BESIDE(cuda, result, create(cuda, event));
+    if (result == ceclSuccess)
+        *out = event;
+    else
+        event_destroy(dev, event);
+    return result;
+}
+
+static ceclResult_t event_record(struct cecl_device *dev, struct cecl_event *event,
+                                 ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuEventRecord, event->event, stream));
+    return result;
+}
+
+static ceclResult_t event_wait(struct cecl_device *dev, struct cecl_event *event,
+                               ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, 0));
+    return result;
+}
+
+static ceclResult_t query(struct cuda_device *cuda, const struct cecl_event *event)
+{
+    const CUresult state = cuda->cu->cuEventQuery(event->event);
+    return state == CUDA_ERROR_NOT_READY ? ceclInProgress
+                                         : cecl_driver_check(cuda->cu, state, "cuEventQuery");
+}
+
+static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *event)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_BESIDE(cuda, result, query(cuda, event));
+    return result;
+}
+
+/* A second call in one capture follows the first one within the graph, on whatever stream it is. The
+ * record node of the first becomes one of an event for which nobody waits. */
+static ceclResult_t follow(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
+{
+    struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
+    CUgraphNode node = event->end;
+    if (!node)
+        return ceclSuccess;
+    event->end = NULL;
+    CECL_TRY(CUDA_CALL(cuda, cuGraphEventRecordNodeSetEvent, node, event->spare));
+    CECL_TRY(ask(cuda, stream, &info));
+    for (size_t i = 0; i < info.nfrom; i++)
+        if (info.from[i] == node)
+            return ceclSuccess;
+    return CUDA_CALL(cuda, cuStreamUpdateCaptureDependencies, stream, &node, NULL, 1,
+                     CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+}
+
+static ceclResult_t begin_call(struct cuda_device *cuda, struct cecl_event *event, CUstream stream,
+                               const struct cecl_capture *capture)
+{
+    if (event->capture == capture->id)
+        return follow(cuda, event, stream);
+    CECL_TRY(CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, CU_EVENT_WAIT_EXTERNAL));
+    event->capture = capture->id;
+    event->end = NULL;
+    return ceclSuccess;
+}
+
+static ceclResult_t begin(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                          const struct cecl_capture *capture)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, begin_call(cuda, event, stream, capture));
+    return result;
+}
+
+static ceclResult_t end_call(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
+{
+    struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
+    CECL_TRY(
+        CUDA_CALL(cuda, cuEventRecordWithFlags, event->event, stream, CU_EVENT_RECORD_EXTERNAL));
+    CECL_TRY(ask(cuda, stream, &info));
+    if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || info.nfrom != 1)
+        return cecl_fail(ceclUnhandledCudaError,
+                         "stream %p: behind an event's record node a capture goes on from %zu "
+                         "nodes; 1 is expected",
+                         (void *)stream, info.nfrom);
+    event->end = info.from[0];
+    return ceclSuccess;
+}
+
+static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                        const struct cecl_capture *capture)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    (void)capture;
+    CUDA_WITHIN(cuda, result, end_call(cuda, event, stream));
+    return result;
+}
+
+/* ---- what is captured */
+
+static ceclResult_t add_copies(struct cuda_device *cuda, CUstream stream,
+                               const struct cecl_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        CECL_TRY(CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(batch->dst[i]),
+                           cuda_address(batch->src[i]), batch->bytes[i], stream));
+    return ceclSuccess;
+}
+
+static ceclResult_t copies(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_batch *batch)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, add_copies(cuda, stream, batch));
+    return result;
+}
+
+static ceclResult_t add_rows(struct cuda_device *cuda, CUstream stream,
+                             const struct cecl_row_copy *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                    .srcDevice = cuda_address(rows[i].src),
+                                    .srcPitch = rows[i].src_pitch,
+                                    .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                    .dstDevice = cuda_address(rows[i].dst),
+                                    .dstPitch = rows[i].dst_pitch,
+                                    .WidthInBytes = rows[i].width,
+                                    .Height = rows[i].rows};
+        CECL_TRY(CUDA_CALL(cuda, cuMemcpy2DAsync, &copy, stream));
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t row_copies(struct cecl_device *dev, ceclStream_t stream,
+                               const struct cecl_row_copy *rows, size_t count)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, add_rows(cuda, stream, rows, count));
+    return result;
+}
+
+/* What a graph keeps until it is gone. */
+struct keeper {
+    void (*gone)(void *context);
+    void *context;
+};
+
+static void let_go(void *argument)
+{
+    struct keeper *keeper = argument;
+    if (keeper->gone)
+        keeper->gone(keeper->context);
+    free(keeper);
+}
+
+/* CUDA calls let_go once the graph is gone, and its clones and what was instantiated of them. From the
+ * moment in which the user object exists, that is its only end. */
+static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *capture,
+                         void (*gone)(void *context), void *context)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct keeper *keeper = malloc(sizeof(*keeper));
+    CUuserObject object = NULL;
+    if (!keeper)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
+    *keeper = (struct keeper){gone, context};
+    ceclResult_t result = CUDA_CALL(cuda, cuUserObjectCreate, &object, keeper, let_go, 1,
+                                    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != ceclSuccess) {
+        free(keeper);
+        return result;
+    }
+    result = CUDA_CALL(cuda, cuGraphRetainUserObject, capture->graph, object, 1,
+                       CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != ceclSuccess) {
+        keeper->gone = NULL; /* before CUDA's thread calls let_go */
+        cuda->cu->cuUserObjectRelease(object, 1);
+    }
+    return result;
+}
+
+/* ---- for ceclStreamBeginCapture and its kin */
+
+static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct cecl_capture capture;
+    ceclResult_t result;
+    if (cuda_is_legacy(stream))
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: the legacy default stream cannot capture; pass a stream of "
+                         "your own",
+                         (void *)stream);
+    CECL_TRY(find(dev, stream, &capture));
+    if (capture.id != 0)
+        return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph already", (void *)stream);
+    CUDA_WITHIN(cuda, result,
+                CUDA_CALL(cuda, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    return result;
+}
+
+static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void **out)
+{
+    CUgraph graph = NULL;
+    CUgraphExec made = NULL;
+    CECL_TRY(CUDA_CALL(cuda, cuStreamEndCapture, stream, &graph));
+    const ceclResult_t result = CUDA_CALL(cuda, cuGraphInstantiateWithFlags, &made, graph, 0);
+    cuda->cu->cuGraphDestroy(graph);
+    if (result == ceclSuccess)
+        *out = made;
+    return result;
+}
+
+static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t stream, void **graph)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct cecl_capture capture;
+    ceclResult_t result;
+    CECL_TRY(find(dev, stream, &capture));
+    if (capture.id == 0)
+        return cecl_fail(ceclInvalidUsage, "stream %p: captures no graph", (void *)stream);
+    CUDA_WITHIN(cuda, result, instantiate(cuda, stream, graph));
+    return result;
+}
+
+static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct cecl_capture capture;
+    ceclResult_t result;
+    CECL_TRY(find(dev, stream, &capture));
+    if (capture.id != 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: captures a graph, into which no other graph can go",
+                         (void *)stream);
+    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuGraphLaunch, graph, stream));
+    return result;
+}
+
+static ceclResult_t graph_destroy(void *graph)
+{
+    const struct cecl_driver *cu = cecl_driver_get(NULL);
+    return cu ? cecl_driver_check(cu, cu->cuGraphExecDestroy(graph), "cuGraphExecDestroy")
+              : ceclSuccess;
+}
+
+const struct cecl_capture_ops cuda_capture_ops = {
+    .find = find,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_query = event_query,
+    .begin = begin,
+    .end = end,
+    .copies = copies,
+    .row_copies = row_copies,
+    .keep = keep,
+    .stream_begin = stream_begin,
+    .stream_end = stream_end,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+};

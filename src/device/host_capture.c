@@ -1,0 +1,287 @@
+/* Graphs of the host device: a list of work that a stream has captured. A launch copies it into the
+ * queue of a stream. */
+#include <stdlib.h>
+
+#include "device/host_work.h"
+
+#define FIRST_ROOM 16
+
+/* Who is to be told that the graph is gone. */
+struct keeper {
+    void (*gone)(void *context);
+    void *context;
+    struct keeper *next;
+};
+
+struct host_graph {
+    uint64_t id;
+    struct host_device *host;
+    struct work *work; /* [count] */
+    size_t count, room;
+    struct keeper *keepers;
+    _Atomic unsigned references; /* of its owner, and of launches that are not done */
+};
+
+/* Records are counted. Each is made behind a wait for the one before, so the word grows. */
+struct cecl_event {
+    uint32_t word;     /* the last record that was reached */
+    uint32_t recorded; /* the last record so far; guarded by the order's lock */
+    uint64_t capture;  /* the last capture that began with it */
+    size_t end;        /* where the record of that capture is; SIZE_MAX: nowhere yet */
+};
+
+/* ---- graphs */
+
+ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more)
+{
+    size_t room = graph->room ? graph->room : FIRST_ROOM;
+    while (room - graph->count < more)
+        room *= 2;
+    if (room == graph->room)
+        return ceclSuccess;
+    struct work *work = realloc(graph->work, room * sizeof(*work));
+    if (!work)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a graph of %zu entries", room);
+    graph->work = work;
+    graph->room = room;
+    return ceclSuccess;
+}
+
+void host_graph_add(struct host_graph *graph, struct work work)
+{
+    graph->work[graph->count++] = work;
+}
+
+/* Events are their communicator's. */
+static bool has_event(const struct work *work)
+{
+    return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||
+           work->kind == WORK_NOTHING;
+}
+
+void host_graph_drop(struct host_graph *graph)
+{
+    if (atomic_fetch_sub(&graph->references, 1) > 1)
+        return;
+    for (size_t i = 0; i < graph->count; i++)
+        if (!has_event(&graph->work[i]))
+            free(graph->work[i].own);
+    while (graph->keepers) {
+        struct keeper *keeper = graph->keepers;
+        graph->keepers = keeper->next;
+        keeper->gone(keeper->context);
+        free(keeper);
+    }
+    free(graph->work);
+    free(graph);
+}
+
+static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t handle)
+{
+    static _Atomic uint64_t last_id;
+    struct host_stream *stream;
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    if (stream == host_of(dev)->standard)
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p: the default stream cannot capture; pass a stream of your own",
+                         (void *)handle);
+    struct host_graph *graph = calloc(1, sizeof(*graph));
+    if (!graph)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
+    *graph = (struct host_graph){
+        .id = atomic_fetch_add(&last_id, 1) + 1, .host = host_of(dev), .references = 1};
+    pthread_mutex_lock(&stream->lock);
+    const bool captures = stream->capture != NULL;
+    if (!captures)
+        stream->capture = graph;
+    pthread_mutex_unlock(&stream->lock);
+    if (!captures)
+        return ceclSuccess;
+    host_graph_drop(graph);
+    return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph already", (void *)handle);
+}
+
+static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t handle, void **graph)
+{
+    struct host_stream *stream;
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    struct host_graph *captured = stream->capture;
+    stream->capture = NULL;
+    pthread_mutex_unlock(&stream->lock);
+    if (!captured)
+        return cecl_fail(ceclInvalidUsage, "stream %p: captures no graph", (void *)handle);
+    *graph = captured;
+    return ceclSuccess;
+}
+
+/* The work that a launch makes of an entry. */
+static struct work launched(const struct work *entry)
+{
+    struct cecl_event *event = has_event(entry) ? entry->own : NULL;
+    struct work work = *entry;
+    work.lent = work.own != NULL;
+    if (entry->kind == WORK_EVENT_WAIT)
+        return (struct work){.kind = WORK_WAIT, .value = event->recorded, .src = &event->word};
+    if (entry->kind == WORK_EVENT_RECORD)
+        return (struct work){.kind = WORK_WRITE, .value = ++event->recorded, .dst = &event->word};
+    return work;
+}
+
+static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, ceclStream_t handle)
+{
+    struct host_stream *stream;
+    CECL_TRY(host_begin_adding(dev, handle, graph->count + 1, &stream));
+    const bool captures = stream->capture != NULL;
+    if (!captures) {
+        atomic_fetch_add(&graph->references, 1);
+        for (size_t i = 0; i < graph->count; i++)
+            host_add(stream, launched(&graph->work[i]));
+        host_add(stream, (struct work){.kind = WORK_DROP, .own = graph});
+    }
+    host_finish_adding(stream);
+    return captures ? cecl_fail(ceclInvalidUsage,
+                                "stream %p: captures a graph, into which no other graph can go",
+                                (void *)handle)
+                    : ceclSuccess;
+}
+
+static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t handle)
+{
+    struct host_device *host = host_of(dev);
+    if (((struct host_graph *)graph)->host != host)
+        return cecl_fail(ceclInvalidArgument, "graph %p: of another device", graph);
+    pthread_mutex_lock(&host->order_lock);
+    const ceclResult_t result = enqueue(dev, graph, handle);
+    pthread_mutex_unlock(&host->order_lock);
+    return result;
+}
+
+static ceclResult_t graph_destroy(void *graph)
+{
+    host_graph_drop(graph);
+    return ceclSuccess;
+}
+
+static ceclResult_t find(struct cecl_device *dev, ceclStream_t handle, struct cecl_capture *capture)
+{
+    struct host_stream *stream;
+    *capture = (struct cecl_capture){0};
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    pthread_mutex_lock(&stream->lock);
+    if (stream->capture)
+        *capture = (struct cecl_capture){stream->capture->id, stream->capture};
+    pthread_mutex_unlock(&stream->lock);
+    return ceclSuccess;
+}
+
+static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *capture,
+                         void (*gone)(void *context), void *context)
+{
+    struct host_graph *graph = capture->graph;
+    struct keeper *keeper = malloc(sizeof(*keeper));
+    (void)dev;
+    if (!keeper)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
+    *keeper = (struct keeper){gone, context, graph->keepers};
+    graph->keepers = keeper;
+    return ceclSuccess;
+}
+
+/* ---- events */
+
+static ceclResult_t event_create(struct cecl_device *dev, struct cecl_event **event)
+{
+    (void)dev;
+    *event = calloc(1, sizeof(**event));
+    return *event ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for an event");
+}
+
+static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
+{
+    (void)dev;
+    free(event);
+}
+
+/* Adds what a graph's launch would make of an entry. */
+static ceclResult_t add_event(struct cecl_device *dev, struct cecl_event *event,
+                              ceclStream_t handle, enum work_kind kind)
+{
+    struct host_device *host = host_of(dev);
+    const struct work entry = {.kind = kind, .own = event};
+    struct host_stream *stream;
+    pthread_mutex_lock(&host->order_lock);
+    const ceclResult_t result = host_begin_adding(dev, handle, 1, &stream);
+    if (result == ceclSuccess) {
+        host_add(stream, stream->capture ? entry : launched(&entry));
+        host_finish_adding(stream);
+    }
+    pthread_mutex_unlock(&host->order_lock);
+    return result;
+}
+
+static ceclResult_t event_record(struct cecl_device *dev, struct cecl_event *event,
+                                 ceclStream_t stream)
+{
+    return add_event(dev, event, stream, WORK_EVENT_RECORD);
+}
+
+static ceclResult_t event_wait(struct cecl_device *dev, struct cecl_event *event,
+                               ceclStream_t stream)
+{
+    return add_event(dev, event, stream, WORK_EVENT_WAIT);
+}
+
+static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *event)
+{
+    uint32_t word = 0;
+    CECL_TRY(host_words_read(dev, &event->word, 1, &word));
+    pthread_mutex_lock(&host_of(dev)->order_lock);
+    const bool reached = (int32_t)(word - event->recorded) >= 0;
+    pthread_mutex_unlock(&host_of(dev)->order_lock);
+    return reached ? ceclSuccess : ceclInProgress;
+}
+
+/* Of several points of one graph only the last is recorded. */
+static ceclResult_t begin(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                          const struct cecl_capture *capture)
+{
+    struct host_graph *graph = capture->graph;
+    if (event->capture == capture->id) {
+        if (event->end != SIZE_MAX)
+            graph->work[event->end].kind = WORK_NOTHING;
+        event->end = SIZE_MAX;
+        return ceclSuccess;
+    }
+    CECL_TRY(add_event(dev, event, stream, WORK_EVENT_WAIT));
+    event->capture = capture->id;
+    event->end = SIZE_MAX;
+    return ceclSuccess;
+}
+
+static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
+                        const struct cecl_capture *capture)
+{
+    const struct host_graph *graph = capture->graph;
+    CECL_TRY(add_event(dev, event, stream, WORK_EVENT_RECORD));
+    event->end = graph->count - 1;
+    return ceclSuccess;
+}
+
+const struct cecl_capture_ops host_capture_ops = {
+    .find = find,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_query = event_query,
+    .begin = begin,
+    .end = end,
+    .copies = host_copies,
+    .row_copies = host_row_copies,
+    .keep = keep,
+    .stream_begin = stream_begin,
+    .stream_end = stream_end,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+};

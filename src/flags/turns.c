@@ -1,0 +1,61 @@
+/* The words of captured calls; see turns.h. */
+#include "flags/turns.h"
+
+void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
+{
+    flags->counters[CECL_COUNTER_REPLAY] =
+        (struct cecl_counter){.words = (char *)flags->replay, .own = true, .unit = 1};
+    for (int turn = 0; turn < CECL_TURNS && hosted; turn++)
+        flags->counters[CECL_COUNTER_TURN + turn] = (struct cecl_counter){
+            .words = (char *)(cecl_hosted_turns(hosted, 0) + turn * flags->nranks),
+            .apart = hosted->apart,
+            .replay = CECL_REPLAY_RESET,
+            .unit = 1};
+}
+
+bool cecl_turns_go_on(const struct cecl_flags *flags)
+{
+    uint32_t begun = CECL_REPLAY_BEGUN;
+    if (!cecl_turns_run(flags))
+        return true;
+    return atomic_compare_exchange_strong((_Atomic uint32_t *)flags->replay, &begun,
+                                          CECL_REPLAY_SEEN);
+}
+
+static bool is_set(const struct cecl_flags *flags, int holder, int writer, int turn)
+{
+    const uint32_t *word = cecl_flags_word(flags, holder, writer, CECL_COUNTER_TURN + turn);
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire) != 0;
+}
+
+static bool any_set(const struct cecl_flags *flags, int holder, int writer)
+{
+    for (int turn = 0; turn < CECL_TURNS; turn++)
+        if (is_set(flags, holder, writer, turn))
+            return true;
+    return false;
+}
+
+uint32_t cecl_turns_sum(const struct cecl_flags *flags)
+{
+    uint32_t sum = 0;
+    for (int r = 0; r < flags->nranks && flags->hosted; r++)
+        for (int turn = 0; turn < CECL_TURNS; turn++)
+            sum = sum * 31 + is_set(flags, flags->rank, r, turn);
+    return sum;
+}
+
+void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late)
+{
+    for (int r = 0; r < flags->nranks && flags->hosted; r++)
+        if (r != flags->rank && !any_set(flags, flags->rank, r) && any_set(flags, r, flags->rank))
+            cecl_rank_list_add(late, r);
+}
+
+void cecl_turns_release(const struct cecl_flags *flags)
+{
+    if (flags->hosted)
+        flags->hosted->dev->ops->host_write(flags->hosted->dev,
+                                            cecl_hosted_turns(flags->hosted, flags->rank),
+                                            cecl_hosted_turn_words(flags->nranks), 1);
+}

@@ -1,0 +1,48 @@
+/* The words of captured calls. Their values are fixed, so the words are set and reset.
+ *
+ * Each rank has CECL_TURNS words for each peer, in memory of the host, which only that peer sets. The
+ * phases of a captured call take these words in turn (ce/capture.h). The peer sets a word to 1. The
+ * rank waits for 1, and sets the word back to 0 in its own stream, before it signals its next phase to
+ * that peer. The peer sets the word again only after it has seen that signal.
+ *
+ * One more word says to this rank's own host whether a captured call is running. All captured calls
+ * of a communicator run one after the other, so one such word serves all graphs.
+ *
+ * Threads: as flags.h says. */
+#ifndef CECL_FLAGS_TURNS_H
+#define CECL_FLAGS_TURNS_H
+
+#include "flags/flags.h"
+
+/* The values of the word for the host. A stream writes the first two. The watchdog turns BEGUN into
+ * SEEN: if it finds SEEN again, no captured call has begun or ended in between. */
+enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_SEEN };
+
+/* For cecl_flags_open. Fills in the rows of the table for captured calls. flags->replay is allocated.
+ *
+ * hosted  NULL: there are no peers */
+void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
+
+/* -- for the watchdog and for teardown -- */
+
+/* Whether a captured call is running, as far as the stream has told. A graph that was launched and
+ * has not begun does not count. */
+static inline bool cecl_turns_run(const struct cecl_flags *flags)
+{
+    const uint32_t state =
+        atomic_load_explicit((_Atomic uint32_t *)flags->replay, memory_order_acquire);
+    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN;
+}
+/* Whether a captured call has begun or ended since the last look, or none is running. */
+bool cecl_turns_go_on(const struct cecl_flags *flags);
+/* Changes whenever a signal of a captured call arrives at this rank or is taken, as far as words
+ * show it. */
+uint32_t cecl_turns_sum(const struct cecl_flags *flags);
+/* The peers for which a captured call waits: no signal of theirs is here, and they have not taken
+ * this rank's. */
+void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
+/* Ends the waits of captured calls, without the driver. A call that was released resets its words, so
+ * this is to be called again and again, as long as a graph may be replayed. */
+void cecl_turns_release(const struct cecl_flags *flags);
+
+#endif

@@ -1,0 +1,161 @@
+/* Captured calls; see captured.h. */
+#include "launch/captured.h"
+
+#include <time.h>
+
+#include "ce/graph.h"
+#include "launch/launcher.h"
+#include "util/alone.h"
+#include "util/clock.h"
+
+#define GONE_MS 2000 /* for a graph that was destroyed, until the device has told so */
+
+/* A stream that cannot be asked is refused later, when the launch is checked. */
+void cecl_captured_find(struct cecl_launch *launch, ceclStream_t stream)
+{
+    struct cecl_device *dev = launch->comm->dev;
+    launch->capture = (struct cecl_capture){0};
+    launch->is_captured = stream &&
+                          dev->captures->find(dev, stream, &launch->capture) == ceclSuccess &&
+                          launch->capture.id != 0;
+}
+
+ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    if (launch->kind == CECL_LAUNCH_MESSAGES)
+        return cecl_fail(
+            ceclInvalidUsage,
+            "stream %p: captures a graph, and ceclSend and ceclRecv cannot be captured; "
+            "make them outside of the capture, or use ceclAlltoAllvAt",
+            (void *)launch->order.stream);
+    if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: a captured call waits for the peers, and this thread has several of "
+                         "the ranks: put their calls into one group",
+                         launch->calls[0].op->name);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch)
+{
+    return cecl_fail(ceclTimeout,
+                     "%s: a graph captures it here, and some rank did not capture it within %d ms "
+                     "(CECL_TIMEOUT_MS)",
+                     launch->calls[0].op->name, launch->comm->config.timeout_ms);
+}
+
+ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
+{
+    return launch->is_captured && launch->told.late
+               ? cecl_fail(ceclInvalidUsage,
+                           "%s: a graph captures it here, and not on another rank; all ranks "
+                           "capture a call, or none does",
+                           launch->calls[0].op->name)
+               : ceclSuccess;
+}
+
+/* On any thread. */
+static void gone(void *context)
+{
+    struct cecl_launch *launch = context;
+    ceclComm_t comm = launch->comm;
+    launch->is_gone = true;
+    cecl_launch_return(launch);
+    atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
+}
+
+/* The graph holds the launch, or nothing has changed. */
+static ceclResult_t hold(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    atomic_fetch_add(&comm->captured, 1);
+    launch->is_held = true;
+    const ceclResult_t result =
+        comm->dev->captures->keep(comm->dev, &launch->capture, gone, launch);
+    if (result != ceclSuccess) {
+        launch->is_held = false;
+        atomic_fetch_sub(&comm->captured, 1);
+        return result;
+    }
+    launch->next_held = comm->launcher->captured;
+    comm->launcher->captured = launch;
+    cecl_imports_hold(&comm->registry, &launch->imports, true);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_captured_issue(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    bool started;
+    ceclResult_t result = cecl_graph_capture(&comm->engine, launch->program, launch->order.stream,
+                                             &launch->capture, &started);
+    if (result == ceclSuccess)
+        result = hold(launch);
+    cecl_registry_made(&comm->registry);
+    if (result != ceclSuccess && started)
+        cecl_launch_owe(launch);
+    if (result == ceclSuccess)
+        atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
+    return result;
+}
+
+void cecl_captured_let_go(struct cecl_launch *launch)
+{
+    struct cecl_launch **at = &launch->comm->launcher->captured;
+    if (!launch->is_held || !launch->is_gone)
+        return;
+    while (*at && *at != launch)
+        at = &(*at)->next_held;
+    if (*at)
+        *at = launch->next_held;
+    cecl_imports_hold(&launch->comm->registry, &launch->imports, false);
+    launch->is_held = false;
+}
+
+uint32_t cecl_captured_await(ceclComm_t comm)
+{
+    const int64_t deadline = cecl_deadline(GONE_MS);
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (atomic_load(&comm->captured) > 0 && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    return atomic_load(&comm->captured);
+}
+
+static bool touches(struct cecl_buffer buffer, uint64_t needed, uint64_t offset, uint64_t bytes)
+{
+    return cecl_buffer_is_pool(buffer) && buffer.offset < offset + bytes &&
+           offset < buffer.offset + needed;
+}
+
+static const struct cecl_call *call_with(const struct cecl_launch *list, uint64_t offset,
+                                         uint64_t bytes)
+{
+    for (; list; list = list->next_held)
+        for (uint32_t i = 0; i < list->nfull; i++) {
+            const struct cecl_call *call = &list->calls[i];
+            if (touches(call->recv, cecl_call_recv_needed(call), offset, bytes) ||
+                touches(call->send, cecl_call_send_needed(call), offset, bytes))
+                return call;
+        }
+    return NULL;
+}
+
+ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
+{
+    uint64_t start, bytes;
+    cecl_launch_take_returned(comm);
+    if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
+        return ceclSuccess;
+    const struct cecl_call *call = call_with(comm->launcher->captured, offset, bytes);
+    if (call) { /* its graph may have been destroyed a moment ago */
+        (void)cecl_captured_await(comm);
+        cecl_launch_take_returned(comm);
+        call = call_with(comm->launcher->captured, offset, bytes);
+    }
+    return call ? cecl_fail(ceclInvalidUsage,
+                            "ptr: a graph holds a captured %s that uses this memory; destroy the "
+                            "graph first, on all ranks",
+                            call->op->name)
+                : ceclSuccess;
+}

@@ -1,0 +1,461 @@
+/* CUDA graphs that capture calls: which nodes they have, and what they do when they are launched, cloned,
+ * updated and destroyed in any order. Two processes are the ranks, on two GPUs, or on one with
+ * CECL_SHARE_GPU=1. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <cecl/cecl.h>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+
+#define COUNT 20000u /* elements of a block */
+#define RANKS 2
+#define PROGRAM_S 200
+
+static int rank, to_child[2], to_parent[2];
+static ceclComm_t comm;
+static cudaStream_t stream, other;
+static uint32_t *sendbuff, *recvbuff; /* RANKS blocks each */
+
+#define OK(expr)                                                                                   \
+    do {                                                                                           \
+        if ((expr) != ceclSuccess)                                                                 \
+            fail_msg("rank %d: %s: %s", rank, #expr, ceclGetLastError(comm));                      \
+    } while (0)
+#define CUDA(expr)                                                                                 \
+    do {                                                                                           \
+        const cudaError_t error_ = (expr);                                                         \
+        if (error_ != cudaSuccess)                                                                 \
+            fail_msg("rank %d: %s: %s", rank, #expr, cudaGetErrorString(error_));                  \
+    } while (0)
+
+/* ---- two processes */
+
+static void give(int fd, const void *bytes, size_t count)
+{
+    assert_int_equal(write(fd, bytes, count), (ssize_t)count);
+}
+
+static void take(int fd, void *bytes, size_t count)
+{
+    char *at = bytes;
+    while (count > 0) {
+        const ssize_t got = read(fd, at, count);
+        assert_true(got > 0);
+        at += got;
+        count -= (size_t)got;
+    }
+}
+
+static void meet(void)
+{
+    char byte = 1;
+    give(rank == 0 ? to_child[1] : to_parent[1], &byte, 1);
+    take(rank == 0 ? to_parent[0] : to_child[0], &byte, 1);
+}
+
+static int open_comm(void **state)
+{
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    ceclUniqueId id;
+    int gpus = 0;
+    (void)state;
+    CUDA(cudaGetDeviceCount(&gpus));
+    config.cudaDevice = gpus > 1 ? rank : 0;
+    CUDA(cudaSetDevice(config.cudaDevice));
+    if (rank == 0) {
+        OK(ceclGetUniqueId(&id));
+        give(to_child[1], &id, sizeof(id));
+    } else {
+        take(to_child[0], &id, sizeof(id));
+    }
+    OK(ceclCommInitRankConfig(&comm, RANKS, id, rank, &config));
+    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(ceclMemAlloc(comm, (void **)&sendbuff, RANKS * COUNT * sizeof(*sendbuff)));
+    OK(ceclMemAlloc(comm, (void **)&recvbuff, RANKS * COUNT * sizeof(*recvbuff)));
+    return 0;
+}
+
+static int close_comm(void **state)
+{
+    (void)state;
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaStreamDestroy(stream));
+    CUDA(cudaStreamDestroy(other));
+    OK(ceclCommDestroy(comm));
+    meet();
+    return 0;
+}
+
+/* ---- calls, their data, and their graphs */
+
+enum kind { GATHER_IN_PLACE, GATHER, EXCHANGE, BROADCAST, BARRIER, SUM_ALL, SUM_SCATTER, KINDS };
+static const char *const names[KINDS] = {"all-gather in place", "all-gather", "all-to-all",
+                                         "broadcast",           "barrier",    "all-reduce",
+                                         "reduce-scatter"};
+
+static ceclResult_t call(enum kind kind, cudaStream_t s)
+{
+    switch (kind) {
+    case GATHER_IN_PLACE:
+        return ceclAllGather(recvbuff + (size_t)rank * COUNT, recvbuff, COUNT, ceclUint32, comm, s);
+    case GATHER: return ceclAllGather(sendbuff, recvbuff, COUNT, ceclUint32, comm, s);
+    case EXCHANGE: return ceclAlltoAll(sendbuff, recvbuff, COUNT, ceclUint32, comm, s);
+    case BROADCAST: return ceclBroadcast(sendbuff, recvbuff, COUNT, ceclUint32, 1, comm, s);
+    case BARRIER: return ceclBarrier(comm, s);
+    case SUM_ALL: return ceclAllReduce(sendbuff, recvbuff, COUNT, ceclUint32, ceclSum, comm, s);
+    case SUM_SCATTER:
+        return ceclReduceScatter(sendbuff, recvbuff, COUNT, ceclUint32, ceclSum, comm, s);
+    case KINDS: break;
+    }
+    return ceclInternalError;
+}
+
+static uint32_t given(uint32_t seed, int of, size_t i)
+{
+    return (uint32_t)((i + 1) * 2654435761u) ^ (seed * 97u + (uint32_t)of * 40503u);
+}
+
+/* Element i of what a call leaves in this rank's recvbuff, of `elements` ones. */
+static size_t elements(enum kind kind)
+{
+    return kind == BARRIER ? 0 : kind <= EXCHANGE ? RANKS * COUNT : COUNT;
+}
+
+static uint32_t expected(enum kind kind, uint32_t seed, size_t i)
+{
+    const size_t mine = (size_t)rank * COUNT;
+    const int from = (int)(i / COUNT);
+    switch (kind) {
+    case GATHER_IN_PLACE:
+    case GATHER: return given(seed, from, i % COUNT);
+    case EXCHANGE: return given(seed, from, mine + i % COUNT);
+    case BROADCAST: return given(seed, 1, i);
+    case SUM_ALL: return given(seed, 0, i) + given(seed, 1, i);
+    case SUM_SCATTER: return given(seed, 0, mine + i) + given(seed, 1, mine + i);
+    case BARRIER:
+    case KINDS: break;
+    }
+    return 0;
+}
+
+static uint32_t host[RANKS * COUNT];
+
+static void put(enum kind kind, uint32_t seed, cudaStream_t s)
+{
+    uint32_t *input = kind == GATHER_IN_PLACE ? recvbuff + (size_t)rank * COUNT : sendbuff;
+    const size_t count = kind == GATHER_IN_PLACE ? COUNT : RANKS * COUNT;
+    for (size_t i = 0; i < count; i++)
+        host[i] = given(seed, rank, i);
+    CUDA(cudaMemcpyAsync(input, host, count * sizeof(*host), cudaMemcpyDefault, s));
+    CUDA(cudaStreamSynchronize(s));
+}
+
+static void check(enum kind kind, uint32_t seed, cudaStream_t s)
+{
+    CUDA(cudaStreamSynchronize(s));
+    CUDA(cudaMemcpy(host, recvbuff, sizeof(host), cudaMemcpyDefault));
+    for (size_t i = 0; i < elements(kind); i++)
+        if (host[i] != expected(kind, seed, i))
+            fail_msg("rank %d, %s, seed %u: element %zu is wrong", rank, names[kind], seed, i);
+}
+
+static cudaGraph_t captured(enum kind kind, int times, cudaStream_t s,
+                            enum cudaStreamCaptureMode mode)
+{
+    cudaGraph_t graph = NULL;
+    CUDA(cudaStreamBeginCapture(s, mode));
+    for (int i = 0; i < times; i++)
+        OK(call(kind, s));
+    CUDA(cudaStreamEndCapture(s, &graph));
+    return graph;
+}
+
+static cudaGraphExec_t made_of(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec = NULL;
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    return exec;
+}
+
+/* ---- shape */
+
+/* How many nodes of each kind (CUgraphNodeType) a graph has. The runtime does not know all kinds. */
+static void count_nodes(cudaGraph_t graph, size_t counts[32])
+{
+    static CUresult (*get_nodes)(CUgraph, CUgraphNode *, size_t *);
+    static CUresult (*get_type)(CUgraphNode, CUgraphNodeType *);
+    CUgraphNode nodes[512];
+    size_t count = 512;
+    if (!get_nodes) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW), *function;
+        assert_non_null(driver);
+        function = dlsym(driver, "cuGraphGetNodes");
+        memcpy(&get_nodes, &function, sizeof(function));
+        function = dlsym(driver, "cuGraphNodeGetType");
+        memcpy(&get_type, &function, sizeof(function));
+        assert_true(get_nodes && get_type);
+    }
+    memset(counts, 0, 32 * sizeof(*counts));
+    assert_int_equal(get_nodes(graph, nodes, &count), CUDA_SUCCESS);
+    assert_true(count < 512);
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+        assert_int_equal(get_type(nodes[i], &type), CUDA_SUCCESS);
+        counts[(size_t)type % 32]++;
+    }
+}
+
+static void print_nodes(const char *what, const size_t counts[32])
+{
+    if (rank == 0)
+        print_message("%s: %zu copies, %zu batches of memory operations, %zu kernels, %zu waits, "
+                      "%zu records\n",
+                      what, counts[CU_GRAPH_NODE_TYPE_MEMCPY],
+                      counts[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP], counts[CU_GRAPH_NODE_TYPE_KERNEL],
+                      counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT],
+                      counts[CU_GRAPH_NODE_TYPE_EVENT_RECORD]);
+}
+
+static size_t all_of(const size_t counts[32])
+{
+    size_t all = 0;
+    for (int i = 0; i < 32; i++)
+        all += counts[i];
+    return all;
+}
+
+/* A gather in place is a batch, a copy to the one peer, and a batch, between an event's two nodes. */
+static void each_call_has_the_nodes_that_its_plan_has(void **state)
+{
+    static const size_t copies[] = {1, 2, 2, 1, 0}, batches[] = {2, 3, 3, 2, 1};
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        size_t counts[32];
+        cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeThreadLocal);
+        count_nodes(graph, counts);
+        print_nodes(names[kind], counts);
+        assert_int_equal(counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT], 1);
+        assert_int_equal(counts[CU_GRAPH_NODE_TYPE_EVENT_RECORD], 1);
+        assert_int_equal(all_of(counts), counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT] +
+                                             counts[CU_GRAPH_NODE_TYPE_EVENT_RECORD] +
+                                             counts[CU_GRAPH_NODE_TYPE_MEMCPY] +
+                                             counts[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP] +
+                                             counts[CU_GRAPH_NODE_TYPE_KERNEL]);
+        if (kind >= SUM_ALL) {
+            assert_true(counts[CU_GRAPH_NODE_TYPE_KERNEL] > 0);
+        } else { /* no SM where the ranks have a GPU each */
+            assert_int_equal(counts[CU_GRAPH_NODE_TYPE_KERNEL], 0);
+            if (kind == GATHER_IN_PLACE || kind == BARRIER) {
+                assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], copies[kind]);
+                assert_int_equal(counts[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP], batches[kind]);
+            }
+        }
+        CUDA(cudaGraphDestroy(graph));
+    }
+}
+
+/* The waits for other launches are at the graph's start alone. */
+static void several_calls_of_one_graph_wait_once(void **state)
+{
+    size_t counts[32];
+    (void)state;
+    cudaGraph_t graph = captured(GATHER_IN_PLACE, 4, stream, cudaStreamCaptureModeThreadLocal);
+    count_nodes(graph, counts);
+    print_nodes("four all-gathers in place", counts);
+    assert_int_equal(counts[CU_GRAPH_NODE_TYPE_WAIT_EVENT], 1);
+    assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], 4);
+    CUDA(cudaGraphDestroy(graph));
+}
+
+/* ---- launching */
+
+static void each_kind_is_right_in_each_launch(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeGlobal);
+        cudaGraphExec_t exec = made_of(graph);
+        CUDA(cudaGraphDestroy(graph));
+        for (uint32_t seed = 0; seed < 20; seed++) {
+            put((enum kind)kind, seed, stream);
+            for (uint32_t i = 0; i <= seed % 3; i++)
+                CUDA(cudaGraphLaunch(exec, stream));
+            check((enum kind)kind, seed, stream);
+            meet(); /* before a peer's next input comes into recvbuff */
+        }
+        CUDA(cudaGraphExecDestroy(exec));
+    }
+}
+
+static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
+{
+    cudaGraphExec_t execs[KINDS];
+    uint32_t x = 12345;
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        cudaGraph_t graph =
+            captured((enum kind)kind, 1 + kind % 3, stream, cudaStreamCaptureModeThreadLocal);
+        execs[kind] = made_of(graph);
+        CUDA(cudaGraphDestroy(graph));
+    }
+    for (uint32_t round = 0; round < 200; round++) {
+        enum kind kind = GATHER_IN_PLACE;
+        for (int i = 0; i < 40; i++) {
+            x = x * 1664525u + 1013904223u;
+            kind = (enum kind)(x >> 16) % KINDS;
+            cudaStream_t s = x >> 28 & 1 ? stream : other;
+            if (x >> 29 & 1)
+                CUDA(cudaGraphLaunch(execs[kind], s));
+            else
+                OK(call(kind, s));
+        }
+        CUDA(cudaStreamSynchronize(other));
+        CUDA(cudaStreamSynchronize(stream));
+        meet();
+        kind = (enum kind)(round % KINDS);
+        put(kind, round, stream);
+        CUDA(cudaGraphLaunch(execs[kind], stream));
+        check(kind, round, stream);
+        meet();
+    }
+    for (int kind = KINDS - 1; kind >= 0; kind--)
+        CUDA(cudaGraphExecDestroy(execs[kind]));
+}
+
+/* Memory that nobody has used before is told, and imported by the peer, while the stream captures. */
+static void new_memory_is_told_during_a_global_capture(void **state)
+{
+    uint32_t *plain, *former = recvbuff;
+    (void)state;
+    CUDA(cudaMalloc((void **)&plain, RANKS * COUNT * sizeof(*plain)));
+    recvbuff = plain;
+    cudaGraph_t graph = captured(GATHER_IN_PLACE, 1, stream, cudaStreamCaptureModeGlobal);
+    cudaGraphExec_t exec = made_of(graph);
+    put(GATHER_IN_PLACE, 5, stream);
+    CUDA(cudaGraphLaunch(exec, stream));
+    check(GATHER_IN_PLACE, 5, stream);
+    meet();
+    CUDA(cudaGraphExecDestroy(exec));
+    CUDA(cudaGraphDestroy(graph));
+    recvbuff = former;
+    meet();
+    CUDA(cudaFree(plain));
+}
+
+/* ---- clones, updates, and the end */
+
+static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
+{
+    put(GATHER, seed, stream);
+    CUDA(cudaGraphLaunch(exec, stream));
+    check(GATHER, seed, stream);
+    meet();
+}
+
+static void clones_outlive_what_they_were_made_of(void **state)
+{
+    cudaGraph_t clone = NULL;
+    (void)state;
+    cudaGraph_t graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
+    cudaGraphExec_t first = made_of(graph);
+    CUDA(cudaGraphClone(&clone, graph));
+    CUDA(cudaGraphDestroy(graph));
+    cudaGraphExec_t second = made_of(clone);
+    launch_and_check(first, 1);
+    launch_and_check(second, 2);
+    CUDA(cudaGraphExecDestroy(first));
+    CUDA(cudaGraphDestroy(clone));
+    launch_and_check(second, 3);
+    assert_int_equal(ceclMemFree(comm, recvbuff), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(NULL), "a graph holds"));
+    launch_and_check(second, 4);
+    CUDA(cudaGraphExecDestroy(second));
+    OK(ceclMemFree(comm, recvbuff));
+    OK(ceclMemAlloc(comm, (void **)&recvbuff, RANKS * COUNT * sizeof(*recvbuff)));
+}
+
+static void a_graph_that_was_updated_does_the_new_call(void **state)
+{
+    uint32_t *former = recvbuff;
+    cudaGraphExecUpdateResultInfo info;
+    (void)state;
+    cudaGraph_t graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
+    cudaGraphExec_t exec = made_of(graph);
+    launch_and_check(exec, 6);
+    CUDA(cudaGraphDestroy(graph));
+    OK(ceclMemAlloc(comm, (void **)&recvbuff, RANKS * COUNT * sizeof(*recvbuff)));
+    graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
+    CUDA(cudaGraphExecUpdate(exec, graph, &info));
+    CUDA(cudaGraphDestroy(graph));
+    launch_and_check(exec, 7);
+    OK(ceclMemFree(comm, former)); /* only the call before the update used it */
+    launch_and_check(exec, 8);
+    CUDA(cudaGraphExecDestroy(exec));
+}
+
+static void captures_that_come_and_go_leave_memory_free(void **state)
+{
+    size_t before = 0, after = 0, all = 0;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        cudaGraph_t graph = captured(GATHER, 2, stream, cudaStreamCaptureModeThreadLocal);
+        cudaGraphExec_t exec = made_of(graph);
+        if (i % 2)
+            CUDA(cudaGraphDestroy(graph));
+        CUDA(cudaGraphLaunch(exec, stream));
+        CUDA(cudaGraphExecDestroy(exec)); /* its launch may be under way */
+        if (i % 2 == 0)
+            CUDA(cudaGraphDestroy(graph));
+        if (i == 50)
+            CUDA(cudaMemGetInfo(&before, &all));
+    }
+    CUDA(cudaStreamSynchronize(stream));
+    meet();
+    CUDA(cudaMemGetInfo(&after, &all));
+    assert_true(before < after + ((size_t)64 << 20)); /* the other rank may use the GPU too */
+}
+
+static int run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_has_the_nodes_that_its_plan_has),
+        cmocka_unit_test(several_calls_of_one_graph_wait_once),
+        cmocka_unit_test(each_kind_is_right_in_each_launch),
+        cmocka_unit_test(graphs_and_eager_calls_go_on_on_two_streams),
+        cmocka_unit_test(new_memory_is_told_during_a_global_capture),
+        cmocka_unit_test(clones_outlive_what_they_were_made_of),
+        cmocka_unit_test(a_graph_that_was_updated_does_the_new_call),
+        cmocka_unit_test(captures_that_come_and_go_leave_memory_free),
+    };
+    return cmocka_run_group_tests(tests, open_comm, close_comm);
+}
+
+int main(void)
+{
+    int status = 0;
+    alarm(PROGRAM_S);
+    if (pipe(to_child) != 0 || pipe(to_parent) != 0)
+        return 1;
+    const pid_t child = fork();
+    if (child < 0)
+        return 1;
+    rank = child == 0;
+    alarm(PROGRAM_S);
+    const int failed = run();
+    if (rank == 1)
+        _exit(failed != 0);
+    return waitpid(child, &status, 0) != child || status != 0 || failed != 0;
+}

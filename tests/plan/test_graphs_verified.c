@@ -1,0 +1,257 @@
+/* Captured calls: their plans are right however often they run, one after the other and between calls
+ * that no graph captured; every signal has one wait, and finds its word reset. Besides: which words
+ * phases take, and faults that the verifier must find. */
+#include "plans.h"
+
+#include "ce/capture.h"
+#include "flags/turns.h"
+
+#define TEMPLATES 5
+#define TIMES 7
+#define RANKS_MAX 8
+#define TURNS (((1u << CECL_TURNS) - 1) << CECL_COUNTER_TURN)
+
+static struct cecl_part draw_reduction(uint64_t *x, int n)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    const enum cecl_op_index op = ops[next(x) % 3];
+    struct cecl_part part = reduction_of(op, (uint64_t)n, 1 + next(x) % 40, 1);
+    part.call.in_place = next(x) % 2;
+    part.way.reduce.read_at_peers = op != CECL_OP_REDUCE && next(x) % 2;
+    part.way.reduce.sms_end = op == CECL_OP_ALL_REDUCE && next(x) % 2 ? next(x) % 12 : 0;
+    part.way.reduce.one_shot = next(x) % 3 == 0 ? 64 : 0;
+    part.way.reduce.chunk = 1 + next(x) % 6;
+    part.way.reduce.halved = next(x) % 2 ? 0 : 1 + next(x) % 3;
+    part.call.root = (int)(next(x) % (uint64_t)n);
+    return part;
+}
+
+static struct cecl_part draw_moving(uint64_t *x, int n)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
+                                             CECL_OP_BROADCAST, CECL_OP_BARRIER};
+    struct cecl_part part = part_of(ops[next(x) % 4], next(x) % 2,
+                                    next(x) % 2 ? CECL_PUSH : CECL_PULL, 1 + next(x) % 12);
+    part.way.move.no_sm = next(x) % 2;
+    part.way.move.beside = next(x) % 2;
+    part.way.move.piece_worth = 1 + next(x) % 9;
+    if (part.call.op->rooted) {
+        part.call.root = (int)(next(x) % (uint64_t)n);
+        part.way.move.direction = CECL_PUSH;
+        part.way.move.spread = next(x) % 4;
+    }
+    return part;
+}
+
+static struct cecl_part draw(uint64_t *x, int n)
+{
+    struct cecl_part part = next(x) % 2 ? draw_reduction(x, n) : draw_moving(x, n);
+    if (part.call.op->family == CECL_FAMILY_BARRIER)
+        part.call.bytes = part.call.element = 0;
+    part.means.staging_bytes = 4096;
+    return part;
+}
+
+/* The plans of all ranks for calls that come in any order, each as often as it comes. */
+static struct cecl_plan *lower_sequence(const struct cecl_part *parts, const int *sequence, int n)
+{
+    struct cecl_part all[TIMES];
+    for (int i = 0; i < TIMES; i++)
+        all[i] = parts[sequence[i]];
+    struct cecl_plan *plans = lower_all(all, TIMES, n);
+    for (int i = 0; i < TIMES * n; i++)
+        if (plans[i].part.call.captured)
+            assert_int_equal(cecl_plan_capture(&plans[i]), ceclSuccess);
+    return plans;
+}
+
+static ceclResult_t verify_times(const struct cecl_plan *plans, int times, int n, uint64_t order)
+{
+    struct cecl_verify_launch launches[TIMES];
+    struct cecl_verify_program program = {
+        .nranks = n, .plans = plans, .ncalls = times, .resets = TURNS, .order = order};
+    for (int i = 0; i < times; i++)
+        launches[i] = (struct cecl_verify_launch){.call = i};
+    for (int r = 0; r < n; r++) {
+        program.launches[r] = launches;
+        program.nlaunches[r] = times;
+    }
+    return cecl_verify_program(&program);
+}
+
+static void replays_of_several_calls_between_eager_ones_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 20261125;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 800; round++) {
+        const int n = 2 + round % (RANKS_MAX - 1);
+        struct cecl_part parts[TEMPLATES];
+        int sequence[TIMES];
+        for (int t = 0; t < TEMPLATES; t++) {
+            parts[t] = draw(&x, n);
+            parts[t].call.captured = t > 0; /* most */
+        }
+        for (int i = 0; i < TIMES; i++)
+            sequence[i] = (int)(next(&x) % TEMPLATES);
+        struct cecl_plan *plans = lower_sequence(parts, sequence, n);
+        if (verify_times(plans, TIMES, n, round % 2 ? next(&x) | 1 : 0) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        free_plans(plans, TIMES * n);
+    }
+}
+
+static void each_call_is_right_when_it_runs_again_and_again(void **state)
+{
+    static const int same[TIMES];
+    (void)state;
+    uint64_t x = 7;
+    for (int round = 0; round < 600; round++) {
+        const int n = 2 + round % (RANKS_MAX - 1);
+        struct cecl_part part = draw(&x, n);
+        part.call.captured = 1;
+        struct cecl_plan *plans = lower_sequence(&part, same, n);
+        if (verify_times(plans, TIMES, n, next(&x) | 1) != ceclSuccess)
+            fail_msg("round %d, %d ranks, %s: %s", round, n, part.call.op->name, cecl_message());
+        free_plans(plans, TIMES * n);
+    }
+}
+
+/* Groups are captured as a whole. */
+static void groups_are_right_when_they_run_again(void **state)
+{
+    (void)state;
+    uint64_t x = 99;
+    for (int round = 0; round < 200; round++) {
+        const int n = 2 + round % 4;
+        struct cecl_part parts[3], mine[3];
+        struct cecl_plan plans[2 * 5] = {0};
+        for (int i = 0; i < 3; i++) {
+            parts[i] = i == 0 ? draw_reduction(&x, n)
+                              : part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
+                                        next(&x) % 2, CECL_PUSH, 1 + next(&x) % 12);
+            parts[i].means.staging_bytes = 4096;
+        }
+        for (int p = 0; p < 2 * n; p++) {
+            for (int i = 0; i < 3; i++) {
+                mine[i] = parts[i];
+                mine[i].call.nranks = n;
+                mine[i].call.rank = p % n;
+                mine[i].call.captured = 1;
+            }
+            assert_int_equal(cecl_lower_group(mine, 3, &plans[p]), ceclSuccess);
+        }
+        for (int p = 0; p < 2 * n; p++)
+            assert_int_equal(cecl_plan_capture(&plans[p]), ceclSuccess);
+        if (verify_times(plans, 2, n, 0) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        for (int p = 0; p < 2 * n; p++)
+            cecl_plan_free(&plans[p]);
+    }
+}
+
+/* ---- the words */
+
+/* A plan of so many barriers of two ranks, captured. */
+static struct cecl_plan barriers(int rank, int count)
+{
+    struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
+    struct cecl_plan plan;
+    part.call.rank = rank;
+    part.call.nranks = 2;
+    cecl_plan_init(&plan, &part);
+    for (int i = 0; i < count; i++)
+        cecl_plan_barrier(&plan);
+    assert_int_equal(cecl_plan_finish(&plan), ceclSuccess);
+    assert_int_equal(cecl_plan_capture(&plan), ceclSuccess);
+    return plan;
+}
+
+static void phases_take_two_words_in_turn_and_a_third_at_an_odd_end(void **state)
+{
+    static const char *const words[] = {"", "AB", "AB", "ABC", "ABAB", "ABABC", "ABABAB"};
+    (void)state;
+    for (int count = 1; count <= 6; count++) {
+        struct cecl_plan plan = barriers(0, count);
+        const size_t phases = strlen(words[count]);
+        assert_int_equal(plan.nsteps, 2 + 2 * phases);
+        assert_int_equal(plan.steps[0].counter, CECL_COUNTER_REPLAY);
+        assert_int_equal(plan.steps[0].phase, CECL_REPLAY_BEGUN);
+        for (size_t p = 0; p < phases; p++)
+            for (size_t s = 1 + 2 * p; s < 3 + 2 * p; s++) {
+                assert_int_equal(plan.steps[s].kind, s % 2 ? CECL_STEP_SIGNAL : CECL_STEP_WAIT);
+                assert_int_equal(plan.steps[s].counter, CECL_COUNTER_TURN + words[count][p] - 'A');
+            }
+        assert_int_equal(plan.steps[plan.nsteps - 1].phase, CECL_REPLAY_ENDED);
+        cecl_plan_free(&plan);
+    }
+}
+
+/* Verifies that barriers in which phase `phase` takes word `turn` are wrong. */
+static void expect_wrong(int count, int phase, uint32_t turn)
+{
+    struct cecl_plan plans[3 * 2];
+    for (int p = 0; p < 3 * 2; p++) {
+        plans[p] = barriers(p % 2, count);
+        for (int s = 1 + 2 * phase; s < 3 + 2 * phase; s++)
+            plans[p].steps[s].counter = CECL_COUNTER_TURN + turn;
+    }
+    assert_int_equal(verify_times(plans, 3, 2, 0), ceclInternalError);
+    if (!strstr(cecl_message(), "reset") && !strstr(cecl_message(), "does not grow"))
+        fail_msg("%s", cecl_message());
+    for (int p = 0; p < 3 * 2; p++)
+        cecl_plan_free(&plans[p]);
+}
+
+static void one_word_twice_in_a_row_is_found(void **state)
+{
+    (void)state;
+    expect_wrong(2, 1, 0); /* A A */
+    expect_wrong(3, 2, 0); /* A B A, and the next call begins with A */
+    expect_wrong(3, 2, 1); /* A B B */
+    expect_wrong(4, 3, 0); /* A B A A */
+}
+
+static void a_call_without_its_last_wait_is_found(void **state)
+{
+    (void)state;
+    struct cecl_plan plans[2 * 2];
+    for (int p = 0; p < 2 * 2; p++) {
+        plans[p] = barriers(p % 2, 2);
+        plans[p].nsteps -= 2;
+    }
+    assert_int_equal(verify_times(plans, 2, 2, 0), ceclInternalError);
+    for (int p = 0; p < 2 * 2; p++)
+        cecl_plan_free(&plans[p]);
+}
+
+/* More chunks under way at a time than there are words. */
+static void a_call_of_too_many_phases_under_way_is_refused(void **state)
+{
+    (void)state;
+    struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
+    struct cecl_plan plan;
+    part.call.nranks = 2;
+    cecl_plan_init(&plan, &part);
+    for (int i = 0; i <= CECL_TURNS; i++)
+        cecl_plan_signal_all(&plan);
+    cecl_plan_wait_all(&plan, CECL_LANE_MAIN, CECL_TURNS + 1);
+    assert_int_equal(cecl_plan_finish(&plan), ceclSuccess);
+    assert_int_equal(cecl_plan_capture(&plan), ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "cannot be captured"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(phases_take_two_words_in_turn_and_a_third_at_an_odd_end),
+        cmocka_unit_test(one_word_twice_in_a_row_is_found),
+        cmocka_unit_test(a_call_without_its_last_wait_is_found),
+        cmocka_unit_test(a_call_of_too_many_phases_under_way_is_refused),
+        cmocka_unit_test(each_call_is_right_when_it_runs_again_and_again),
+        cmocka_unit_test(replays_of_several_calls_between_eager_ones_are_right),
+        cmocka_unit_test(groups_are_right_when_they_run_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

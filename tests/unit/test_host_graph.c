@@ -1,0 +1,152 @@
+/* Graphs of the host device: what a stream captures is done when the graph is launched, and not before;
+ * an event gives launches an order on any streams; whoever keeps a graph hears when it is gone. */
+#include "host_fixture.h"
+
+#include <stdatomic.h>
+
+#define CAPTURES (dev->captures)
+
+static struct cecl_capture begin_on(ceclStream_t stream)
+{
+    struct cecl_capture capture;
+    assert_int_equal(CAPTURES->stream_begin(dev, stream), ceclSuccess);
+    assert_int_equal(CAPTURES->find(dev, stream, &capture), ceclSuccess);
+    assert_true(capture.id != 0);
+    return capture;
+}
+
+static void *end_on(ceclStream_t stream)
+{
+    struct cecl_capture capture;
+    void *graph = NULL;
+    assert_int_equal(CAPTURES->stream_end(dev, stream, &graph), ceclSuccess);
+    assert_int_equal(CAPTURES->find(dev, stream, &capture), ceclSuccess);
+    assert_true(capture.id == 0);
+    return graph;
+}
+
+static void launch(void *graph, ceclStream_t stream)
+{
+    assert_int_equal(CAPTURES->graph_launch(dev, graph, stream), ceclSuccess);
+}
+
+static void captured_work_is_done_by_each_launch_alone(void **state)
+{
+    uint32_t from = 1, to = 0;
+    (void)state;
+    ceclStream_t stream = new_stream();
+    begin_on(stream);
+    copy(stream, &to, &from, sizeof(to));
+    void *graph = end_on(stream);
+    synchronize(stream);
+    assert_int_equal(to, 0);
+    for (from = 1; from < 10; from++) {
+        launch(graph, stream);
+        synchronize(stream);
+        assert_int_equal(to, from);
+    }
+    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
+}
+
+/* Graphs on one stream, and work on another, add to a list in the order in which the host enqueues
+ * them. The first of all is held up. */
+static void an_event_orders_graphs_and_other_work(void **state)
+{
+    struct cecl_event *event = NULL;
+    uint32_t gate = 0, sources[20], list[20], *last = &list[19];
+    void *graphs[10];
+    (void)state;
+    ceclStream_t streams[2] = {new_stream(), new_stream()};
+    assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
+    for (uint32_t i = 0; i < 20; i++)
+        sources[i] = i;
+    memset(list, 0xff, sizeof(list));
+    for (int g = 0; g < 10; g++) { /* each copies what the list's end holds by then */
+        const struct cecl_capture capture = begin_on(streams[0]);
+        assert_int_equal(CAPTURES->begin(dev, event, streams[0], &capture), ceclSuccess);
+        copy(streams[0], &list[2 * g], last, sizeof(*last));
+        copy(streams[0], last, &sources[2 * g], sizeof(*last));
+        assert_int_equal(CAPTURES->end(dev, event, streams[0], &capture), ceclSuccess);
+        graphs[g] = end_on(streams[0]);
+    }
+    memop(streams[0], CECL_MEMOP_WAIT, &gate, 1);
+    for (int g = 0; g < 9; g++) {
+        launch(graphs[g], streams[0]);
+        assert_int_equal(CAPTURES->event_wait(dev, event, streams[1]), ceclSuccess);
+        copy(streams[1], &list[2 * g + 1], last, sizeof(*last));
+        copy(streams[1], last, &sources[2 * g + 1], sizeof(*last));
+        assert_int_equal(CAPTURES->event_record(dev, event, streams[1]), ceclSuccess);
+    }
+    assert_int_equal(CAPTURES->event_query(dev, event), ceclInProgress);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    synchronize(streams[1]);
+    assert_int_equal(CAPTURES->event_query(dev, event), ceclSuccess);
+    for (uint32_t i = 1; i < 18; i++)
+        assert_int_equal(list[i], i - 1);
+    for (int g = 0; g < 10; g++)
+        assert_int_equal(CAPTURES->graph_destroy(graphs[g]), ceclSuccess);
+    CAPTURES->event_destroy(dev, event);
+}
+
+/* Of two calls in one graph the first waits, and the second records. */
+static void several_calls_of_a_graph_are_one_launch(void **state)
+{
+    struct cecl_event *event = NULL;
+    uint32_t gate = 0;
+    (void)state;
+    ceclStream_t stream = new_stream(), other = new_stream();
+    assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
+    const struct cecl_capture capture = begin_on(stream);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(CAPTURES->begin(dev, event, stream, &capture), ceclSuccess);
+        memop(stream, CECL_MEMOP_WAIT, &gate, (uint32_t)i);
+        assert_int_equal(CAPTURES->end(dev, event, stream, &capture), ceclSuccess);
+    }
+    void *graph = end_on(stream);
+    launch(graph, stream);
+    assert_int_equal(CAPTURES->event_wait(dev, event, other), ceclSuccess);
+    usleep(20000); /* the first call is over */
+    assert_int_equal(dev->ops->stream_query(dev, other), ceclInProgress);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    synchronize(other);
+    synchronize(stream);
+    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
+    CAPTURES->event_destroy(dev, event);
+}
+
+static void count(void *context)
+{
+    atomic_fetch_add((_Atomic int *)context, 1);
+}
+
+static void keepers_hear_of_the_end_once_the_last_launch_is_done(void **state)
+{
+    _Atomic int gone = 0;
+    uint32_t gate = 0;
+    (void)state;
+    ceclStream_t stream = new_stream();
+    const struct cecl_capture capture = begin_on(stream);
+    memop(stream, CECL_MEMOP_WAIT, &gate, 1);
+    assert_int_equal(CAPTURES->keep(dev, &capture, count, &gone), ceclSuccess);
+    assert_int_equal(CAPTURES->keep(dev, &capture, count, &gone), ceclSuccess);
+    void *graph = end_on(stream);
+    launch(graph, stream);
+    launch(graph, stream);
+    assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
+    usleep(10000);
+    assert_int_equal(atomic_load(&gone), 0);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    synchronize(stream);
+    assert_int_equal(atomic_load(&gone), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DEVICE_TEST(captured_work_is_done_by_each_launch_alone),
+        DEVICE_TEST(an_event_orders_graphs_and_other_work),
+        DEVICE_TEST(several_calls_of_a_graph_are_one_launch),
+        DEVICE_TEST(keepers_hear_of_the_end_once_the_last_launch_is_done),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
