@@ -5,10 +5,11 @@
 
 struct cecl_block {
     uint64_t offset, bytes;
-    /* offset at which its region starts; neighbours coalesce only within one region */
+    /* offset at which this block's region starts; free neighbours merge only within one region */
     uint64_t region;
     uint64_t max_free; /* largest free block in this subtree */
-    uint32_t priority; /* of the treap, computed from the offset, so equal on all ranks */
+    /* heap order of the treap; computed from the offset, so equal on all ranks */
+    uint32_t priority;
     bool taken;
     struct cecl_block *left, *right;
 };

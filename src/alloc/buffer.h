@@ -7,9 +7,9 @@
  *     private     memory that no peer can reach. All of it is one window, and the offset is the address
  *                 itself.
  *
- * Windows have counted references: one lives as long as the registry (while the memory is there), a
- * registration of the caller's, a call that is being made, or a kept plan refers to it. Until then
- * its buffers have addresses, also after the registry has forgotten the window. */
+ * Windows have counted references. The registry (while the memory is there), registrations of the
+ * caller's, calls that are being made and kept plans hold them. While a window has a reference, its
+ * buffers have addresses, even if the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -32,9 +32,9 @@ struct cecl_window {
     uint64_t number; /* 0: memory that cannot be shared. Buffers in it are in the private window */
     /* -- of registered windows -- */
     uint64_t bytes;
-    struct cecl_registered *regions; /* [nregions] by address */
+    struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
-    size_t near;       /* the region that was looked at last */
+    size_t near;       /* index of the region that was looked up last */
     uint32_t pins;     /* how many registrations of the caller's cover it */
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     bool used;
@@ -43,13 +43,13 @@ struct cecl_window {
 };
 
 struct cecl_buffer {
-    struct cecl_window *window; /* NULL: no buffer. The call does not use it */
-    uint64_t offset;            /* bytes into it */
+    struct cecl_window *window; /* NULL: the call does not use this buffer */
+    uint64_t offset;            /* bytes from the window's first byte */
 };
 
-/* A buffer as peers are told of it. */
+/* A buffer, as this rank describes it to peers. */
 struct cecl_peer_buffer {
-    uint64_t window; /* its number; CECL_WINDOW_NONE: no buffer */
+    uint64_t window; /* the window's number; CECL_WINDOW_NONE: no buffer */
     uint64_t offset;
 };
 

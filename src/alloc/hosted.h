@@ -9,20 +9,21 @@
 
 #include "device/device.h"
 
-/* All zero: there is none. */
+/* Memory that does not exist is all zero. */
 struct cecl_hosted {
     struct cecl_device *dev;
-    void *shared; /* what the device was told of */
+    void *shared; /* the memory as the device was told of it */
     size_t bytes;
-    char *words;    /* flags: the row of rank r is at words + r * apart */
-    uint64_t apart; /* bytes */
-    uint64_t pairs; /* bytes from a row's start to its words for messages (flags/pairs.h) */
-    /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
+    char *words;    /* flags: the words of rank r is at words + r * apart */
+    uint64_t apart; /* from one rank's words to the next */
+    uint64_t pairs; /* from the start of a rank's words to those for messages (flags/pairs.h) */
+    /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes is 0 where there are
+     * no blocks */
     char *halves;
     uint64_t half_bytes;
 };
 
-/* Words for messages in each row. */
+/* How many of a rank's words are for messages. */
 static inline uint32_t cecl_hosted_pair_words(int nranks)
 {
     return 4 * (uint32_t)nranks + 1;
@@ -43,8 +44,8 @@ uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory for so many ranks. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 
-/* Lays it out in `memory`, zeroed memory of so many bytes, and lets the device use it. Local. Memory
- * that is zeroed, or failed to open, may be closed. */
+/* Lays `hosted` out in `memory`, which is zeroed and has cecl_hosted_bytes, and lets the device use
+ * it. Local. A zeroed `hosted`, or one that failed to open, may be closed. */
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 

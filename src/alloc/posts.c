@@ -13,7 +13,7 @@
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
                "a lock of the library would not reach other processes");
 
-/* What one end of a ring writes. It has a cache line of its own. */
+/* What one end of a ring writes, on a cache line of its own. */
 struct end_words {
     _Alignas(
         LINE) _Atomic uint64_t finished; /* number of the last message that this end finished */
@@ -24,8 +24,8 @@ struct ring_words {
 };
 
 struct slot {
-    /* A bit for each role, which that rank flips as it arrives. Between two messages that use the slot
-     * both bits are equal. */
+    /* A bit for each role; the rank in that role flips it as it arrives. Between two messages that
+     * use the slot both bits are equal. */
     _Alignas(LINE) _Atomic uint32_t arrivals;
     struct cecl_post sent;
     _Alignas(LINE) struct cecl_post received;
@@ -115,7 +115,7 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 {
     const struct slot *slot =
         slot_of(posts, ring_of(posts, role, peer), *number_of(posts, role, peer) + ahead);
-    /* this rank has not, so it is the peer */
+    /* this rank has not arrived, so it is the peer */
     return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
 }
 

@@ -1,5 +1,6 @@
-/* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where it lies. This file
- * knows memory that all ranks of a communicator share, and nothing else: no device and no call.
+/* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
+ * lie. This file knows memory that all ranks of a communicator share, and nothing else: no device
+ * and no call.
  *
  * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike. The
  * shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
@@ -7,11 +8,11 @@
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So
- * one of the two comes first and the other one second, and the second one has read the first one's
- * post. The first one goes on without it: it never learns where the other's buffer lies.
+ * one of the two comes first, and the second one has read the first one's post. The first one never
+ * learns where the other's buffer lies.
  *
- * A slot is used again once both ranks have finished its message: they have arrived, and have read
- * what they need.
+ * A slot is used again once both ranks have finished its message, that is, have arrived and have
+ * read what they need.
  *
  * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or finds
  * no room. No index or size is taken from the shared memory.
@@ -30,19 +31,19 @@
 /* Rings take memory for each pair of ranks, so a communicator of more ranks has none. */
 #define CECL_POSTS_RANKS 64
 
-/* What a rank does in a message. The other end does the other one. */
+/* What a rank does in a message. The peer does the other. */
 enum cecl_role { CECL_SENDER, CECL_RECEIVER, CECL_ROLES };
 static inline enum cecl_role cecl_role_other(enum cecl_role role)
 {
     return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
 }
 
-/* What a rank tells of one message. The words mean what the caller wants them to mean. */
+/* What a rank tells of one message. The caller defines what the words mean. */
 struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    uint64_t group; /* a number that grows with each group of the rank that posts */
+    uint64_t group; /* number of the group that posts it; grows from group to group of a rank */
 };
 
 /* A rank's view of the shared memory. */
@@ -71,7 +72,7 @@ void cecl_posts_close(struct cecl_posts *posts);
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
 /* Whether the peer has posted its end of message `ahead` of the next ones in this role: 1 is the
- * next one. It must have a slot. */
+ * next one. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
 /* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a slot.

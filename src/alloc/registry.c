@@ -71,7 +71,7 @@ void cecl_registry_lose(struct cecl_registry *registry)
 
 /* ---- finding */
 
-/* The number of elements that begin at `address` or before. They lie in the order of their
+/* How many elements of the list begin at or before `address`. The list is in the order of
  * addresses. */
 static size_t begin_up_to(const void *list, size_t count, uint64_t address,
                           uint64_t (*begin_of)(const void *list, size_t index))
@@ -131,8 +131,8 @@ static bool has_region_at(const struct cecl_window *window, size_t index, uint64
            address - window->regions[index].base < window->regions[index].bytes;
 }
 
-/* The region that holds `address`, or NULL. Most often it is the one that was asked for last, or the one
- * behind that. */
+/* The region that holds `address`, or NULL. Most often it is the region of the last look-up, or the
+ * next one. */
 static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
 {
     if (!has_region_at(window, window->near, address))
@@ -157,7 +157,7 @@ static ceclResult_t post_to(struct cecl_registry *registry, int peer,
     return result == ceclRemoteError && cecl_mesh_left(registry->mesh, peer) ? ceclSuccess : result;
 }
 
-/* Tells all peers, also where one cannot be told. Returns the first error. */
+/* Tells all peers, even if one of them cannot be told. Returns the first error. */
 static ceclResult_t post(struct cecl_registry *registry, const struct registry_message *message,
                          const int *fds, int nfds)
 {
@@ -165,7 +165,7 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
                   deadline = cecl_deadline(bound);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t first = ceclSuccess;
-    registry->posted = message->message; /* also after a failure: some peers may have it */
+    registry->posted = message->message; /* also after a failure: some peers may have the message */
     for (int i = 1; i < registry->nranks; i++) {
         const ceclResult_t result = post_to(registry, (registry->rank + i) % registry->nranks,
                                             message, fds, nfds, deadline);
@@ -190,8 +190,8 @@ static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
     return !registry->asks.reached(registry->asks.context, last_use);
 }
 
-/* Keeps a number until its drop can be told. Without host memory for it peers keep the window until
- * the communicator ends, which is safe. */
+/* Keeps a window's number until its drop can be told. If there is no host memory to keep it, peers
+ * keep the window until the communicator ends, which is safe. */
 static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
 {
     if (registry->nleaving == registry->leaving_room) {
@@ -310,8 +310,8 @@ static void insert_region(struct cecl_window *window, const struct cecl_region *
     window->nregions++;
 }
 
-/* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
- * it, so the window stays. */
+/* Whether any memory of a window may still be what it was. Then calls that are being made may use
+ * it, and the window stays. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
@@ -325,8 +325,9 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
- * share peers must close what is gone before they open what is new. */
+/* Forgets windows in the way of a new one. The memory of windows that it overlaps is gone. In
+ * blocks that a gone window shares with the new one, peers must close the old memory before they
+ * open the new (see REGISTRY_BLOCK_BYTES). */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -344,12 +345,12 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* At each new window so many others are looked at, in turn. */
+/* How many other windows are looked at when a window is made. */
 #define LOOKS 8
 
-/* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
- * that has gone, one window in LOOKS is of memory that is gone. To look at all of them each time
- * would make the first use of memory longer the more windows there are. */
+/* Forgets windows whose memory is gone, among the next few. If each new window takes the place of
+ * one that has gone, at most one window in LOOKS is of memory that is gone. A look at all of them
+ * would make the first use of memory slower with each window. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {
     for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
@@ -431,7 +432,7 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_windo
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
 
-/* Whether a region lies over one that the window has. Then that one's memory is gone. */
+/* Whether a region overlaps one that the window has. Then the older region's memory is gone. */
 static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
 {
     const size_t count = regions_up_to(window, region->base + region->bytes - 1);
@@ -439,7 +440,7 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* What a look at the memory of a window says. */
+/* What a look at a window's memory finds. */
 enum verdict { SETTLED, GONE };
 
 /* Looks at the bytes of a region that a call uses. */
@@ -457,7 +458,7 @@ static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_re
     return ceclSuccess;
 }
 
-/* Whether a window's memory goes on where the window ends: its mapping has become larger. */
+/* Whether a window's mapping has become larger: memory goes on where the window ends. */
 static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     struct cecl_device *dev = registry->dev;
@@ -512,8 +513,8 @@ static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* An error with new memory leaves no window. An error with a window that peers know leaves it as it
- * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
+/* After an error a new window is dropped. A window that peers know stays as it is, because pending
+ * calls and registrations may rely on it, and peers are told of the regions found so far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {
@@ -526,7 +527,7 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     cecl_keep_message(words);
     const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
     ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
-    if (told != ceclSuccess) { /* peers do not know all regions that the window has here */
+    if (told != ceclSuccess) { /* this rank has regions of which peers do not know */
         cecl_keep_message(words);
         (void)!forget(registry, window);
         return cecl_fail_with(told, words);
@@ -536,8 +537,8 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* A private window has its region from the start. A second look could differ: on the host device it is
- * a part of the heap, which other threads let grow at any time. */
+/* A private window has its one region from the start. It is not looked at again: on the host device
+ * it is a part of the heap, which other threads may make grow at any time. */
 static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
 {
     struct cecl_window *window;
@@ -550,7 +551,7 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return ceclSuccess;
 }
 
-/* Memory that changes while it is looked at is freed by another thread of the program. */
+/* If memory changes while it is looked at, another thread of the program frees it. */
 #define TRIES 4
 
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,

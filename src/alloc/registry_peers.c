@@ -1,5 +1,5 @@
 /* The peers' windows, as calls use them: finding what is imported, waiting for it, and closing what
- * peers dropped. */
+ * peers have dropped. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -58,8 +58,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* Memory is dropped, or replaced, after the calls that name it. But where a communicator has failed, a
- * call may still be made that names memory which its owner has replaced. */
+/* Memory is dropped, or replaced, after the calls that name it. But on a failed communicator a call
+ * may still be made with memory that its owner has replaced. */
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
@@ -74,7 +74,7 @@ void cecl_registry_made(struct cecl_registry *registry)
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Moves imports of a list that a peer has dropped, and that are out of use, to the list `dropped`. */
+/* Moves imports that a peer has dropped and no call uses from a list to the list `dropped`. */
 static void take_dropped(const struct cecl_registry *registry, struct cecl_import **at,
                          struct cecl_import **dropped)
 {
@@ -89,7 +89,8 @@ static void take_dropped(const struct cecl_registry *registry, struct cecl_impor
     }
 }
 
-/* All that a rank has dropped. It is closed without the lock. */
+/* Takes all imports that can be closed out of the lists. The caller closes them without the
+ * lock. */
 static struct cecl_import *take_all_dropped(struct cecl_registry *registry, int rank)
 {
     struct cecl_import *dropped = NULL;
@@ -235,7 +236,7 @@ static const struct imported *region_at(const struct cecl_import *import, uint64
     return region;
 }
 
-/* Whether all bytes of a stretch may be used. */
+/* Whether a peer's whole range of bytes may be used. */
 static bool is_open(const struct cecl_import *import, const struct cecl_stretch *stretch)
 {
     uint64_t at = import->home + stretch->low;
@@ -251,8 +252,8 @@ static bool is_open(const struct cecl_import *import, const struct cecl_stretch 
     return true;
 }
 
-/* What is known of a stretch of a peer's window: ceclInProgress while it is still to come. The
- * caller holds the lock. */
+/* Whether a peer's range of bytes may be used: ceclInProgress while it is still to come. The caller
+ * holds the lock. */
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct cecl_stretch *stretch, void **at)
 {

@@ -31,7 +31,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
                              .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
                              .smPolicy = comm->options.sm_policy,
                              .hostFlags = comm->engine.flags.way == CECL_FLAGS_HOST};
-    cecl_keep_message(words); /* an operation that a type lacks is no error here */
+    cecl_keep_message(words); /* that a type lacks an operation is no error here */
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
     return cecl_fail_with(ceclSuccess, words);

@@ -8,7 +8,7 @@
 #include "launch/launcher.h"
 #include "util/log.h"
 
-#define GRAVES 64 /* ended communicators whose handles are still recognized */
+#define GRAVES 64 /* how many ended communicators have handles that are still recognized */
 
 /* Never frees a communicator whose memory something may still touch. */
 static void lose(ceclComm_t comm)
@@ -53,7 +53,7 @@ static void free_parts(ceclComm_t comm)
 {
     const bool drained = comm->drained;
     cecl_mesh_close(comm->mesh);
-    if (drained) /* other communicators ask it about the flags */
+    if (drained) /* other communicators ask this one how far its flags are */
         cecl_registry_close(&comm->registry);
     else
         cecl_registry_lose(&comm->registry);

@@ -11,9 +11,10 @@ struct cecl_join {
     int nranks, rank;
     ceclUniqueId id;
     struct cecl_resolved config;
-    /* A rank whose arguments are refused takes part all the same, so that its peers learn why. */
+    /* An error of this rank's arguments. The rank takes part all the same, so that its peers learn
+     * why. */
     ceclResult_t local;
-    char words[CECL_MESSAGE_BYTES]; /* of `local` */
+    char words[CECL_MESSAGE_BYTES]; /* the message of `local` */
     ceclComm_t comm;                /* the communicator, once it is made */
 };
 
@@ -25,9 +26,9 @@ struct cecl_joins {
 /* init.c. Collective. Makes join->comm. */
 ceclResult_t cecl_join_carry_out(struct cecl_join *join);
 
-/* Collective for each communicator among them. If one fails, this process keeps none of the
- * communicators. If the group was refused before (`refused`, because of `words`), none is made, and
- * the peers learn why. Leaves `joins` empty. */
+/* Carries out all joins; collective for each communicator. If one fails, this process keeps none of
+ * the communicators. If the group was refused before (`refused`, with the message `words`), none is
+ * made, and the peers learn why. Leaves `joins` empty. */
 ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused,
                                   const char *words);
 

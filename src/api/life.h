@@ -5,23 +5,22 @@
 #include "boot/oob.h"
 #include "comm/comm.h"
 
-/* setup.c. Collective over `oob`, which the caller keeps. `local` is a fault that this rank already
- * knows of, with its message recorded. A rank with a fault takes part all the same, so that all
- * ranks learn of it. Waits end at `deadline`. */
+/* setup.c. Collective over `oob`, which the caller keeps. `local` is an error that this rank
+ * already has, with its message recorded. Such a rank takes part all the same, so that all ranks
+ * learn of the error. Waits end at `deadline`. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              int64_t deadline, ceclResult_t local, ceclComm_t *comm);
 
-/* end.c. Frees all parts of a communicator that exist. `drained` says that no work is pending on
- * its memory. If work is pending, mappings are left alone. */
+/* end.c. Frees all parts of a communicator that exist. `drained`: no work is pending on its memory.
+ * Otherwise mappings stay. */
 void cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */
-#define CECL_RELEASED_MS 5000 /* how long released work may take to end, in ms */
-/* Ends the waits of what is pending on a failed communicator. Returns whether all of it has ended
- * by the deadline. */
+#define CECL_RELEASED_MS 5000 /* limit for released work to end, in ms */
+/* Ends the waits of work that is pending on a failed communicator. Returns whether all of it has
+ * ended by the deadline. */
 bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
-/* Ends a communicator that the program does not get after all, for peers that have got it as well.
- * */
+/* Ends a communicator that the program does not get after all. Peers that have it are told. */
 void cecl_comm_take_back(ceclComm_t comm);
 
 /* register.c. Registers with a new communicator what is registered with its parent. */

@@ -62,7 +62,8 @@ static ceclResult_t add(ceclComm_t comm, void *ptr, size_t bytes, ceclRegistrati
         free(made);
         return result;
     }
-    registry->telling_ns = 0; /* the next call's peers are not behind for this */
+    /* so that the next call does not wait longer for peers because of this registration */
+    registry->telling_ns = 0;
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;
@@ -128,7 +129,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return result;
 }
 
-/* Registers the regions of a window, those that lie side by side at once. */
+/* Registers the regions of a window; regions that lie side by side together. */
 static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {

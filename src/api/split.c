@@ -1,7 +1,7 @@
 /* Communicators out of communicators: ceclCommSplit and ceclCommShrink. Both find out who the
- * members are, and then join as the functions of init.c do, by an exchange through the parent's
- * shared memory. A split asks over the parent's mesh who the members are. A shrink must do without
- * the mesh, so the members meet in the shared memory. */
+ * members are. A split asks over the parent's mesh; a shrink must do without the mesh, so its
+ * members meet in the parent's shared memory. Then the members join as the functions of init.c do,
+ * through boxes in that memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +21,10 @@ _Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks holds every
 struct members {
     int *parent_ranks; /* [count], in the order of the new ranks */
     int count, rank;   /* rank: this rank's new one */
-    uint64_t token;    /* tells this use of the parent's boxes from others */
+    uint64_t token;    /* tells this use of the parent's boxes from other uses */
 };
 
-/* Two kinds of tokens, which are never equal. */
+/* Tokens of splits and of shrinks, which are never equal. */
 static uint64_t token_of_split(uint64_t exchanges)
 {
     return 2 * exchanges + 1;
@@ -37,8 +37,8 @@ static uint64_t token_of_shrink(uint64_t serial)
 
 /* ---- what both have in common */
 
-/* The settings of a new communicator. They have values even where one is refused, because peers are
- * then told within the time limit among them. */
+/* The settings of a new communicator. On an error all fields have values, because the time limit
+ * for telling peers is one of them. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -79,7 +79,8 @@ static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t re
     return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
 }
 
-/* Rewrites the last message in the parent's numbers of ranks: the caller has only the parent. */
+/* Rewrites the last message with the parent's rank numbers, because the caller has only the
+ * parent. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -87,7 +88,7 @@ static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_
     return cecl_fail_with(result, words);
 }
 
-/* Makes the new communicator. All members call. Takes over members->parent_ranks. */
+/* Makes the new communicator. Collective over its members. Takes over members->parent_ranks. */
 static ceclResult_t join(ceclComm_t parent, const struct members *members,
                          const struct cecl_resolved *config, int64_t deadline, ceclComm_t *newcomm)
 {
@@ -123,9 +124,9 @@ static ceclResult_t join(ceclComm_t parent, const struct members *members,
 
 /* ---- split */
 
-/* What ranks tell each other first. */
+/* What ranks tell each other in the first exchange. */
 struct choice {
-    int32_t is_valid; /* this rank does not refuse its arguments */
+    int32_t is_valid; /* this rank accepts its arguments */
     int32_t color, key;
 };
 _Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES, "check_room holds one of each rank");
@@ -193,9 +194,9 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
-/* The second exchange. A rank that died in it may have let some peers go on, and they wait for this
- * one. If it died in the first, nobody goes on, and peers may still be at an earlier use of the
- * boxes. */
+/* The second exchange. If a rank died in it, some peers may have gone on and wait for this rank, so
+ * they are told. If a rank died in the first exchange, nobody goes on, and peers may still be at an
+ * earlier use of the boxes. */
 static ceclResult_t agree_on_members(ceclComm_t comm, ceclResult_t mine, struct members *out)
 {
     const ceclResult_t result = agree(comm, mine);
@@ -256,7 +257,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Takes the excluded ranks out of the set of those that stay, or changes nothing. */
+/* Takes the excluded ranks out of the set of those that stay. On an error the set is unchanged. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
                               struct cecl_rank_set *stay)
 {
@@ -282,7 +283,8 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
     return ceclSuccess;
 }
 
-/* `stay`: on failure the ranks that are to learn of it. If the list cannot be read, that is all. */
+/* On an error `stay` has the ranks that are to learn of it: all ranks, if the list cannot be
+ * read. */
 static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count,
                                  ceclComm_t *newcomm, const ceclConfig_t *config,
                                  struct cecl_rank_set *stay, struct cecl_resolved *resolved)
@@ -324,9 +326,9 @@ static void tell_failure(ceclComm_t comm)
 }
 
 /* Waits until nothing of a failed communicator is pending here. A call whose waits were released
- * still makes its copies, also to peers, which use that memory next for calls of the new
- * communicator. All members have met, so if one knew of the failure, all do now. No member returns
- * from the shrink before all have joined, which each does after this wait. */
+ * still copies to peers, whose memory is used next by calls of the new communicator. All members
+ * have met, so if one knew of the failure, all do now. Each member joins after this wait, and none
+ * returns from the shrink before all have joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
@@ -370,7 +372,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
-    CECL_TRY(cecl_comm_check_handle(comm)); /* it may have failed, or be finalized */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
     CECL_TRY(check_no_group("ceclCommShrink"));
     return name_cure(comm, "ceclCommShrink",
                      shrink(comm, excludeRanks, excludeCount, newcomm, config));

@@ -14,13 +14,14 @@ CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream
     /* the work of a failed communicator must have ended, too */
     CECL_TRY(cecl_comm_check_handle(comm));
     const uint32_t waiting = cecl_waiting_on(comm);
-    if (waiting > 0) /* these calls are not on the stream yet, so success would be wrong */
+    /* calls of an open group are not on the stream yet, so success would be wrong */
+    if (waiting > 0)
         return cecl_fail(ceclInvalidUsage,
                          "%u calls on this communicator wait for ceclGroupEnd, which this thread "
                          "has not called",
                          waiting);
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
-    return cecl_comm_hear(comm); /* the wait may have ended because the call was given up */
+    return cecl_comm_hear(comm); /* the wait may have ended because a call was given up */
 }
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)

@@ -9,7 +9,7 @@ struct cecl_wish {
     ceclComm_t comm;
     void **ptr;
     size_t bytes;
-    void *got; /* what *ptr becomes once the allocation is carried out */
+    void *got; /* the pointer that *ptr gets once the allocation is carried out */
 };
 
 struct cecl_wishes {
@@ -17,9 +17,9 @@ struct cecl_wishes {
     uint32_t count, room;
 };
 
-/* Collective for each communicator among them, in the order in which they were wished. A
- * communicator gets all of its allocations or none. Its pointers are written when it gets them,
- * also if another communicator's allocations failed. */
+/* Carries out all allocations; collective for each communicator, in the order of the calls. A
+ * communicator gets all of its allocations or none. If it gets them its pointers are written, even
+ * if another communicator's allocations failed. */
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
 
 #endif

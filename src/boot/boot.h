@@ -17,17 +17,17 @@
  *   let strangers call without harm             a door                    door.h
  *   name ranks in messages                      a list of ranks           rank_list.h
  *
- * A pair has three sockets, because different threads read them, and none of these may wait behind
- * what another one has not read yet. The thread that makes a call reads `data`. The worker
- * reads `post`, and CUDA may hold it up. Any thread may read `life`, under life_lock. The watchdog
- * always reads it, so it is never full.
+ * Two ranks share three sockets. Different threads read them, and no thread may wait behind data
+ * that another thread has not read yet. The thread that makes a call reads `data`. The worker reads
+ * `post`, and CUDA may hold it up. Any thread may read `life`, under life_lock. The watchdog always
+ * reads it, so it is never full.
  *
  * A socket closes when its process ends, but not if a forked child holds it. So the mesh also watches
  * the process of each peer (process.h). Shared memory cannot tell that a process has ended, so the
  * meetings' lock and the boxes ask the mesh.
  *
- * A meeting decides, under a lock. Boxes only carry parts, and a rank that reads them may see
- * another outcome than the next one does. All members must agree on who the members are. So a
- * shrink meets before it uses boxes, and a split asks over the parent's mesh.
+ * A meeting decides, under a lock. Boxes only carry parts, and two ranks that read them may see
+ * different outcomes. All members must agree on who the members are. So a shrink meets before it
+ * uses boxes, and a split asks over the parent's mesh.
  *
  * Below all that: net.h has sockets and their deadlines, packet.h messages with descriptors. */

@@ -1,6 +1,6 @@
-/* See boxes.h. A box has two halves, which rounds use in turn: a rank writes its part of round n + 2
- * only when it has all parts of round n + 1, and a peer wrote that one after it had read all of
- * round n. */
+/* See boxes.h. A box has two halves, which rounds use in turn. A rank writes its part of round n +
+ * 2 only when it has all parts of round n + 1. A peer wrote its part of round n + 1 after it had
+ * read all parts of round n, so nothing unread is overwritten. */
 #include "boot/boxes.h"
 
 #include <inttypes.h>
@@ -13,11 +13,12 @@
 #include "util/clock.h"
 
 #define WORDS (CECL_BOXES_PART_BYTES / sizeof(uint64_t))
-#define ROUND_BITS 8 /* of a stamp; the rest is the token */
-#define REASONS 4    /* kept of each rank: members may read one after the rank gave up later uses */
+#define ROUND_BITS 8 /* bits of a stamp for the round; the rest is the token */
+/* kept for each rank: a member may read one after the rank gave up later uses */
+#define REASONS 4
 
 struct half {
-    _Atomic uint64_t stamp; /* token and round of the part that is here */
+    _Atomic uint64_t stamp; /* token and round of the part that this half holds */
     _Atomic uint64_t words[WORDS];
 };
 
@@ -25,12 +26,12 @@ _Static_assert(CECL_MESSAGE_BYTES <= CECL_BOXES_PART_BYTES, "a half holds a mess
 
 struct box {
     struct half halves[2];
-    /* why this rank gave up its last uses, stamped with their tokens; ranks have the parent's
+    /* why this rank gave up its last uses, stamped with their tokens. Ranks have the parent's
      * numbers */
     struct half reasons[REASONS];
-    /* [nranks of the parent] the token of the oob that this rank closed last, of those with
-     * the other rank in them. It stays there as long as that rank may look for it: the two can use no
-     * further token together before. */
+    /* [nranks of the parent] for each other rank: the token of the last oob with that rank that
+     * this rank closed. The token stays as long as the other rank may look for it, because the two
+     * can use no further token together before. */
     _Atomic uint64_t closed[];
 };
 
@@ -57,14 +58,14 @@ static struct box *box_of(const struct cecl_boxes_plan *plan, int member)
 
 static struct half *reason_of(struct box *box, uint64_t token)
 {
-    return &box->reasons[token / 2 % REASONS]; /* tokens that follow each other may all be odd */
+    return &box->reasons[token / 2 % REASONS]; /* consecutive tokens may all be odd */
 }
 
 static void write_part(struct half *half, uint64_t stamp, const void *part, size_t bytes)
 {
     uint64_t words[WORDS] = {0};
     memcpy(words, part, bytes);
-    /* No reader may take words of two parts for one. */
+    /* Marks the half as empty first, so that no reader takes words of two parts for one part. */
     atomic_store_explicit(&half->stamp, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < WORDS; i++)
@@ -87,7 +88,7 @@ static bool read_part(struct half *half, uint64_t stamp, void *part, size_t byte
     return true;
 }
 
-/* What messages say behind the number of a rank. */
+/* How messages go on after a rank's number. */
 static const char *of(const struct cecl_boxes_plan *plan)
 {
     return plan->mesh ? CECL_OF_PARENT : "";
@@ -123,7 +124,8 @@ static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, u
     int64_t nap = 0;
 
     while (!read_part(half, stamp, part, bytes)) {
-        /* A part that the member wrote before its end is good, so its end is looked at first. */
+        /* Looks for the member's end before its part: a part that was written before the end is
+         * good. */
         const ceclResult_t there = check_member(plan, member);
         if (read_part(half, stamp, part, bytes))
             return ceclSuccess;
@@ -138,14 +140,14 @@ static ceclResult_t await_part(const struct cecl_boxes_plan *plan, int member, u
     return ceclSuccess;
 }
 
-/* Only members are told: others may still look for an earlier token. */
+/* Tells members alone, because other ranks may still look for an earlier token. */
 static void leave_members(const struct cecl_boxes_plan *plan)
 {
     for (int m = 0; m < plan->nranks; m++)
         atomic_store(&box_of(plan, plan->rank)->closed[old_rank(plan, m)], plan->token);
 }
 
-/* Leaves members with the last message, or with that of another rank that gave up first. */
+/* Tells members the last message, or the message of the rank that gave up first. */
 static void give_up(const struct cecl_boxes_plan *plan)
 {
     char reason[CECL_MESSAGE_BYTES];
@@ -183,7 +185,7 @@ static ceclResult_t boxes_allgather(struct cecl_oob *oob, const void *send, void
     for (int m = 0; m < plan->nranks && result == ceclSuccess; m++)
         result = await_part(plan, m, round, (char *)recv + (size_t)m * bytes, bytes);
     if (result != ceclSuccess && !plan->mesh) {
-        atomic_store(&mine->stamp, 0); /* its part does not stand for it any more */
+        atomic_store(&mine->stamp, 0); /* this rank's part is no longer valid */
         give_up(plan);
     }
     return result;

@@ -14,23 +14,24 @@
 /* Bytes of shared memory for the boxes of so many ranks. */
 size_t cecl_boxes_bytes(int nranks);
 
-/* How ranks of the parent become an oob. */
+/* Which ranks of the parent become an oob. */
 struct cecl_boxes_plan {
     void *memory;           /* the boxes */
     struct cecl_mesh *mesh; /* the parent's, or NULL */
-    const int *ranks;       /* [nranks] the members' ranks in the parent; NULL: the same */
-    int old_nranks;         /* of the parent */
-    int nranks, rank;       /* of the new one */
+    /* [nranks] the members' ranks in the parent; NULL: equal to those in the oob */
+    const int *ranks;
+    int old_nranks;   /* number of ranks of the parent */
+    int nranks, rank; /* in the new communicator */
     /* Tells this use of the boxes from others: equal on all members, never used before, not 0, and
      * less than 2^56. */
     uint64_t token;
-    int64_t timeout_ms; /* until the deadline from the call's beginning, for messages */
+    int64_t timeout_ms; /* time from the call's start to the deadline, for messages */
     int64_t deadline;
 };
 
 /* Makes an oob of the members. Every wait ends at the deadline, or when a member has died, has left
- * the parent, or has closed its oob. Without a parent, a rank whose exchange fails has given up.
- * `plan` is kept until close. Local. */
+ * the parent, or has closed its oob. Without a parent, a rank whose exchange fails counts as given
+ * up. `plan` must stay until the oob is closed. Local. */
 void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *plan);
 
 /* This rank gives up the new communicator. The reason is the last message, which names ranks by the
@@ -39,8 +40,8 @@ void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *pla
 void cecl_boxes_give_up(struct cecl_oob *oob);
 
 /* Rank `rank` of the parent takes no part in the use of the boxes with this token; the reason is
- * the last message. Members that wait for it fail, as they do when it gives up. Every rank of the
- * parent must have ended its earlier uses of boxes with this rank. Local. */
+ * the last message. Members that wait for it fail, as they do when it gives up. By then every rank
+ * of the parent must have ended its earlier uses of boxes with this rank. Local. */
 void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token);
 
 #endif

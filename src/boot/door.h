@@ -1,10 +1,10 @@
 /* The door: a listener and its callers, connections that still have to send the few bytes by which
  * they are admitted.
  *
- * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use
- * one. A caller that is silent, slow or one of very many must not hold up the others. So all
- * are read side by side, each has a deadline, and each is heard for a while before a newer
- * one may take its place. Callers take half of the process's descriptors at most. */
+ * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use one. A
+ * caller that is silent, slow or one of very many must not hold up the others. So all are read side
+ * by side, each has a deadline, and each is heard for a while before a newer one may take its
+ * place. Callers use at most half of the process's descriptors. */
 #ifndef CECL_BOOT_DOOR_H
 #define CECL_BOOT_DOOR_H
 
@@ -16,14 +16,14 @@
 #include "util/error.h"
 
 #define CECL_DOOR_SAID_MAX 96
-#define CECL_DOOR_CALLERS 4096 /* at a time, where descriptors suffice */
+#define CECL_DOOR_CALLERS 4096 /* at a time, if there are enough descriptors */
 
 /* One connection. Whoever takes it with cecl_door_next owns `fd`. */
 struct cecl_caller {
     int fd;
     uint32_t got; /* bytes of `said` received so far */
     int64_t since;
-    uint8_t nonce[16]; /* for whoever greets callers with a nonce */
+    uint8_t nonce[16]; /* for listeners that greet callers with a nonce */
     _Alignas(8) unsigned char said[CECL_DOOR_SAID_MAX];
 };
 
@@ -32,16 +32,16 @@ struct cecl_door {
     uint32_t bytes; /* number of bytes that a caller must send */
     /* Called for a new connection; false turns it away. It may send but must not wait. NULL: none. */
     bool (*greet)(struct cecl_caller *caller);
-    /* Called before a caller is dropped for a newer one: tells it to come again. It may send but
-     * must not wait. NULL (after cecl_door_open): callers cannot come again, so each is heard for
-     * longer. */
+    /* Called before a caller is dropped for a newer one: tells the caller to come again. It may
+     * send but must not wait. NULL (as cecl_door_open leaves it): callers cannot come again, so
+     * each is heard for longer. */
     void (*put_off)(const struct cecl_caller *caller);
     /* errno of an accept that failed for lack of resources; 0 once one has succeeded */
     int trouble;
     int64_t trouble_since;
     int64_t rest_until;
-    int room;                    /* most callers at a time */
-    int count;                   /* number of callers; they stand oldest first */
+    int room;                    /* how many callers fit */
+    int count;                   /* number of callers; the oldest is first */
     struct cecl_caller *callers; /* [room] */
     struct pollfd *polls;        /* [room + 1] */
 };
@@ -55,8 +55,7 @@ void cecl_door_close(struct cecl_door *door);
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
 
-/* Why nobody could be accepted for a while, as an errno (descriptors,
- * memory); 0 when all is well. */
+/* Why no caller could be accepted for a while, as an errno (descriptors, memory); 0: no trouble. */
 int cecl_door_trouble(const struct cecl_door *door);
 
 /* Hands over a caller that has sent all its bytes. Returns false when there is none now. */

@@ -1,6 +1,6 @@
-/* See meeting.h. The meetings are a table under a lock. The lock outlives a holder that dies. The
- * outcome of a meeting stays in the table, so a member that comes late learns of it; a member is
- * told of each failure once, and its next call is a new try. */
+/* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the
+ * next one gets the lock. The outcome of a meeting stays in the table, so a member that comes late
+ * learns of it. Each member is told of a failure once; its next call is a new try. */
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "boot/shared.h"
 #include "util/clock.h"
 
-#define LOCK_MS 5000 /* ms that a holder of the lock may be off its processor */
+#define LOCK_MS 5000 /* ms for which a holder of the lock may be off its processor */
 
 size_t cecl_meetings_bytes(int nranks)
 {
@@ -17,7 +17,7 @@ size_t cecl_meetings_bytes(int nranks)
 
 /* ---- the table */
 
-/* Fails an open meeting alone. Its reason is the last message. */
+/* Fails an open meeting, and no other. The reason is the last message. */
 static void fail(struct meeting *meeting, int by, int missing, ceclResult_t result)
 {
     fail_for(meeting, &(struct reason){.by = by,
@@ -35,7 +35,8 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
     struct table *table = table_of(plan);
     int64_t nap = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
-    const int64_t deadline = cecl_deadline(LOCK_MS); /* members still meet when theirs has passed */
+    /* members must still lock the table when their own deadline has passed */
+    const int64_t deadline = cecl_deadline(LOCK_MS);
     for (;;) {
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
@@ -64,7 +65,7 @@ static bool is_used(const struct meeting *meeting)
     return !equal(&meeting->inside, &nobody);
 }
 
-/* Takes the place of the oldest meeting that nobody is in, or else of the oldest. */
+/* Makes a meeting, in place of the oldest one that nobody is in, or else of the oldest. */
 static struct meeting *create(const struct cecl_meeting_plan *plan)
 {
     struct meeting *oldest = table_of(plan)->list;
@@ -91,7 +92,7 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
     return NULL;
 }
 
-/* This rank comes to a meeting. */
+/* Notes that this rank has come to a meeting. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
     cecl_rank_set_add(&meeting->came, plan->rank);
@@ -99,15 +100,15 @@ static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting
     return meeting;
 }
 
-/* Enters a meeting, or makes one. The caller holds the lock. A failure is told before lists are
- * compared: the others may be at their next try by then, with another list. */
+/* Enters a meeting, or makes one. The caller holds the lock. A failure is reported before lists are
+ * compared, because the other members may already be at their next try, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     struct meeting *mine = find_same(plan);
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* the failures before are over */
+    for (EACH_MEETING(m, plan)) /* earlier failures are reported */
         if (m->state == FAILED)
             cecl_rank_set_add(&m->know, plan->rank);
     mine = come(plan, mine ? mine : create(plan));
@@ -122,7 +123,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
 
 /* ---- waiting */
 
-/* The meeting that a rank came to last, if that is one without this rank; or NULL. */
+/* The last meeting that a rank came to, if this rank is not in it; or NULL. */
 static const struct meeting *find_elsewhere(const struct cecl_meeting_plan *plan, int rank)
 {
     for (EACH_MEETING(m, plan))
@@ -149,7 +150,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
     return ceclTimeout;
 }
 
-/* Fails with the reason why an open meeting can no longer become complete. */
+/* Returns an error, with the reason, if an open meeting can no longer become complete. */
 static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
                                   const struct meeting *meeting, int *missing)
 {
@@ -202,8 +203,8 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *s
     return result;
 }
 
-/* Fails this rank's meeting, and all that wait for this rank, with the last message. Later members
- * fail when they come. */
+/* Fails this rank's meeting, and all meetings that wait for this rank, with the last message.
+ * Members that come later fail when they come. */
 static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t result)
 {
     struct meeting *same = find_same(plan);

@@ -35,10 +35,10 @@ size_t cecl_meetings_bytes(int nranks);
 
 struct cecl_meeting_plan {
     void *memory;           /* the meetings */
-    struct cecl_mesh *mesh; /* tells who has gone */
+    struct cecl_mesh *mesh; /* tells which ranks have gone */
     int rank, nranks;       /* of the communicator that the mesh belongs to */
     struct cecl_rank_set members;
-    int64_t timeout_ms; /* until the deadline from the call's beginning, for messages */
+    int64_t timeout_ms; /* time from the call's start to the deadline, for messages */
     int64_t deadline;
 };
 
@@ -48,9 +48,9 @@ struct cecl_meeting_plan {
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *serial);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
- * none waits, the plan's members fail when they come. If this rank is not a member of its own plan,
- * the reason is that its list differs from those of the ranks that count on it. Returns `result`,
- * with its message. Does not wait for peers. */
+ * no meeting waits, the plan's members fail when they come. If this rank is not a member of its own
+ * plan, the reason says that its list differs from the lists of the ranks that wait for it. Returns
+ * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

@@ -1,7 +1,8 @@
 /* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
  * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
- * else who finds the name. A rank that gives up meanwhile also calls the ranks to which it has no
- * connection yet, to tell them why; they would otherwise wait for it until the end of init. */
+ * else who finds the name. A rank that gives up meanwhile also connects to the ranks to which it
+ * has no connection yet, to tell them why. Otherwise they would wait for it until init times
+ * out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -22,10 +23,11 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define CHANNELS 3      /* connections to each peer: data, life, post */
-#define REASON CHANNELS /* the channel of a call that only tells why a rank gives up */
+#define REASON CHANNELS /* the channel of a connection that only tells why a rank gives up */
 #define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
 
-/* What a rank tells the others through the oob: where it listens, and what a caller must show. */
+/* What a rank tells the others through the oob: the name at which it listens, and the secret that a
+ * caller must show. */
 struct invitation {
     char name[40];
     uint8_t secret[16];
@@ -63,7 +65,7 @@ static ceclResult_t open_listener(struct invitation *mine, int *listener)
     return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, listener);
 }
 
-/* The process at the other end. The kernel names it, not the other end. pid 0: unknown. */
+/* The process at the other end, as the kernel says. pid 0: unknown. */
 static struct ucred credentials_of(int fd)
 {
     struct ucred credentials = {.uid = (uid_t)-1};
@@ -77,8 +79,8 @@ static bool same_user(int fd)
     return credentials_of(fd).uid == geteuid();
 }
 
-/* Finds a rank that connected and closed again, or whose process has ended. Data that it sent is not
- * read. */
+/* Finds a rank that connected and closed again, or whose process has ended. Leaves data that it
+ * sent unread. */
 static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -87,7 +89,7 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
         if (!ended && (peer->data < 0 || cecl_net_look(peer->data) != 0))
             continue;
         if (peer->life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
-            return mesh_peer_error(mesh, r); /* it has sent the reason */
+            return mesh_peer_error(mesh, r); /* the rank has sent the reason */
         return ended
                    ? cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", r)
                    : mesh_peer_error(mesh, r);
@@ -114,7 +116,8 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct invitation *their
     return ceclSuccess;
 }
 
-/* Says hello to the rank that sent this invitation. A new connection takes it at once. */
+/* Says hello to the rank that sent this invitation. A new connection's buffer always has room for
+ * that. */
 static bool say_hello(int fd, const struct invitation *theirs, int rank, int channel)
 {
     struct hello hello = {
@@ -148,7 +151,7 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
     return places[channel];
 }
 
-/* Whether a hello is that of another rank. */
+/* Whether a hello shows the secret and the number of another rank. */
 static bool is_of_rank(const struct cecl_mesh *mesh, const struct invitation *mine,
                        const struct hello *hello, int fd)
 {
@@ -156,7 +159,8 @@ static bool is_of_rank(const struct cecl_mesh *mesh, const struct invitation *mi
            cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
 }
 
-/* Judges a caller that has sent its hello: takes its connection, or hears it and turns it away. */
+/* Judges a caller that has sent its hello: takes its connection, or reads its reason and turns it
+ * away. */
 static bool admit(struct cecl_mesh *mesh, const struct invitation *mine,
                   const struct cecl_caller *caller)
 {
@@ -224,8 +228,9 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, struct cecl_oob *oob,
 
 /* ---- giving up */
 
-/* A peer has closed, or is said to have gone. Perhaps it has told why, by a call that is not heard
- * yet. Returns the error with that reason, or the one that is known. */
+/* Called when a peer has closed, or is said to have gone. It may have told the reason on a
+ * connection that is not accepted yet. Returns the error with that reason, or else the known
+ * error. */
 static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation *mine,
                                 struct cecl_door *door, ceclResult_t known)
 {
@@ -240,8 +245,8 @@ static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct invitation 
     return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
-/* Calls a rank that listens, and tells it why this one gives up. Returns false where there is no
- * descriptor for it. */
+/* Calls a rank that listens, and tells it why this one gives up. Returns false if there is no
+ * descriptor for the connection. */
 static bool call_with_reason(const struct invitation *theirs, int rank,
                              const struct mesh_life *reason)
 {
@@ -257,8 +262,9 @@ static bool call_with_reason(const struct invitation *theirs, int rank,
     return true;
 }
 
-/* Tells the ranks to which there is no connection yet why this one gives up. Those that have called
- * are let in before, because they may not listen any more; then they hear it by that connection. */
+/* Tells the ranks to which there is no connection yet why this one gives up. Those that have
+ * connected are accepted first, because they may not listen any more; they are told on that
+ * connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *all,
                              struct cecl_door *door)
 {
@@ -277,8 +283,9 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *al
 
 /* ---- the whole */
 
-/* Watches the processes that are not watched yet: those in `all`, or those that have connected. Where
- * descriptors are too few, none is watched any more: other uses need them more. */
+/* Watches processes that are not watched yet: those that `all` tells of, or those that have
+ * connected. If descriptors are too few, none is watched any more, because other uses need them
+ * more. */
 static void watch_processes(struct cecl_mesh *mesh, const struct invitation *all)
 {
     bool lacks = false;
@@ -299,7 +306,7 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
     watch_processes(mesh, NULL);
 }
 
-/* Connects to all ranks, of which each has told its invitation. Takes over `listener`. */
+/* Connects to all ranks. `all` has their invitations. Takes over `listener`. */
 static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
                                 const struct invitation *all, int listener)
 {
@@ -308,7 +315,8 @@ static ceclResult_t connect_all(struct cecl_mesh *mesh, struct cecl_oob *oob,
     watch_processes(mesh, all);
     ceclResult_t result = cecl_door_open(&door, listener, sizeof(struct hello), NULL);
     for (int i = 0; i < CHANNELS * mesh->rank && result == ceclSuccess; i++) {
-        const int peer = i / CHANNELS, channel = i % CHANNELS; /* all of one rank, then the next */
+        /* all channels of one rank, then of the next */
+        const int peer = i / CHANNELS, channel = i % CHANNELS;
         result = call_peer(mesh, &all[peer], peer, channel, place_of(mesh, peer, channel));
     }
     if (result == ceclSuccess)

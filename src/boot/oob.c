@@ -31,7 +31,7 @@ void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, i
 
 /* ---- threads */
 
-/* Used once. Behind the plans are the boxes. */
+/* The boxes follow the plans. Used for one join. */
 struct cecl_oob_group {
     int nranks;
     int64_t timeout_ms;

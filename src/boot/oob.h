@@ -15,14 +15,14 @@ struct cecl_oob {
     int nranks;
     int rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
-    /* set when other ranks have heard of this rank's join, also if the join failed */
+    /* set when other ranks have heard of this rank's join, even if the join failed */
     bool is_known;
-    uint64_t round; /* all-gathers so far, where one tells them apart */
+    uint64_t round; /* number of all-gathers so far, for oobs that must tell them apart */
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
-    /* Fails if a rank can no longer come, as far as this is known; NULL when nothing is ever known.
-     * Local, and never waits. */
+    /* Fails if it is known that a rank can no longer come. NULL: this oob never knows. Local, and
+     * never waits. */
     ceclResult_t (*check)(struct cecl_oob *oob);
     /* Frees the context; NULL when there is nothing to free. A zeroed oob may be closed. */
     void (*close)(struct cecl_oob *oob);
@@ -47,9 +47,9 @@ void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int
 void cecl_oob_group_destroy(struct cecl_oob_group *group); /* after all its oobs are closed */
 
 /* TCP (tcp*.c). The id carries an address and a 128-bit secret. Both sides prove that they know the
- * secret; it is never sent. Every wait ends `timeout_ms` after the join began. A join that fails
- * sets oob->is_known when the root has heard of it. The root has then failed the job, and the id
- * cannot be used any more. */
+ * secret; it is never sent. Every wait ends `timeout_ms` after the join began. If a join fails
+ * after the root has heard of it, oob->is_known is set: the root has failed the job, and the id is
+ * used up. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
 ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                            int64_t timeout_ms);

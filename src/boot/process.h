@@ -6,10 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Identifies a process to others, which may be on another host. */
+/* Identifies a process to other processes, also on other hosts. */
 struct cecl_process {
-    uint64_t
-        space; /* where `pid` has its meaning: one boot of one kernel, one namespace; 0: unknown */
+    uint64_t space; /* where `pid` is valid: one boot of one kernel, one namespace; 0: unknown */
     int32_t pid;
     int32_t reserved;
 };
@@ -18,7 +17,7 @@ struct cecl_process {
  * "pid". 0 when that cannot be read. */
 uint64_t cecl_namespace_id(const char *kind);
 
-/* This process. */
+/* Describes this process. */
 struct cecl_process cecl_process_self(void);
 
 /* Returns a descriptor that is readable once the process has ended, also if it has ended already.

@@ -13,14 +13,14 @@
 #include "util/clock.h"
 
 #define ROOT "the rank that made the unique id"
-#define BEAR_MS 1000 /* ms of trying again where this process lacks descriptors or memory */
+#define BEAR_MS 1000 /* ms for which this process tries again when it lacks descriptors or memory */
 #define REST_MS 20   /* ms between two tries */
 
 struct client {
     int fd;
-    int process; /* the root's, watched, or -1 */
+    int process; /* watches the root's process, or -1 */
     int64_t deadline;
-    int64_t timeout_ms; /* ms from the beginning to the deadline */
+    int64_t timeout_ms; /* ms from the start to the deadline */
 };
 
 /* What else may be the reason when the root does not answer at the id's address. */
@@ -41,7 +41,7 @@ static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
                      other_reason(id));
 }
 
-/* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
+/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
 static ceclResult_t in_time(const struct client *client, ceclResult_t result)
 {
     return result != ceclTimeout
@@ -67,9 +67,9 @@ static bool is_scarcity(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
- * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
- * connect(). Returns as cecl_net_open. */
+/* Begins a connection to the root. Until the root knows of this rank, giving up cannot be told to
+ * anybody, and all would wait for this rank. So it tries for a while to get descriptors and memory.
+ * *error: the errno of connect(). Returns as cecl_net_open. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     const int family = id->at.any.sa_family;
@@ -85,7 +85,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     }
 }
 
-/* Connects to the root and sets client->fd, which the caller closes also on failure. */
+/* Connects to the root and sets client->fd. The caller closes it, also on failure. */
 static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
 {
     int error;
@@ -108,7 +108,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     return ceclSuccess;
 }
 
-/* Receives a reply. One that tells an error is followed by the root's message. */
+/* Receives a reply. If the reply is an error, also receives the root's message. */
 static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
@@ -162,9 +162,10 @@ static void client_close(struct cecl_oob *oob)
     free(oob->context);
 }
 
-/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the step reached
- * says what that means. *put_off: newer callers pushed this one out, and it is to come again. The
- * root may say that before it has the answer, so it is read also if the answer was not sent. */
+/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the reason
+ * depends on the step reached. *put_off: newer callers replaced this one, which is to come again.
+ * The root may say so before it has the answer, so its reply is read even if the answer could not
+ * be sent. */
 static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
                           struct cecl_tcp_proof *proof, bool *put_off)
 {
@@ -219,7 +220,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     return hear_reply(client, &reply);
 }
 
-/* Connects to the root and proves the secret. Comes again where the root wants it. */
+/* Connects to the root and proves the secret. Tries again if the root says so. */
 static ceclResult_t meet_root(const struct cecl_tcp_id *id, int nranks, int rank,
                               struct client *client, bool *is_known)
 {
@@ -252,7 +253,7 @@ ceclResult_t cecl_tcp_join(struct cecl_oob *oob, const ceclUniqueId *unique, int
                             .timeout_ms = timeout_ms};
     struct client *kept = NULL;
     ceclResult_t result = meet_root(&id, nranks, rank, &client, &oob->is_known);
-    /* Asked for last: the root notices now if this rank leaves, and tells the others. */
+    /* Allocated last: from now on the root notices if this rank leaves, and tells the others. */
     if (result == ceclSuccess && !(kept = malloc(sizeof(*kept))))
         result = cecl_fail(ceclOutOfMemory, "no host memory to join with");
     if (result != ceclSuccess) {

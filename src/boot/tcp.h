@@ -34,7 +34,7 @@ struct cecl_tcp_id {
     } at;
     uint32_t reserved;
     uint8_t secret[16];
-    struct cecl_process process; /* of the root */
+    struct cecl_process process; /* the root's process */
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
@@ -47,8 +47,8 @@ struct cecl_tcp_answer {
     uint64_t magic;
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
-    int64_t timeout_ms;  /* ms that it waits in all, for messages */
+    int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
+    int64_t timeout_ms;  /* ms that this rank waits in all, for messages */
     struct cecl_process process;
     uint64_t tag; /* over "rank", both nonces and all fields above */
 };
@@ -59,7 +59,7 @@ _Static_assert(sizeof(struct cecl_tcp_answer) <= CECL_DOOR_SAID_MAX,
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
 };
-/* Proves nothing, and need not: whoever could forge it could also cut the connection. */
+/* Needs no tag: whoever could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* If status is not ceclSuccess, a message of `bytes` bytes follows; else the
@@ -74,8 +74,8 @@ struct cecl_tcp_request {
     uint64_t bytes;
 };
 
-/* The tags that prove the secret. The two sides' tags differ, so neither can be
- * sent back as one's own. */
+/* The tags that prove the secret. The two sides' tags differ, so neither side can send back the tag
+ * that it received. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],

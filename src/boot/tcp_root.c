@@ -1,7 +1,7 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
  * ranks, serves their all-gathers (tcp_rounds.c), and ends when they have left. The door (door.h)
- * keeps strangers out: they get a challenge that they cannot answer, and hold up nobody. A rank that
- * receives its replies slowly holds up nobody either. */
+ * keeps strangers out, who cannot answer the challenge. Neither strangers nor slow ranks hold up
+ * others. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -21,10 +21,10 @@
 #define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* ms, at most, between telling a rank who is missing and its giving up */
+#define MARGIN_MS 1000  /* a rank is told who is missing at most so many ms before it gives up */
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier,
- * so that the message arrives while that rank still listens. */
+/* The end of a wait of `wait_ms`, or of the first rank that gives up; a little earlier than that,
+ * so that the root's message still reaches that rank. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -84,7 +84,7 @@ static bool greet(struct cecl_caller *caller)
         return false;
     memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
     cecl_tcp_send_at_once(caller->fd);
-    /* A new socket's buffer takes this at once; if not, the connection is dropped. */
+    /* A new socket's buffer has room for this; otherwise the connection is dropped. */
     return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(challenge);
 }
@@ -106,7 +106,7 @@ static bool make_seats(struct root *root, int nranks)
     return true;
 }
 
-/* Whether a rank that has proved the secret may have the seat that it asks for. */
+/* Whether a rank that has proved the secret may have the rank number that it asks for. */
 static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
 {
     const int rank = answer->rank, nranks = answer->nranks;
@@ -124,8 +124,8 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
     return ceclSuccess;
 }
 
-/* Gives a seat to a rank that has proved the secret, or fails the job for a reason
- * that all ranks are told. */
+/* Gives a seat to a rank that has proved the secret, or fails the job and tells all ranks the
+ * reason. */
 static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
 {
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
@@ -146,7 +146,7 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
         root->bound_ms = answer->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
-    /* a rank that comes does not prolong the wait of another */
+    /* a rank that comes does not make the others wait longer */
     if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;
 }
@@ -184,8 +184,8 @@ static void notice_leavers(struct root *root)
     }
 }
 
-/* Ranks may be waiting outside that cannot be accepted. The descriptors by which processes are watched
- * are needed more for them. If that does not help for long, the job fails. */
+/* Called when no connection can be accepted. Closes the descriptors that watch processes, because
+ * ranks that connect need them more. If that does not help, the job fails after a while. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);
@@ -204,7 +204,7 @@ static bool is_empty(const struct seat *seat)
     return seat->fd < 0;
 }
 
-/* Whether all expected ranks have come: to a seat, or to be told that the job has failed. */
+/* Whether all expected ranks have joined, or have been told that the job has failed. */
 static bool all_came(const struct root *root)
 {
     return root->expected > 0 && root->joined + root->told >= root->expected;
@@ -226,7 +226,7 @@ static void let_ranks_in(struct root *root)
             return;
         if (root->nranks > 0)
             root_name_late(root, root->joined, "joined", is_empty);
-        root->failed = ceclTimeout; /* also when no rank ever came */
+        root->failed = ceclTimeout; /* the result also if no rank ever came */
         return;
     }
 }

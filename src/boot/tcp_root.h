@@ -9,7 +9,7 @@
 
 struct seat {
     int fd;
-    int process;  /* the rank's, watched, or -1 */
+    int process;  /* watches the rank's process, or -1 */
     size_t got;   /* bytes of this request and its part received so far */
     size_t taken; /* bytes of the reply sent so far */
     struct cecl_tcp_request request;
@@ -22,27 +22,27 @@ struct root {
     /* ms: the shortest time that the root or any rank waits in all, for messages */
     int64_t bound_ms;
     int64_t deadline; /* end of the current wait */
-    int64_t patience; /* when the first of the ranks gives up */
+    int64_t patience; /* the time at which the first rank gives up */
     int nranks, joined;
     int expected;       /* the largest nranks that any rank has sent */
     int told;           /* number of ranks that came after the job had failed and were told why */
-    struct seat *seats; /* [nranks], from the first rank's coming on */
+    struct seat *seats; /* [nranks], allocated when the first rank comes */
     char *reply;        /* the last reply: header and all parts */
     size_t reply_bytes;
-    char *next; /* the next one, from the first request of a round on, with the parts so far */
+    char *next; /* the reply that is being made, from the first request of a round on */
     size_t part_bytes;
     int beginner;        /* the rank whose request was the first */
-    ceclResult_t failed; /* the job is over, with `words` as the message */
+    ceclResult_t failed; /* not ceclSuccess: the job is over, with `words` as the message */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* tcp_root.c: ends the job with the message that was recorded last. Every rank that has joined is
+/* tcp_root.c: fails the job with the message that was recorded last. Every rank that has joined is
  * told, except those in the middle of a reply. Ranks that come later are told for a while. */
 void root_fail_job(struct root *root, ceclResult_t status);
 /* Closes a rank's connection. */
 void root_vacate(struct seat *seat);
-/* Ends the job, because its time is up: `count` ranks did what they should, and those for which
- * `is_late` holds are named. */
+/* Fails the job because its time is up. The message says how many ranks (`count`) did what they
+ * should, and names those for which `is_late` holds. */
 void root_name_late(struct root *root, int count, const char *did,
                     bool (*is_late)(const struct seat *seat));
 

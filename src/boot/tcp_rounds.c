@@ -23,8 +23,8 @@ static bool is_awaited(const struct seat *seat)
     return seat->fd >= 0 && !is_complete(seat);
 }
 
-/* The error of a rank's connection for `error`, an errno. ceclRemoteError, without a message: the
- * rank has closed. */
+/* The error of a rank's connection that failed with `error`, an errno. ceclRemoteError means that
+ * the rank has closed; no message is recorded then. */
 static ceclResult_t seat_error(int rank, const char *doing, int error)
 {
     return cecl_net_is_closed(error) ? ceclRemoteError
@@ -32,7 +32,7 @@ static ceclResult_t seat_error(int rank, const char *doing, int error)
                                                  rank, strerror(error));
 }
 
-/* Makes room for the parts of a round, `bytes` of each rank, behind the head of the reply to it. */
+/* Makes room for the reply of a round: its header, and `bytes` of each rank. */
 static ceclResult_t begin_round(struct root *root, int rank, size_t bytes)
 {
     const struct cecl_tcp_reply head = {.status = ceclSuccess,
@@ -47,7 +47,7 @@ static ceclResult_t begin_round(struct root *root, int rank, size_t bytes)
     return ceclSuccess;
 }
 
-/* The head of a request is there. All parts of a round are of one size. */
+/* Checks a request's header. All parts of a round have one size. */
 static ceclResult_t judge_request(struct root *root, int rank)
 {
     const uint64_t bytes = root->seats[rank].request.bytes;
@@ -104,7 +104,8 @@ static ceclResult_t send_some(const struct root *root, struct seat *seat, int ra
     return ceclSuccess;
 }
 
-/* All ranks have brought their parts, so all have the last reply. */
+/* Called when all parts have come, so that every rank has received the reply before: sends the new
+ * one. */
 static void answer_round(struct root *root)
 {
     free(root->reply);
@@ -122,7 +123,8 @@ struct standing {
 };
 
 /* Fills in what is polled: the ranks' processes, and behind them their sockets. poll() looks at the
- * processes first. If one has ended, all that it sent is there when poll() looks at its socket. */
+ * processes first, so if one has ended, all that it sent is there when poll() looks at its
+ * socket. */
 static struct standing look(const struct root *root, struct pollfd *polls)
 {
     struct standing s = {.gone = -1};
@@ -139,14 +141,15 @@ static struct standing look(const struct root *root, struct pollfd *polls)
             s.begun += seat->got > 0;
             s.complete += is_complete(seat);
             if (is_complete(seat))
-                poller->events = POLLRDHUP; /* it waits for the others; only its end matters */
+                /* this rank waits for the others; only its end matters */
+                poller->events = POLLRDHUP;
         }
     }
     return s;
 }
 
 /* Receives from or sends to the ranks whose sockets are ready. A rank that has gone loses its seat.
- * Another error fails the job, and its message says why. */
+ * Other errors fail the job. */
 static void attend_all(struct root *root, const struct pollfd *polls)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {

@@ -6,7 +6,7 @@
 
 #include "ce/lowering.h"
 
-/* ---- why a plan needs SMs, or none */
+/* ---- why a plan needs SMs, or needs none */
 
 static const char zero_sm[] =
     "zero SM: every copy crosses between GPUs and flags are stream operations";

@@ -65,7 +65,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
                                                     : "one batch");
 }
 
-/* Bytes of a block from byte `from` on, where they lie in staging. */
+/* Where byte `from` of a block, and what follows, lies in staging. */
 static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uint64_t offset,
                                      uint64_t from)
 {
@@ -95,8 +95,9 @@ static ceclResult_t staging_too_small(const struct cecl_part *part, uint64_t lea
 /* The rounds in which a rank's own block goes through its peers' staging. */
 struct rounds {
     struct cecl_pieces pieces;
-    uint64_t bytes; /* of the own block, in one round */
-    uint64_t half;  /* of staging, where rounds alternate; 0: the only round uses all of staging */
+    uint64_t bytes; /* bytes of the own block in one round */
+    /* bytes of the half of staging that a round uses; 0: the only round uses all of staging */
+    uint64_t half;
 };
 
 static struct rounds rounds_of(const struct cecl_part *part)

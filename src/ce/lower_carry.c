@@ -17,7 +17,7 @@ static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uin
                                 .from = n * chunk};
 }
 
-/* 0: not even a row fits, or a rank alone has no staging. */
+/* Bytes of a chunk. 0: not even a row fits, or the communicator has one rank and no staging. */
 static uint64_t chunk_of(const struct cecl_part *part)
 {
     const uint64_t half = part->means.staging_bytes / 2, width = part->call.view.shape.width,

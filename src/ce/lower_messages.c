@@ -15,17 +15,16 @@
  *     lane of a   wait for ready, copies, signal moved  |
  *     lane of b   wait for ready, copies, signal moved  |
  *
- * No deadlock. Say that a group has begun where its stream has come to it. A message ends once both of
- * its groups have begun, whatever other messages do:
+ * There is no deadlock. A group begins when its stream reaches it. A message ends once both of its
+ * groups have begun, whatever other messages do:
  * - The first rank signals as its group begins, and waits for nothing before that.
- * - The second rank waits for it on the lane of that peer. What stands before that on the lane are
- *   messages with earlier groups of the same peer. The peer's groups follow each other, so these have
- *   ended when the peer's group begins. That is why a lane has the messages of one peer, in the order
- *   of that peer's groups.
- * So a group ends once the groups that it has messages with have begun, which is NCCL's rule: a program
- * that ends with groups of any shape by this rule ends here. With one lane for all peers it would not:
- * a copy for one peer would wait behind a peer that comes later, perhaps because it waits for the
- * former.
+ * - The second rank waits for that signal on the lane of that peer. Before it on the lane are only
+ *   messages with earlier groups of the same peer. The peer's groups follow each other, so these
+ *   messages have ended when the peer's group begins. That is why a lane has the messages of one
+ *   peer, in the order of that peer's groups.
+ * So a group ends once the groups that it exchanges messages with have begun. NCCL has the same
+ * rule, so every program that ends with NCCL ends here. With a single lane for all peers some would
+ * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -39,7 +38,7 @@ static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
     cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
 
-/* Waits until the peer has come to it. */
+/* Waits until the peer of a message has come to READY or MOVED. */
 static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);

@@ -2,24 +2,23 @@
  *
  * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
  * other when they make the call (alloc/places.h), and no rank waits long for another. So of two
- * ranks only the one that came later may know the other's buffers. It then moves what goes between
- * the two, in both directions.
+ * ranks only the one that came later may know the other's buffers. That rank then moves the bytes
+ * between the two in both directions.
  *
- * Lowerings know nothing of that: a lowered plan lets each rank push. From the plans of this rank
+ * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
  * and of those that came before, this file makes the plan in which
  *
  *     a copy that touches the buffer of a rank that comes later  is left to that rank,
  *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
  *
- * All ranks meet at the same barriers as before, and the copies of a wave have no order. So the rank that
- * makes a copy can change within the wave. Where one wave must follow another, that concerns the bytes
- * between two ranks, and the same rank makes both. Copies to and from staging stay with their rank, because
- * everybody knows where staging lies.
+ * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
+ * rank can make a copy within the same wave. If one wave must follow another, both concern the
+ * bytes between the same two ranks, so one rank makes both. Copies to and from staging stay with
+ * their rank, because everybody knows where staging lies.
  *
- * What this rank takes over it mostly pulls, in the batch of what it pushes. It pushes and pulls one
- * after the other, whichever streams they are on, because one copy engine of a GPU makes all of its
- * copies over links.
- */
+ * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
+ * makes pushes and pulls one after the other, on whichever streams, because one copy engine makes
+ * all of its copies over links. */
 #include "ce/route.h"
 
 #include <stdlib.h>
@@ -90,14 +89,15 @@ static void free_others(struct others *others)
     free(others->readers);
 }
 
-/* How far a plan is rewritten. */
+/* further waves of this phase may leave more to this rank */
 struct route {
     const struct cecl_plan *plan;
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    uint32_t wave; /* `out` has what others leave to this rank in earlier waves of this phase */
-    bool more;     /* they may leave it more in this phase */
+    /* `out` has what other ranks leave to this rank in waves of this phase before this one */
+    uint32_t wave;
+    bool more; /* they may leave it more in this phase */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)
@@ -168,8 +168,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* The part of the plan of rank `rank` that this rank must know: what goes between the two ranks.
- * `parts` are this rank's parts, before they were lowered. */
+/* What this rank needs of the plan of rank `rank`: the copies between the two ranks. `parts` are
+ * this rank's parts before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-/* Rewrites the plan that `parts` were lowered to. `parts` are as they were before that, and late.
- * Pure. ceclOutOfMemory; the plan then stays the caller's to free. */
+/* Rewrites the plan that was made from `parts`, of a late call. `parts` must be as they were before
+ * lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
 ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 #endif

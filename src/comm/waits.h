@@ -1,6 +1,6 @@
 /* For which ranks each rank waits, in words that all ranks of the host see. A late rank may itself
- * wait for another rank. A rank whose time is up finds that here, and names the rank at the end of
- * these waits. */
+ * wait for another rank. A rank whose time limit has passed follows these waits to their end, and
+ * names the rank there. */
 #ifndef CECL_COMM_WAITS_H
 #define CECL_COMM_WAITS_H
 
@@ -27,10 +27,10 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
 
-/* Follows from the ranks in `late` to the ranks for which these wait, and so on, and leaves in
- * `late` those that wait for nobody. `late` stays as it is if there are none, because ranks wait
- * for each other, and if it holds more ranks than it names. What a rank published before `since_ms`
- * does not count, because a rank that stands still publishes nothing new. */
+/* Follows from the ranks in `late` to the ranks for which these wait, and so on. Leaves in `late`
+ * those that wait for nobody. `late` is unchanged if there are none, because ranks wait for each
+ * other in a circle, and if it holds more ranks than it names. What a rank published before
+ * `since_ms` does not count, because a stopped rank publishes nothing new. */
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
                        struct cecl_rank_list *late);
 

@@ -13,8 +13,8 @@ static char reason[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cudaError_t refusal; /* the runtime's error at the last look-up */
 
-/* Finds the function `name` with the signature of CUDA `version`; NULL where there is none. It is
- * always the variant in which NULL means the legacy stream, however this file is compiled. */
+/* Finds the function `name` with the signature of CUDA `version`; NULL if there is none. Always
+ * takes the variant in which NULL means the legacy stream, however this file is compiled. */
 static void *find(const char *name, unsigned version)
 {
     void *function = NULL;
@@ -52,7 +52,7 @@ static bool find_either(const char *name, int version, void *of_13000, void *of_
     return function != NULL;
 }
 
-/* The driver has no words for anything once it has ended, which it does before the process. */
+/* The driver ends before the process does, and then describes no error. */
 static void describe(const struct cecl_driver *cu, CUresult result, const char *call, char *words,
                      size_t bytes)
 {
