@@ -89,13 +89,13 @@ static void free_others(struct others *others)
     free(others->readers);
 }
 
-/* further waves of this phase may leave more to this rank */
+/* `out` has what other ranks leave to this rank in earlier waves of this phase */
 struct route {
     const struct cecl_plan *plan;
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    /* `out` has what other ranks leave to this rank in waves of this phase before this one */
+    /* further waves of this phase may leave more to this rank */
     uint32_t wave;
     bool more; /* they may leave it more in this phase */
 };
@@ -106,7 +106,7 @@ static bool keeps(const struct route *route, const struct cecl_copy *copy)
     return rank < 0 || came_before(route->plan, rank);
 }
 
-/* Adds what others leave to this rank in the next wave to the open batch. */
+/* Adds to the open batch what others leave to this rank in the next wave. */
 static void take_next(struct route *route)
 {
     const int rank = route->plan->part.call.rank;
@@ -118,7 +118,7 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Adds what others leave to this rank in waves before `wave`, in batches of their own. */
+/* Adds, as batches of their own, what others leave to this rank in waves before `wave`. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {

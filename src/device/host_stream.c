@@ -1,6 +1,6 @@
 /* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
- * so callers may reuse their arrays at once. The queue grows when it is full and never shrinks, so
- * that calls allocate nothing once it is large enough. */
+ * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
+ * allocate nothing once it is large enough. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define FIRST_CAPACITY 64
 
-/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
- * uses memcpy there, so that the address sanitizer reports it. */
+/* MOVE is a copy by a user, whose ranges may overlap. COPY is a copy of a plan, where an overlap is
+ * an error: it uses memcpy, so that the address sanitizer reports overlaps. */
 enum work_kind { WORK_COPY, WORK_MOVE, WORK_ROWS, WORK_REDUCE, WORK_SMALL, WORK_WRITE, WORK_WAIT };
 
 struct work {
@@ -22,11 +22,11 @@ struct work {
     const void *src;                   /* WAIT: the word to wait for */
     size_t bytes;                      /* ROWS: bytes in one row */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
-    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work */
+    /* REDUCE: a struct cecl_reduction followed by its sources; SMALL: a struct small_work */
     void *own;
 };
 
-/* A copy of a small call, with copies of what it points to. */
+/* A copy of a struct cecl_small and of what it points to. */
 struct small_work {
     struct cecl_small small;
     struct cecl_meeting meeting;
@@ -54,8 +54,8 @@ static struct work *slot(struct host_stream *stream, size_t index)
     return &stream->queue[(stream->head + index) % stream->capacity];
 }
 
-/* An aligned 32-bit word may be a flag. It is stored in one piece, after everything that came
- * before it, and the threads that wait for it are woken. */
+/* An aligned 32-bit word may be a flag. So it is stored in one piece, after all earlier work, and
+ * threads that wait for it are woken. */
 static void perform_copy(const struct work *work)
 {
     if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
@@ -73,7 +73,7 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
-/* Wakes the streams that may sleep until the call is done. */
+/* Runs a small call, and wakes streams that may sleep until it is done. */
 static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
 {
     cecl_small_host(small, (const bool *)abandon);
@@ -201,7 +201,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     return ceclSuccess;
 }
 
-/* Lets the thread finish what is queued, then frees the stream. */
+/* Ends the thread once it has finished all queued work, then frees the stream. */
 static void end(struct host_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -239,7 +239,8 @@ void host_streams_end(struct host_device *host)
     }
 }
 
-/* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
+/* Waits for work that is enqueued now, as on a GPU; not for work that another thread adds
+ * meanwhile. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
@@ -265,7 +266,7 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
-/* Holds the list's lock, so that no stream ends meanwhile. */
+/* Counts busy streams. Holds the list's lock, so that no stream ends meanwhile. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct host_device *host = host_of(dev);
@@ -346,8 +347,8 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order. Every other batch runs backwards, so that no
-     * plan comes to rely on one. */
+    /* A batch promises no order. Every other batch runs backwards, so that plans that rely on an
+     * order fail. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -380,7 +381,7 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Enqueues work that does not fit into a queue entry. It takes over `own`, which is freed when the
+/* Enqueues work that does not fit into a queue entry. Takes over `own`, which is freed when the
  * work is done, or here on failure. */
 static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                             void *own)
@@ -396,8 +397,7 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
     return ceclSuccess;
 }
 
-/* Each reduction allocates its own copy: the sources differ in number and do not
- * fit into a queue entry. */
+/* Each reduction is copied to the heap, because it has any number of sources. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -411,7 +411,7 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_REDUCE, own);
 }
 
-/* Each small call allocates its own copy: it is several times as large as a queue entry. */
+/* Each small call is copied to the heap, because it is several times as large as a queue entry. */
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
                         const struct cecl_small *small)
 {
@@ -427,8 +427,8 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_SMALL, own);
 }
 
-/* `later` waits on a word inside `earlier`. That is safe: destroying `earlier` first finishes its
- * work, which writes the word and so ends the wait. */
+/* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: its
+ * remaining work is finished first, which writes the word and ends the wait. */
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *before, *after;

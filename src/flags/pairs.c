@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Counters of a pair of ranks: two of the sender's and two of the receiver's. */
+/* The counters of two ranks: two of the sender's and two of the receiver's. */
 #define PAIR_COUNTERS (CECL_COUNTER_BEGUN - CECL_COUNTER_READY)
 _Static_assert(CECL_COUNTER_MOVED - CECL_COUNTER_READY == CECL_ROLES, "a counter for each role");
 _Static_assert(PAIR_COUNTERS == 4, "cecl_hosted_pair_words has room for so many");
@@ -18,9 +18,8 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* The words of all counters, and behind them one word that the rank itself writes, which says how
- * far its messages have begun. This word starts with the value of `done`, which means that no
- * message is in progress. */
+/* Behind the words of all counters lies a word that the rank itself writes: how far its messages
+ * have begun. It starts with the value of `done`, which means that no message is in progress. */
 ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     const uint32_t count = words_of_peers(flags);
@@ -64,7 +63,7 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
                           memory_order_relaxed);
 }
 
-/* Whether a word here is behind the last value for which a stream waits. */
+/* Whether a word of this rank is behind the last value for which a stream waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t awaited = atomic_load(&flags->awaited[index]);
@@ -95,7 +94,7 @@ static void name_peers(const struct cecl_flags *flags, uint32_t target,
             cecl_rank_list_add(&progress->late, r);
 }
 
-/* A group of messages is in progress if a stream has reached its begin and not its end. */
+/* A group of messages is in progress if a stream has reached its start and not its end. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
 {
     if (!flags->awaited)

@@ -13,7 +13,7 @@ static enum cecl_launch_kind kind_of(const struct cecl_op *op)
     return op->family == CECL_FAMILY_MESSAGE ? CECL_LAUNCH_MESSAGES : CECL_LAUNCH_COLLECTIVES;
 }
 
-/* Makes a lone call. *path says how it went, for the timeline. */
+/* Makes a lone call. *path says how the call went, for the trace. */
 static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_args *args,
                                struct cecl_call *call, const char **path)
 {
@@ -22,7 +22,7 @@ static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_arg
     return ceclSuccess;
 }
 
-/* Ends the trace of a call. A refused call may be described in part. */
+/* Ends the trace of a call. A refused call may be described only in part. */
 static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
                       const char *path, ceclResult_t result)
 {
@@ -58,7 +58,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     ceclResult_t result = cecl_comm_check(comm);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
-    if (result != ceclSuccess) /* a group that contains such a call is refused as a whole */
+    if (result != ceclSuccess) /* refuses the whole group */
         return cecl_group_is_open() ? cecl_group_refuse(result) : result;
     result = call_entered(args, comm, stream, &call);
     cecl_comm_leave(comm);

@@ -11,7 +11,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                comm->launcher->layout};
 }
 
-/* Describes a call, and does so again until settling its buffers changes no window. */
+/* Describes a call, and repeats that until settling its buffers changes no window. */
 static ceclResult_t describe(ceclComm_t comm, const struct cecl_args *args, struct cecl_call *call)
 {
     const struct cecl_scope scope = cecl_comm_scope(comm);
@@ -37,7 +37,7 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
                                   struct cecl_call *call)
 {
     const ceclResult_t result = describe_in(launch, args, call);
-    if (result != ceclSuccess) /* the registry may have forgotten their windows */
+    if (result != ceclSuccess) /* the registry may have forgotten the windows */
         call->send = call->recv = (struct cecl_buffer){NULL, 0};
     return result;
 }

@@ -14,7 +14,7 @@
 struct places {
     int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
     int32_t type;     /* ceclDataType_t */
-    char text[180];   /* the reason if they did not */
+    char text[180];   /* the reason if they did not pass */
     uint64_t words[]; /* the rank's layout */
 };
 
@@ -25,7 +25,7 @@ static size_t bytes_of(int nranks)
 
 void *cecl_exchange_room(int nranks)
 {
-    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own */
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own layout */
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)
@@ -108,7 +108,7 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
                                                       bytes_of(comm->nranks)));
-    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+    if (local != ceclSuccess) /* prefers this rank's own message, which says more than a peer's */
         return cecl_fail_with(local, words);
     return result != ceclSuccess ? result : judge(comm, call, targets);
 }

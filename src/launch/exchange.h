@@ -1,4 +1,4 @@
-/* Ranks exchange their layouts among the hosts. */
+/* Ranks exchange their layouts over the mesh. */
 #ifndef CECL_LAUNCH_EXCHANGE_H
 #define CECL_LAUNCH_EXCHANGE_H
 

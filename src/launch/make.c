@@ -16,8 +16,8 @@
 
 /* ---- checking */
 
-/* The calls of a group must not overlap where peers write, nor at the places to which this rank
- * carries bytes out of bounce buffers. */
+/* Refuses calls of a group that overlap where peers write, or where this rank carries bytes out of
+ * bounce buffers. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const struct cecl_carried *after = &launch->leases.after;
@@ -31,14 +31,14 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
     memcpy(all, launch->calls, count * sizeof(*all));
     for (uint32_t i = 0; i < after->count; i++) {
         all[count + i] = after->calls[i];
-        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* a bounce buffer */
+        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* its sendbuff is a bounce buffer */
     }
     const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
     free(all);
     return result;
 }
 
-/* The positions of buffers are checked when the calls are new, and again after memory was freed. */
+/* Where buffers lie is checked when the calls are new, and again after memory was freed. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
     if (launch->nfull == 0)
@@ -63,7 +63,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
     if (comm->nranks > 1 && launch->ncalls > most)
         return cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
                          launch->ncalls, comm->nranks, most);
-    /* peers rely on a call once they were told of it */
+    /* to be checked before peers are told, because they then rely on the call */
     CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
     return cecl_tell_reserve(launch);
 }
@@ -76,7 +76,7 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 
 /* ---- telling, and binding */
 
-/* Peers that have agreed to the call will not make it again beside this rank. */
+/* Whether peers have agreed to the call. If so, they will not make it again with this rank. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
     return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
@@ -101,7 +101,7 @@ ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
 ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     launch->comm->launcher->making = launch;
-    if (launch->kind == CECL_LAUNCH_MESSAGES) { /* whose program is made as it is issued */
+    if (launch->kind == CECL_LAUNCH_MESSAGES) { /* its program is made when it is issued */
         cecl_launch_go(launch, CECL_LAUNCH_BOUND);
         return ceclSuccess;
     }
@@ -123,8 +123,8 @@ static void note_use(const struct cecl_launch *launch)
     cecl_imports_used(&comm->registry, &launch->runs->imports, target);
 }
 
-/* Enqueues the program. If a part of it is enqueued and the rest is not, peers wait for signals
- * that will not come. */
+/* Enqueues the program. If only a part could be enqueued, the communicator fails, because peers
+ * wait for signals that will not come. */
 static ceclResult_t run_program(struct cecl_launch *launch)
 {
     bool started;
@@ -135,7 +135,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     return result;
 }
 
-/* The largest number of blocks that one plan carries. */
+/* How many blocks one plan carries at most. */
 #define CARRIED_MOST 64u
 
 static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,
@@ -146,7 +146,8 @@ static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_ca
         result = cecl_launch_add(launch, &calls[i], &index);
     CECL_TRY(result);
     cecl_kept_hash(launch);
-    cecl_launch_go(launch, CECL_LAUNCH_TOLD); /* peers need not know of it */
+    /* nothing is told, because peers need not know of it */
+    cecl_launch_go(launch, CECL_LAUNCH_TOLD);
     CECL_TRY(cecl_launch_bind(launch));
     CECL_TRY(run_program(launch));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
@@ -197,10 +198,10 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
     return ceclSuccess;
 }
 
-/* ---- a launch by itself */
+/* ---- a lone launch */
 
-/* Everything that this rank may refuse is checked before ranks exchange places, so that all ranks
- * learn of a refusal. */
+/* Checks everything that this rank may refuse before ranks exchange places, so that all ranks learn
+ * of a refusal. */
 static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_call *call,
                                  ceclResult_t result)
 {
@@ -213,7 +214,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         result = comm->dev->ops->stream_check(comm->dev, launch->order.stream);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
-    if (comm->config.check) /* first find ranks that make another call */
+    if (comm->config.check) /* first finds ranks that make another call */
         result = cecl_check_calls(comm, described, 1, result);
     if (!comm->config.check || result == ceclSuccess)
         result = cecl_exchange_places(comm, described, comm->launcher->layout, result);
@@ -234,12 +235,13 @@ static ceclResult_t check_all(struct cecl_launch *launch, const struct cecl_call
 {
     ceclComm_t comm = launch->comm;
     if (call->op->asks_places)
-        CECL_TRY(learn_places(launch, call, local)); /* every rank knows the verdict */
+        CECL_TRY(learn_places(launch, call, local)); /* every rank gets the same verdict */
     if (local == ceclSuccess)
         local = cecl_settle_again(launch, comm);
     if (local == ceclSuccess)
         local = cecl_launch_check(launch);
-    if (local != ceclSuccess && call->op->asks_places) /* peers have agreed by now */
+    /* peers have agreed by now, so they rely on the call */
+    if (local != ceclSuccess && call->op->asks_places)
         launch->is_relied_on = true;
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return local;

@@ -3,8 +3,8 @@
 
 #include "launch/carry.h"
 
-/* Whether the registry may have a window of a buffer, or make one. It may not for a peer's slice of
- * the pool, which the check of buffers refuses. */
+/* Whether the registry may have a window of a buffer, or make one. Not for a peer's slice of the
+ * pool, which the check of buffers refuses. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&
@@ -24,13 +24,13 @@ static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_to
 
 _Static_assert(2 * CECL_RANGES_MAX == CECL_USES, "a device takes the ranges of both buffers");
 
-/* The ranges of a buffer that the call uses. Addresses between its blocks may be unmapped. */
+/* The ranges of a buffer that the call uses. Addresses between blocks may be unmapped. */
 static size_t list_uses(const struct cecl_call *call, const struct cecl_touched *touched,
                         struct cecl_use *uses)
 {
     struct cecl_range ranges[CECL_RANGES_MAX];
     struct cecl_use use = use_of(call, touched);
-    if (call->layout_words == 0 && call->view.shape.width == 0) { /* blocks lie side by side */
+    if (call->layout_words == 0 && call->view.shape.width == 0) { /* the blocks lie side by side */
         uses[0] = use;
         return 1;
     }
@@ -61,7 +61,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
         const struct cecl_use use = use_of(call, &touched[i]);
-        /* settling may forget the window, to which the call has no reference yet */
+        /* read before settling, which may free the window: the call has no reference yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
         if (is_private && ops->check_uses)
@@ -74,7 +74,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
 
 /* ---- again */
 
-/* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */
+/* Finds the windows of a call's buffers again, until looking at their memory changes no window. */
 static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -100,8 +100,8 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If memory changes at every try, another thread of the program frees it. The check that follows
- * refuses such a call. */
+/* If memory changes at every try, another thread of the program is freeing memory. The check that
+ * follows refuses such a call. */
 #define TRIES 4
 
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)

@@ -8,17 +8,17 @@
 
 #include "launch/launch.h"
 
-/* Makes room for what ranks tell. It is asked for before ranks agree that nobody refuses. */
+/* Makes room for what ranks tell. Called before ranks agree that nobody refuses. */
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
-/* Publishes this rank's places. Peers rely on the launch from then on. A launch that is not told
- * has the result success. */
+/* Publishes this rank's places. Peers rely on the launch from then on. Success for a launch that is
+ * not told. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
 /* Learns what peers published, and writes it to launch->told. pending_ns: see
  * cecl_launch_prepare. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 
-/* What this rank would tell, for explaining calls. All ranks' buffers are taken to lie as this
- * rank's. */
+/* What this rank would tell, for explaining calls. Assumes that all ranks have their buffers where
+ * this rank has its own. */
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 
 #endif

@@ -18,20 +18,20 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The ways that take turns, as cecl_nccl_arm_words has them. */
+/* The ways that take turns; cecl_nccl_arm_words has their names. */
 enum { BY_NCCL, NO_SMS, WITH_SMS, MOVES_ALONE };
 #define ARM(name) (UINT32_C(1) << (name))
 
-/* A mark is a place in the program's stream whose time is noted. GPUs are behind: so many marks may lie
- * between the host and the GPU. Older ones are lost. */
+/* A mark is a place in the program's stream whose time is noted. The GPU may be so many marks
+ * behind the host; older marks are lost. */
 #define MARKS 64u
 
-/* Where no period is found, --stats is brought up to date each time after so many calls. */
+/* While no period is found, --stats is updated after every so many calls. */
 #define REPORT_CALLS 256u
 
 struct mark {
-    void *event; /* on the host device NULL */
-    int64_t ns;  /* its time there */
+    void *event; /* NULL on the host device */
+    int64_t ns;  /* the time at the mark */
     bool is_noted;
 };
 
@@ -45,14 +45,15 @@ struct pending {
 struct cecl_nccl_learn {
     struct cecl_period period;
     struct cecl_trial trial;
-    bool is_found;               /* the trial is of the period */
+    bool is_found;               /* the trial is about the period */
     struct cecl_verdict verdict; /* of the last trial */
-    int ordinal;                 /* which GPU; -1: the host device */
-    int policy, policies;        /* ceclSmPolicy_t in force; the communicator's own */
-    uint64_t group; /* the group of the last call, and how many calls of it there were */
+    int ordinal;                 /* number of the GPU; -1: the host device */
+    int policy, policies;        /* the ceclSmPolicy_t in force; the communicator's own policy */
+    uint64_t group;              /* the group of the last call; how many calls of it there were */
     uint32_t in_group;
-    uint64_t moved, reduced; /* the numbers of the last call of each kind; from 1 */
-    int64_t begun_ns;        /* when the host began this period */
+    /* the numbers of the last call that moves data, and of the last reduction; from 1 */
+    uint64_t moved, reduced;
+    int64_t begun_ns; /* when the host began this period */
     struct mark marks[MARKS];
     uint32_t nmarks;
     struct pending pending[MARKS];
@@ -63,7 +64,7 @@ struct cecl_nccl_learn {
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t id; /* of the communicator; several ranks of it may be in one process */
+    uint64_t id; /* of the communicator, which may have several ranks in one process */
     int holders;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -101,7 +102,7 @@ static int recall(void *context, uint64_t subject)
     return arm;
 }
 
-/* ---- what became of it */
+/* ---- reporting */
 
 static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
 {
@@ -115,7 +116,7 @@ static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
     return trial->state == CECL_TRIAL_IDLE ? CECL_NCCL_TRIAL_LEFT : CECL_NCCL_TRIAL_WAITING;
 }
 
-/* Brings the entry of --stats up to date. */
+/* Updates the entry of --stats. */
 static void report(const struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_learn *learn = comm->learn;
@@ -124,7 +125,7 @@ static void report(const struct cecl_nccl_comm *comm)
     if (!comm->ours || !cecl_nccl_process()->counts)
         return;
     (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
-    if (!learn && stats.told == 0) /* there is nothing to say */
+    if (!learn && stats.told == 0) /* there is nothing to report */
         return;
     now.told = stats.told;
     now.late = stats.late;
@@ -139,7 +140,7 @@ static void report(const struct cecl_nccl_comm *comm)
     cecl_nccl_report_set(comm, &now);
 }
 
-/* The way with which NCCL's is compared: the one in force, or the best of those that lost. */
+/* The way with which NCCL's is compared: the one in force, or the best of the others. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -150,7 +151,7 @@ static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
     return best;
 }
 
-/* A trial has just ended. */
+/* Reports a trial that has just ended. */
 static void tell(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
 {
     learn->verdict = cecl_trial_verdict(&learn->trial);
@@ -173,7 +174,7 @@ static uint64_t draw(const struct cecl_nccl_learn *learn)
     return (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)learn;
 }
 
-/* Without events this rank's times count as lost, so nothing is learned; calls go on. */
+/* Without events this rank's times count as lost, so nothing is learned. Calls go on. */
 static void make_events(struct cecl_nccl_learn *learn)
 {
     void *events[MARKS] = {NULL};
@@ -193,7 +194,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
     void *shared;
     size_t bytes;
     CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
-    if (cecl_trial_bytes(entry->nranks) > bytes) /* alike on all ranks */
+    if (cecl_trial_bytes(entry->nranks) > bytes) /* equal on all ranks */
         return ceclSuccess;
     struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
     if (!learn)
@@ -233,7 +234,7 @@ static void mark(struct cecl_nccl_learn *learn, cudaStream_t stream)
     here->is_noted = learn->ordinal < 0 || (here->event && cecl_nccl_gpu_note(here->event, stream));
 }
 
-/* Returns false while the time is not there. *ns: 0 where it is lost. */
+/* Returns false if the time is not known yet. *ns: 0 if it is lost. */
 static bool time_between(struct cecl_nccl_learn *learn, const struct pending *pending, uint64_t *ns)
 {
     const struct mark *from = &learn->marks[pending->from % MARKS],
@@ -260,10 +261,10 @@ static void publish(struct cecl_nccl_learn *learn)
     }
 }
 
-/* Every pending time has two marks, so there are never more of them than marks. */
+/* Every pending time has two marks, so there are never more pending times than marks. */
 static void note_pending(struct cecl_nccl_learn *learn, uint32_t trial, int slot)
 {
-    if (learn->npending == MARKS) { /* the oldest one's marks are lost */
+    if (learn->npending == MARKS) { /* the marks of the oldest one are lost */
         learn->first_pending++;
         learn->npending--;
     }
@@ -273,7 +274,7 @@ static void note_pending(struct cecl_nccl_learn *learn, uint32_t trial, int slot
 
 /* ---- what a sequence can try */
 
-/* The ways in which the calls of a period differ. Under a policy that forbids SMs, WITH_SMS is none. */
+/* The ways in which the calls of a period differ. A policy that forbids SMs excludes WITH_SMS. */
 static uint32_t arms_of(const struct cecl_nccl_learn *learn)
 {
     const uint64_t before = learn->period.calls - learn->period.length;
@@ -294,7 +295,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-/* What is equal on all ranks. */
+/* The token of a call: a hash of what is equal on all ranks. */
 static uint64_t token_of(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call)
 {
     const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
@@ -346,7 +347,7 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
                          const struct cecl_nccl_comm *comm)
 {
     struct cecl_trial *trial = &learn->trial;
-    /* where nothing is tried, nobody asks how long a period takes */
+    /* if nothing is tried, the length of periods is not needed */
     const int64_t now = trial->state == CECL_TRIAL_IDLE ? 0 : cecl_now_ns();
     const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
     publish(learn);
@@ -383,7 +384,7 @@ static void follow(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *c
         report(comm);
 }
 
-/* The policy of cecl's calls from here on. */
+/* Sets the policy of cecl's calls from here on. */
 static void set_policy(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm)
 {
     const bool has_arm = cecl_trial_has_arm(&learn->trial);
