@@ -1,6 +1,5 @@
-/* What the hosts' parts of kernels share: turning the CUDA runtime's errors into ours, and a
- * word for each GPU with what is known of it once its kernels are loaded. Only builds with
- * CUDA include this file. */
+/* Shared by the host code of kernels: converts errors of the CUDA runtime, and keeps a word of
+ * facts for each GPU once its kernels are loaded. Only builds with CUDA include this file. */
 #ifndef CECL_SM_GPUS_H
 #define CECL_SM_GPUS_H
 
@@ -14,7 +13,7 @@ static inline ceclResult_t cecl_gpu_result(const char *who, cudaError_t error, c
 {
     if (error == cudaSuccess)
         return ceclSuccess;
-    cudaGetLastError(); /* clears the error: it is reported here, once */
+    cudaGetLastError(); /* clears the error, which is reported here */
     return cecl_fail(error == cudaErrorMemoryAllocation ? ceclOutOfMemory : ceclUnhandledCudaError,
                      "%s: %s: %s", who, what, cudaGetErrorString(error));
 }
@@ -29,9 +28,9 @@ static inline ceclResult_t cecl_gpu_load(const char *who, const void *kernel)
     return ceclSuccess;
 }
 
-/* Kernels that wait for peers take at most one in CECL_GPU_WAITING_SHARE of a GPU's SMs.
- * Kernels of several communicators may wait for each other's ranks, so they must all fit on
- * the GPU at the same time. */
+/* Kernels that wait for peers take at most 1 / CECL_GPU_WAITING_SHARE of a GPU's SMs. Kernels of
+ * several communicators may wait for each other's ranks, so they must all fit on the GPU at the
+ * same time. */
 #define CECL_GPU_WAITING_SHARE 4u
 
 static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)

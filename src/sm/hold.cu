@@ -3,7 +3,7 @@
 
 #include "sm/clock.cuh"
 
-/* Thread 0 polls. The other threads wait at the barrier, and so keep their places on the SM. */
+/* Thread 0 polls. The other threads wait at the barrier, which keeps their places on the SM. */
 static __global__ void __launch_bounds__(1024, 2)
     hold(struct cecl_hold_words *words, uint64_t limit_ns)
 {

@@ -7,9 +7,9 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-#define DEFAULT_SMS 16 /* for callers that name no number */
+#define DEFAULT_SMS 16 /* for callers that give no number */
 
-/* ---- GPUs: what they can do, with their kernels loaded */
+/* ---- what GPUs can do, once their kernels are loaded */
 
 struct gpu {
     uint32_t sms;
@@ -57,7 +57,7 @@ static ceclResult_t gpu_prepare(int ordinal, struct gpu *gpu)
     return ceclSuccess;
 }
 
-/* What is known of the current GPU. Prepares it if that was not done. */
+/* What is known of the current GPU. Prepares the GPU if that was not done. */
 static ceclResult_t gpu_current(struct gpu *gpu)
 {
     int ordinal = 0;
@@ -153,8 +153,8 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* Most blocks that the kernel may have: one each SM. A kernel that waits for peers leaves SMs to
- * others. */
+/* Most blocks that the kernel may have, one for each SM. A kernel that waits for peers leaves SMs
+ * to others. */
 static uint32_t most_blocks(const struct cecl_reduction *r, const struct gpu *gpu)
 {
     const bool waits = r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST);
@@ -189,7 +189,7 @@ static struct launch launch_of(const struct cecl_reduction *r, const struct cecl
 
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
-    struct cecl_reduce_args args; /* left without a value beyond the sources that there are */
+    struct cecl_reduce_args args; /* sources beyond nsrc are not initialized */
     void *arguments[] = {&args};
     struct gpu gpu;
     CECL_TRY(check(reduction));

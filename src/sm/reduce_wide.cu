@@ -16,8 +16,8 @@ DEVICE void end(const cecl_reduce_args &args)
         reduce_end(args);
 }
 
-/* Exactly `nsrc` sources. It takes so many vectors at a time that 12 to 16 loads are issued
- * together. Head and tail are short. */
+/* Exactly `nsrc` sources. Takes so many vectors at a time that 12 to 16 loads are issued together.
+ * Requires short heads and tails. */
 template <int type, int op, int nsrc>
 __global__ void __launch_bounds__(THREADS, 1)
     reduce_wide(const __grid_constant__ cecl_reduce_args args)
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     end(args);
 }
 
-/* Any number of sources and any alignment. It takes two vectors of four sources at a time. */
+/* Any number of sources and any alignment. Takes two vectors of four sources at a time. */
 template <int type, int op>
 __global__ void __launch_bounds__(THREADS, 1)
     reduce_any(const __grid_constant__ cecl_reduce_args args)

@@ -2,11 +2,12 @@
 #include "sm/gpus.h"
 #include "sm/small_args.h"
 
-/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
- * SM sends, the sooner it has sent it. A call of one block of threads need not count its blocks at
- * the end. Measured: docs/measurements.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. An SM with
+ * less to send is done sooner. A call of a single thread block need not count its blocks at the
+ * end. Measured: docs/measurements.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
-/* more warps are spread in blocks of this many, up to the greatest number of blocks */
+/* more warps are divided into thread blocks of so many, up to the largest number of thread
+ * blocks */
 #define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");
@@ -19,7 +20,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* SMs that a call may take, for each GPU that is prepared. */
+/* How many SMs a call may take, for each GPU that is prepared. */
 static struct cecl_gpus known;
 
 static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
@@ -36,7 +37,7 @@ static ceclResult_t gpu_prepare(int ordinal, uint32_t *most)
     return ceclSuccess;
 }
 
-/* SMs that a call may take on the current GPU. Prepares the GPU if that was not done. */
+/* How many SMs a call may take on the current GPU. Prepares the GPU if that was not done. */
 static ceclResult_t gpu_current(uint32_t *most)
 {
     int ordinal = 0;

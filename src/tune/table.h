@@ -32,7 +32,7 @@ enum cecl_tuning_unit {
     CECL_TUNING_SMS,
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
-    CECL_TUNING_SHARE, /* one part in so many */
+    CECL_TUNING_SHARE, /* 1 / value is the share */
     CECL_TUNING_NANOSECONDS
 };
 
@@ -44,7 +44,7 @@ struct cecl_threshold_info {
     const char *name;
     enum cecl_tuning_unit unit;
     uint64_t least, most; /* the smallest and the largest value that are allowed */
-    const char *decision; /* what it decides, in a sentence */
+    const char *decision; /* what the threshold decides, in a sentence */
 };
 extern const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT];
 
@@ -55,7 +55,7 @@ struct cecl_tuning_row {
     enum cecl_tuning_device device;
     uint64_t value;
     const char *evidence; /* NULL: the row is from a file */
-    bool measured;        /* false: the value is reckoned */
+    bool measured;        /* false: the value follows from a calculation */
     int line;             /* line number in its file; 0: built in */
 };
 /* The built-in rows. Rows of one threshold follow each other. */
@@ -103,7 +103,7 @@ static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum ce
     return tuning->value[which];
 }
 
-/* The largest block that a small call of any kind sends to a peer: what a slot must hold. */
+/* The most bytes that a small call of any kind sends to a peer: a slot must hold them. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

@@ -7,8 +7,8 @@
  *
  * A threshold has one row or several. The first row that fits the device and the rank count is in
  * force, and the last row must fit all that are left. Sizes are binary; GB/s are decimal. A file
- * that CECL_TUNING names replaces rows. An alignment, or what a protocol requires, is no
- * threshold. */
+ * that CECL_TUNING names replaces rows. Alignments, and constants that a protocol requires, are no
+ * thresholds. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "
