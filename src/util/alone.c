@@ -10,16 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXITING                                                                                    \
-/* [4u] PF_EXITING of proc_pid_stat(5): a thread that was joined may still be listed for a
-     * moment */
-4u
+/* PF_EXITING of proc_pid_stat(5): a thread that was joined may still be listed for a moment. */
+#define EXITING 4u
 
-    /* Threads of the library and of CUDA that make no calls of the program's. (cecl-together, cecl-make
+/* Threads of the library and of CUDA that make no calls of the program's. (cecl-together, cecl-make
  * and cecl-finalize do make calls.) Whole names are compared: an unnamed thread has the name of its
  * program, which may be cuda_train. */
-    static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
-                                       "cuda-EvtHandlr"};
+static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
+                                   "cuda-EvtHandlr"};
 
 /* CUDA's other threads are named cuda and a hexadecimal number of eight digits or more. */
 static bool is_cuda_number(const char *name)
