@@ -17,8 +17,7 @@
 
 #define CECL_PERIOD_MOST 4095 /* calls of the longest period that is found */
 #define CECL_PERIOD_RING 8192 /* room for two such periods and one number more; a power of two */
-#define CECL_PERIOD_SEEN                                                                           \
-    4096 /* a power of two; large enough that some entries of the longest period are still there */
+#define CECL_PERIOD_SEEN 4096 /* a power of two */
 
 /* All zero: no call has come yet. */
 struct cecl_period {
