@@ -1,11 +1,11 @@
-/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is looked
- * up once, when a call is described, and from then on nobody compares addresses.
+/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is
+ * looked up once, when a call is described, and from then on nobody compares addresses.
  *
  *     pool        symmetric memory: the offset is into this rank's slice, and a peer's address is
  *                 arithmetic.
  *     registered  other memory that peers can reach: the offset is into the window.
- *     private     memory that no peer can reach. All of it is one window, and the offset is the address
- *                 itself.
+ *     private     memory that no peer can reach. All of it is one window, and the offset is the
+ *                 address itself.
  *
  * Windows have counted references. The registry (while the memory is there), registrations of the
  * caller's, calls that are being made and kept plans hold them. While a window has a reference, its
@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank never
- * uses it twice. */
+/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank
+ * never uses it twice. */
 enum { CECL_WINDOW_NONE, CECL_WINDOW_PRIVATE, CECL_WINDOW_POOL, CECL_WINDOW_FIRST = 16 };
 
 /* A region that peers were told of. */

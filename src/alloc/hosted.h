@@ -1,5 +1,6 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for
- * flags and for messages, and for each rank a part through which its blocks go in small urgent calls.
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words
+ * for flags and for messages, and for each rank a part through which its blocks go in small urgent
+ * calls.
  *
  * The memory itself is a part of the ranks' shared memory (boot/shared.h). */
 #ifndef CECL_ALLOC_HOSTED_H

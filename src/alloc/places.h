@@ -1,5 +1,6 @@
-/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows
- * memory that all ranks of a communicator share, and nothing else: no device and no collective.
+/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file
+ * knows memory that all ranks of a communicator share, and nothing else: no device and no
+ * collective.
  *
  * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
  * each call has one of two outcomes, on which all ranks agree:

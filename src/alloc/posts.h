@@ -2,8 +2,8 @@
  * lie. This file knows memory that all ranks of a communicator share, and nothing else: no device
  * and no call.
  *
- * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike. The
- * shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
+ * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
+ * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
  *
  *     arrivals | the sender's post | the receiver's post
  *
@@ -14,8 +14,8 @@
  * A slot is used again once both ranks have finished its message, that is, have arrived and have
  * read what they need.
  *
- * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or finds
- * no room. No index or size is taken from the shared memory.
+ * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or
+ * finds no room. No index or size is taken from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol.
  * Threads: one at a time for each struct cecl_posts. */
@@ -56,7 +56,8 @@ struct cecl_posts {
     uint64_t *numbers;
 };
 
-/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache line. */
+/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache
+ * line. */
 size_t cecl_posts_bytes(int nranks);
 
 /* Takes this rank's view of the shared memory.
@@ -67,15 +68,16 @@ ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, i
                              uint32_t nslots);
 void cecl_posts_close(struct cecl_posts *posts);
 
-/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to come
- * to earlier messages first. */
+/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to
+ * come to earlier messages first. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
 /* Whether the peer has posted its end of message `ahead` of the next ones in this role: 1 is the
  * next one. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a slot.
+/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a
+ * slot.
  *
  * number  [out] the message's number.
  * theirs  [out] the peer's post, if it came first.

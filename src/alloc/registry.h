@@ -122,8 +122,8 @@ void cecl_registry_lose(struct cecl_registry *registry);
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the
  * memory is still the same. A pointer that was looked up before is found without a search. */
 struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
-/* Notes that a call uses a window of this rank, if it is a registered one: the call is done once `done` has
- * come to `target`. */
+/* Notes that a call uses a window of this rank, if it is a registered one: the call is done once
+ * `done` has come to `target`. */
 static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
 {
     if (!cecl_window_is_registered(window))

@@ -77,7 +77,8 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 
 /* Whether a peer's import may be closed, because no call of this rank uses it any more. */
 bool registry_is_unused(const struct cecl_registry *registry, const struct cecl_import *import);
-/* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the lock. */
+/* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the
+ * lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
@@ -99,8 +100,8 @@ uint64_t registry_last_import(void);
  * of the same GPU as `by`. ceclInProgress: a pending call uses some of that memory.
  * ceclInvalidUsage: `exported` was freed, and newer memory lies there.
  *
- * before  if not 0: the device has refused to open `exported` when this was the last import, because
- *         former memory of its block was open */
+ * before  if not 0: the device has refused to open `exported` when this was the last import,
+ *         because former memory of its block was open */
 ceclResult_t registry_close_stale(struct cecl_registry *by,
                                   const struct cecl_region_export *exported, uint64_t before);
 

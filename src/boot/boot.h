@@ -22,9 +22,9 @@
  * `post`, and CUDA may hold it up. Any thread may read `life`, under life_lock. The watchdog always
  * reads it, so it is never full.
  *
- * A socket closes when its process ends, but not if a forked child holds it. So the mesh also watches
- * the process of each peer (process.h). Shared memory cannot tell that a process has ended, so the
- * meetings' lock and the boxes ask the mesh.
+ * A socket closes when its process ends, but not if a forked child holds it. So the mesh also
+ * watches the process of each peer (process.h). Shared memory cannot tell that a process has ended,
+ * so the meetings' lock and the boxes ask the mesh.
  *
  * A meeting decides, under a lock. Boxes only carry parts, and two ranks that read them may see
  * different outcomes. All members must agree on who the members are. So a shrink meets before it

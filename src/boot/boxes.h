@@ -1,8 +1,9 @@
-/* An all-gather over memory that all ranks see. Each rank has a box there. It writes its part into the
- * box, and the others poll for it.
+/* An all-gather over memory that all ranks see. Each rank has a box there. It writes its part into
+ * the box, and the others poll for it.
  *
- * Ranks that make a new communicator out of an old one, the parent, have their boxes in the parent's
- * shared memory (boot/shared.h). The parent's mesh is only asked who has gone, so it may be broken.
+ * Ranks that make a new communicator out of an old one, the parent, have their boxes in the
+ * parent's shared memory (boot/shared.h). The parent's mesh is only asked who has gone, so it may
+ * be broken.
  * Threads of one process have boxes in ordinary memory (oob.c), and no parent. */
 #ifndef CECL_BOOT_BOXES_H
 #define CECL_BOOT_BOXES_H

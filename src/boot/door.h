@@ -30,7 +30,8 @@ struct cecl_caller {
 struct cecl_door {
     int listener;
     uint32_t bytes; /* number of bytes that a caller must send */
-    /* Called for a new connection; false turns it away. It may send but must not wait. NULL: none. */
+    /* Called for a new connection; false turns it away. It may send but must not wait. NULL:
+     * none. */
     bool (*greet)(struct cecl_caller *caller);
     /* Called before a caller is dropped for a newer one: tells the caller to come again. It may
      * send but must not wait. NULL (as cecl_door_open leaves it): callers cannot come again, so

@@ -1,7 +1,7 @@
 /* Where ranks whose mesh may be broken agree on who makes a new communicator. They meet in shared
- * memory (boot/shared.h). A meeting has a list of members. It is complete when all members have come
- * with the same list. It fails for all of them when one refuses, dies or does not come, and when lists
- * differ so that ranks wait for each other. */
+ * memory (boot/shared.h). A meeting has a list of members. It is complete when all members have
+ * come with the same list. It fails for all of them when one refuses, dies or does not come, and
+ * when lists differ so that ranks wait for each other. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -42,8 +42,8 @@ struct cecl_meeting_plan {
     int64_t deadline;
 };
 
-/* Meets all members of the plan, this rank among them. All succeed, or all fail and have the reason.
- * A member that comes to a meeting which has failed fails at once.
+/* Meets all members of the plan, this rank among them. All succeed, or all fail and have the
+ * reason. A member that comes to a meeting which has failed fails at once.
  * serial  [out] the meeting's number in this communicator; from 1 on, equal on all members */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, uint64_t *serial);
 

@@ -118,8 +118,9 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
 /* -- news of peers. Any thread may call these, while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes, which
- * cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names it. */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes,
+ * which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names
+ * it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
 /* Reads the news that is there, without waiting; results as for cecl_mesh_watch. If a peer sent

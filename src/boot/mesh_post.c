@@ -1,5 +1,5 @@
-/* Messages between two ranks at any time, with descriptors. Each is a packet, so it arrives whole or
- * not at all. */
+/* Messages between two ranks at any time, with descriptors. Each is a packet, so it arrives whole
+ * or not at all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>

@@ -39,8 +39,8 @@ static inline void cecl_oob_close(struct cecl_oob *oob)
 void cecl_oob_from_callbacks(struct cecl_oob *oob, const ceclOob_t *callbacks, int nranks, int rank,
                              int64_t timeout_ms);
 
-/* Threads of one process share a `group` of `nranks` oobs. A wait ends `timeout_ms` after the oob was
- * made, or when a member has failed or has closed its oob. */
+/* Threads of one process share a `group` of `nranks` oobs. A wait ends `timeout_ms` after the oob
+ * was made, or when a member has failed or has closed its oob. */
 struct cecl_oob_group;
 ceclResult_t cecl_oob_group_create(int nranks, int64_t timeout_ms, struct cecl_oob_group **group);
 void cecl_oob_from_group(struct cecl_oob *oob, struct cecl_oob_group *group, int rank);

@@ -13,8 +13,8 @@ struct cecl_process {
     int32_t reserved;
 };
 
-/* Identifies this boot of the kernel and this process's namespace `kind`, as in /proc/self/ns: "net",
- * "pid". 0 when that cannot be read. */
+/* Identifies this boot of the kernel and this process's namespace `kind`, as in /proc/self/ns:
+ * "net", "pid". 0 when that cannot be read. */
 uint64_t cecl_namespace_id(const char *kind);
 
 /* Describes this process. */

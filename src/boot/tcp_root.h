@@ -46,8 +46,8 @@ void root_vacate(struct seat *seat);
 void root_name_late(struct root *root, int count, const char *did,
                     bool (*is_late)(const struct seat *seat));
 
-/* tcp_rounds.c: serves all-gathers until every rank has closed, or the job has failed. First it tells
- * the ranks that all have joined. */
+/* tcp_rounds.c: serves all-gathers until every rank has closed, or the job has failed. First it
+ * tells the ranks that all have joined. */
 void root_serve_rounds(struct root *root);
 
 #endif

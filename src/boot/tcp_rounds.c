@@ -1,5 +1,5 @@
-/* The all-gathers that the root of the TCP bootstrap serves: it receives a part from every rank, and
- * sends all parts to all. */
+/* The all-gathers that the root of the TCP bootstrap serves: it receives a part from every rank,
+ * and sends all parts to all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>

@@ -96,7 +96,8 @@ static inline bool cecl_call_is_empty(const struct cecl_call *call)
     return call->bytes == 0 && !cecl_op_always(call->op);
 }
 
-/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in place. */
+/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in
+ * place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
 {
     return call->in_place && !cecl_op_has_both_buffers(call->op);

@@ -3,11 +3,12 @@
  * A copy within one GPU needs SMs. So the bytes go to the next rank, to a part of its staging that
  * nobody else uses, and come back, in chunks that alternate between the halves of that part:
  *
- *     | chunk 0 -> the first half there
- *     | chunk 1 -> the second half there; chunk 0 -> its place here | chunk 2 -> the first half; ...
+ *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
+ *     here | chunk 2 -> the first half; ...
  *
- * This rank makes all copies itself, and stream order separates its batches. So there is no flag, and
- * peers need not know. With SMs, or where a copy engine copies locally, it is one local copy. */
+ * This rank makes all copies itself, and stream order separates its batches. So there is no flag,
+ * and peers need not know. With SMs, or where a copy engine copies locally, it is one local
+ * copy. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)

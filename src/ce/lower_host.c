@@ -7,8 +7,8 @@
  * copy waits behind large ones. Copies to and from the host have engines of their own.
  * (docs/measurements.md, "Small calls beside bulk copies")
  *
- * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11 us
- * each time, and a call of 1 MiB took longer in 2 or 4 chunks.
+ * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11
+ * us each time, and a call of 1 MiB took longer in 2 or 4 chunks.
  *
  * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in
  * call k + 1. Every rank signals in call k + 1 only after it has read its blocks of call k. Calls

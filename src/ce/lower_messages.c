@@ -1,8 +1,8 @@
 /* Lowers a group of messages (ceclSend and ceclRecv).
  *
- * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them comes
- * second and knows both buffers. That rank moves the bytes: the sender pushes them, or the receiver
- * pulls them. The counters are in flags/pairs.h.
+ * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them
+ * comes second and knows both buffers. That rank moves the bytes: the sender pushes them, or the
+ * receiver pulls them. The counters are in flags/pairs.h.
  *
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved
@@ -26,10 +26,10 @@
  * rule, so every program that ends with NCCL ends here. With a single lane for all peers some would
  * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
- * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
- * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
- * priority, which a caller's stream rarely has, and what waits for peers in the caller's stream is issued
- * behind all lanes. */
+ * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several
+ * streams through one hardware queue, in the order of issue. Lanes therefore have streams of the
+ * highest priority, which a caller's stream rarely has, and what waits for peers in the caller's
+ * stream is issued behind all lanes. */
 #include "ce/messages.h"
 
 /* Signals to the peer of a message what this rank has come to: READY or MOVED. */
@@ -45,8 +45,8 @@ static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group. The
- * order within a group is that of the caller. */
+/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group.
+ * The order within a group is that of the caller. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
@@ -86,9 +86,9 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
         cecl_plan_copy(plan, to, from, m->bytes);
 }
 
-/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane. Messages
- * with one group of a peer wait together, and their copies are one batch. Returns one more than the
- * last lane. */
+/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane.
+ * Messages with one group of a peer wait together, and their copies are one batch. Returns one more
+ * than the last lane. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

@@ -45,7 +45,8 @@
  * fetch it. So all ranks meet before results are copied: an all-reduce copies all of them at the
  * end, and a reduce goes through these steps once for each chunk:
  *
- *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result -> root |
+ *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
+ *     -> root |
  *
  * In place, the recvbuff is the input. When p pushes its result to a peer, it overwrites that
  * peer's input to block p. This is safe, because p reduced the block only after that input had

@@ -184,8 +184,8 @@ struct cecl_device_ops {
      * A FILE can be used after region_access. The exporter may be this rank, another rank of this
      * process, or a rank of another process.
      *
-     * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The region
-     *     keeps it until region_close. HANDLE: ignored
+     * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The
+     *     region keeps it until region_close. HANDLE: ignored
      *
      * ceclInProgress: this process still has a HANDLE open of memory that lay at the same addresses
      * of the exporter before. CUDA must close that one first.

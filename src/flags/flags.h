@@ -35,8 +35,8 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
     return epoch << 16;
 }
 
-/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely on
- * the wrap-around not happening. */
+/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely
+ * on the wrap-around not happening. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
 #define CECL_PAIR_NOTES 256 /* a power of two */

@@ -51,7 +51,8 @@ void cecl_pairs_forget(struct cecl_flags *flags)
     free(flags->awaited);
 }
 
-/* A note has the target in its upper half, and in its lower half the peer and the role. No note is 0. */
+/* A note has the target in its upper half, and in its lower half the peer and the role. No note is
+ * 0. */
 #define NOTED 0x80000000u
 #define SENDS 0x40000000u
 

@@ -11,8 +11,8 @@
  *
  * In each message the rank that came first writes `ready`, and the other one writes `moved`. These
  * are separate words, because the same rank may come first in one message and second in the next.
- * Streams write the values themselves, so they cannot be taken back once the communicator has failed
- * (see cecl_flags_silence). */
+ * Streams write the values themselves, so they cannot be taken back once the communicator has
+ * failed (see cecl_flags_silence). */
 #ifndef CECL_FLAGS_PAIRS_H
 #define CECL_FLAGS_PAIRS_H
 

@@ -89,8 +89,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values of a lane's epochs after `first`, `count` of them, with that of an `earlier`
- * epoch. */
+/* Overwrites the values of a lane's epochs after `first`, `count` of them, with that of an
+ * `earlier` epoch. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {

@@ -10,8 +10,8 @@ void *cecl_exchange_room(int nranks);
 
 /* Collective. Ranks exchange where their blocks belong.
  *
- * layout  [out] [call->layout_words] the call's layout, with the places of this rank's blocks at its
- *         peers
+ * layout  [out] [call->layout_words] the call's layout, with the places of this rank's blocks at
+ *         its peers
  * local   this rank's verdict on its own arguments, with its message recorded
  *
  * All ranks go on, or all refuse. Where two ranks differ, the message has both ranks and both

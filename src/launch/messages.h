@@ -4,8 +4,8 @@
  * the call with its peers, and other ranks count no epoch for it. The messages of a group, or the
  * one message of a call outside of groups, are a launch, with steps of their own:
  *
- *     check   Everything that can be refused is checked here. A rank waits at most until each peer has
- *             room for the messages, which it has unless it is hundreds of messages behind.
+ *     check   Everything that can be refused is checked here. A rank waits at most until each peer
+ *             has room for the messages, which it has unless it is hundreds of messages behind.
  *     post    Tells the peers where the buffers lie (alloc/posts.h). From here on peers rely on the
  *             messages. Each message finds out which of its ranks came second.
  *     reach   The rank that came second waits for memory of the peer that is still being imported.

@@ -1,5 +1,6 @@
-/* Finds the period in a sequence of calls: in a training it is the step. Every rank of a communicator
- * makes the same sequence of collectives, so all ranks find the same period at the same call.
+/* Finds the period in a sequence of calls: in a training it is the step. Every rank of a
+ * communicator makes the same sequence of collectives, so all ranks find the same period at the
+ * same call.
  *
  * A call is one number, its token. A period is found when the sequence has repeated itself three
  * times, over at least 64 calls. If a shorter repetition broke off before, the run must be three

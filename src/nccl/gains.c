@@ -45,8 +45,8 @@ static const struct gain gains[] = {
 static const struct gain gains_on_windows[] = {
     /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took as long, or longer. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
-    /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but 0.86 x
-     * at 1 MiB on 2 GPUs. */
+    /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but
+     * 0.86 x at 1 MiB on 2 GPUs. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(4), MIB(256)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(4), KIB(512)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, MIB(4), MIB(256)},

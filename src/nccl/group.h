@@ -1,8 +1,8 @@
-/* The calling thread's group of NCCL calls: those that are kept until the outermost one ends. Passed
- * collectives go into NCCL's own group at once. When that has ended, the kept calls are carried out:
- * first served collectives, then passed messages, then served messages. NCCL, too, carries out the
- * messages of a group behind its collectives: a peer may have the same messages in a later group, or in
- * none. */
+/* The calling thread's group of NCCL calls: those that are kept until the outermost one ends.
+ * Passed collectives go into NCCL's own group at once. When that has ended, the kept calls are
+ * carried out: first served collectives, then passed messages, then served messages. NCCL, too,
+ * carries out the messages of a group behind its collectives: a peer may have the same messages in
+ * a later group, or in none. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 

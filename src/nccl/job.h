@@ -1,5 +1,5 @@
-/* What the processes of a command that cecl-run starts tell each other: whether one of them printed a
- * table of calls. If none did, the command's own process says so, in one line, when it ends.
+/* What the processes of a command that cecl-run starts tell each other: whether one of them printed
+ * a table of calls. If none did, the command's own process says so, in one line, when it ends.
  *
  * cecl-run becomes the command (exec), so it cannot print anything afterwards. With --stats it
  * leaves CECL_RUN_NOTE in the environment: the command's process id, a space, and the name of a

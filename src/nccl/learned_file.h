@@ -1,4 +1,5 @@
-/* The text of a file that CECL_NCCL_LEARNED names: what was learned, and on what machine. It is text:
+/* The text of a file that CECL_NCCL_LEARNED names: what was learned, and on what machine. It is
+ * text:
  *
  *     cecl-learned 1
  *     # verdict  GPU ranks NCCL cecl   period way us-before us-after gain-per-1000

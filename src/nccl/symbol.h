@@ -1,4 +1,5 @@
-/* Where the calls of each symbol go. jump.c jumps there; symbol.c finds the place at the first call. */
+/* Where the calls of each symbol go. jump.c jumps there; symbol.c finds the place at the first
+ * call. */
 #ifndef CECL_NCCL_SYMBOL_H
 #define CECL_NCCL_SYMBOL_H
 

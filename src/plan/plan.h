@@ -79,8 +79,8 @@ enum cecl_step_kind {
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
      * plan */
     CECL_STEP_AFTER,
-    /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter SLOTS
-     * has reached `phase` as soon as the data has arrived */
+    /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter
+     * SLOTS has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST
 };
 struct cecl_step {
@@ -229,7 +229,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* Whether a copy needs an SM: it is local, and no copy engine was seen to run such copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
-/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a GPU. */
+/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
+ * GPU. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);
 #define CECL_SHARED_GPU_WORDS                                                                      \
     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"

@@ -34,8 +34,8 @@ static bool is_kept(const char *name)
     return is_cuda_number(name);
 }
 
-/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five numbers, its
- * flags. A name may hold anything. */
+/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five
+ * numbers, its flags. A name may hold anything. */
 static bool may_call(char *stat)
 {
     char *name = strchr(stat, '('), *rest = strrchr(stat, ')');
