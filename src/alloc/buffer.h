@@ -95,7 +95,7 @@ static inline bool cecl_buffer_is_shared(struct cecl_buffer buffer)
     return cecl_buffer_number(buffer) >= CECL_WINDOW_POOL;
 }
 
-/* Where this rank has a buffer; NULL: there is none. */
+/* This rank's address of a buffer; NULL: no buffer. */
 static inline void *cecl_buffer_address(struct cecl_buffer buffer)
 {
     return buffer.window ? (void *)(uintptr_t)(buffer.window->home + buffer.offset) : NULL;

@@ -170,8 +170,8 @@ static uint64_t finished_by_all(const struct cecl_places *places)
 {
     uint64_t least = places->finished;
     for (int r = 0; r < places->nranks; r++) {
-        /* Acquire: the peer's reads of its calls' entries come before what this rank writes there.
-         * The peer's arrivals and decisions also come before this rank's next arrival. */
+        /* Acquire: the peer has read its calls' entries before this rank overwrites them. The
+         * peer's arrivals and decisions also come before this rank's next arrival. */
         const uint64_t finished =
             atomic_load_explicit(&words_of(places, r)->finished, memory_order_acquire);
         if (finished < least)

@@ -19,7 +19,7 @@
  * publishes, so one thread may publish for several ranks, and then let each of them meet.
  *
  * An entry is used again once all ranks have finished its call. A rank finishes a call after it has
- * arrived and has read what it needs.
+ * arrived and has read the records that it needs.
  *
  * A peer may write anything into the shared memory, or die. Then a rank learns wrong places, or
  * waits until its `go_on` ends the wait. No index or size is taken from the shared memory.
@@ -123,8 +123,9 @@ bool cecl_places_all_published(const struct cecl_places *places, uint64_t call);
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's
  * GPU has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer
- * than `most_spent_ns` in all until a call is FULL. A rank does not wait for one whose calls the
- * same thread makes, nor for one that has made no call yet, because that may be such a rank. */
+ * than `most_spent_ns` in all until a call is FULL. A rank does not wait for a rank whose calls the
+ * same thread makes. Nor does it wait for a rank that has made no call yet, because the same thread
+ * may make that rank's calls. */
 struct cecl_places_patience {
     uint64_t wait_ns;
     uint64_t pending_ns;           /* [in, out] what is left after the wait */
@@ -155,8 +156,8 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
 const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
                                                int rank);
 
-/* This rank has read what it needs of a group. Groups are finished in the order in which they were
- * published, and after they were met. */
+/* Notes that this rank no longer reads the records of a group. Groups are finished in the order in
+ * which they were published, and after they were met. */
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group);
 
 #endif

@@ -98,8 +98,8 @@ static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
 
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count)
 {
-    /* Acquire: the peer's reads of its messages' slots come before what this rank writes there, and
-     * its arrivals come before this rank's next one. */
+    /* Acquire: the peer has read its messages' slots before this rank overwrites them, and has
+     * arrived there before this rank's next arrival. */
     const uint64_t finished = atomic_load_explicit(
         &ring_of(posts, role, peer)->ends[cecl_role_other(role)].finished, memory_order_acquire);
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;

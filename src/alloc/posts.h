@@ -72,8 +72,8 @@ void cecl_posts_close(struct cecl_posts *posts);
  * come to earlier messages first. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of message `ahead` of the next ones in this role: 1 is the
- * next one. That message must have a slot. */
+/* Whether the peer has posted its end of a future message in this role. ahead: 1 is the next
+ * message, 2 the one after it. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
 /* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a

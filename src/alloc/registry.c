@@ -1,4 +1,5 @@
-/* This rank's own windows: making them, telling peers of them, noticing that memory is gone. */
+/* This rank's own windows: making them, telling peers of them, noticing that their memory is
+ * gone. */
 #include "alloc/registry.h"
 
 #include <inttypes.h>

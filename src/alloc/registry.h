@@ -11,8 +11,8 @@
  * old window, and makes a new one. If a pending call uses another region of that window, the rank
  * tells them once that call is done, because a peer may still come late to it.
  *
- * Messages are counted. A rank tells its count along with the places of a call, so a peer knows
- * whether a region that it does not have yet is still to come.
+ * Messages are counted. A rank tells its count along with the places of a call, so that peers know
+ * how many messages are still to come.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions,
  * message by message; within a message those come first for which a call waits. This matters for a
@@ -32,8 +32,9 @@
 #include "boot/mesh.h"
 #include "device/device.h"
 
-/* A window that this rank has forgotten while a pending call used it. Peers keep it until that call
- * is done, because one that comes late to the call needs it. Then they are told to drop it. */
+/* A window that this rank has forgotten while a pending call used it. Peers keep the window until
+ * that call is done, because a peer that comes late to the call needs it. Then they are told to
+ * drop it. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
@@ -152,7 +153,7 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
 
 /* Notes how many messages a peer had sent when it told the places of a call. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
-/* Finds where `bytes` bytes of a peer's window from `offset` on lie for this rank, and waits until
+/* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on, and waits until
  * they are imported. The wait is bounded: asks.go_on ends it (ceclTimeout). An error of the import
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,

@@ -1,7 +1,7 @@
-/* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. The
- * worker runs all of this. It holds the lock while it changes the list of imports, but not while it
- * imports, because the driver may take long. The worker of another registry may take an open import
- * of a handle out of the list: see registry_close_stale. */
+/* Carries out peers' messages about their windows: imports regions, and notes windows that are
+ * dropped. The worker runs all of this. It holds the lock while it changes the list of imports, but
+ * not while it imports, because the driver may take long. The worker of another registry may take
+ * an open import of a handle out of the list: see registry_close_stale. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -153,8 +153,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
     return first;
 }
 
-/* Imports one region. Those imported before it are made accessible first if it does not lie right
- * behind them, or if a call waits for them and not for it. */
+/* Imports one region. First makes the regions before it accessible, if this region does not lie
+ * right behind them, or if a call waits for them and not for this region. */
 static ceclResult_t import_beside(struct work *work)
 {
     const struct addresses wanted = wanted_of(work);

@@ -1,5 +1,5 @@
-/* What registry.c (this rank's windows), registry_peers.c (the peers', as calls use them) and
- * registry_import.c (the messages that make them) share. */
+/* Shared by registry.c (this rank's windows), registry_peers.c (peers' windows, as calls use them)
+ * and registry_import.c (peers' messages). */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -96,9 +96,9 @@ uint64_t registry_stamp(void);
 uint64_t registry_next_import(void);
 uint64_t registry_last_import(void);
 
-/* Closes what this process has open of memory that lay where `exported` lies now, in any registry
- * of the same GPU as `by`. ceclInProgress: a pending call uses some of that memory.
- * ceclInvalidUsage: `exported` was freed, and newer memory lies there.
+/* Closes imports of former memory that lay where `exported` lies now, in any registry of the same
+ * GPU as `by`. ceclInProgress: a pending call uses some of that memory. ceclInvalidUsage:
+ * `exported` was freed, and newer memory lies there.
  *
  * before  if not 0: the device has refused to open `exported` when this was the last import,
  *         because former memory of its block was open */

@@ -1,4 +1,4 @@
-/* The peers' windows, as calls use them: finding what is imported, waiting for it, and closing what
+/* Peers' windows, as calls use them: finding imports, waiting for imports, and closing those that
  * peers have dropped. */
 #include <inttypes.h>
 #include <stdlib.h>

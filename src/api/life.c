@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS 30000 /* limit of Destroy in ms, where the communicator has none of its own */
+#define TEARDOWN_MS 30000 /* limit of Destroy in ms, if the communicator has no time limit */
 
 /* ---- questions */
 

@@ -1,6 +1,6 @@
 /* The communicators of this process that are alive. When the process ends by itself (exit, or a
- * return from main), those that have no pending call say goodbye, as ceclCommDestroy would, and
- * their peers go on with what does not need this rank. */
+ * return from main), communicators without a pending call say goodbye, as ceclCommDestroy would.
+ * Peers then go on until a call needs this rank. */
 #ifndef CECL_COMM_LIVING_H
 #define CECL_COMM_LIVING_H
 

@@ -144,7 +144,7 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
     }
 }
 
-/* A child that registers memory on use needs nothing: it does so at its first call. */
+/* A child that registers memory on use registers it at its first call, so nothing is done here. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)

@@ -97,7 +97,8 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
-/* Checks a peer's result. It came through the caller's callbacks, so it may be any number. */
+/* Checks a peer's result. The value came through the caller's callbacks, so it may be any
+ * number. */
 static ceclResult_t known_result(int32_t status)
 {
     return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
@@ -495,8 +496,8 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
-/* The introduction: every rank learns what it must know of every other before they connect. `all`
- * is NULL where there was no memory for it. */
+/* The introduction: every rank learns about the others what it needs to connect to them. `all` is
+ * NULL where there was no memory for it. */
 static ceclResult_t meet(struct cecl_oob *oob, const struct cecl_resolved *config,
                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES], ceclResult_t local,
                          struct hello *all)

@@ -194,9 +194,9 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
-/* The second exchange. If a rank died in it, some peers may have gone on and wait for this rank, so
- * they are told. If a rank died in the first exchange, nobody goes on, and peers may still be at an
- * earlier use of the boxes. */
+/* The second exchange. If a rank died in the second exchange, some peers may have gone on and wait
+ * for this rank, so they are told. If a rank died in the first exchange, nobody goes on, and peers
+ * may still be at an earlier use of the boxes. */
 static ceclResult_t agree_on_members(ceclComm_t comm, ceclResult_t mine, struct members *out)
 {
     const ceclResult_t result = agree(comm, mine);

@@ -18,8 +18,8 @@ struct cecl_wishes {
 };
 
 /* Carries out all allocations; collective for each communicator, in the order of the calls. A
- * communicator gets all of its allocations or none. If it gets them its pointers are written, even
- * if another communicator's allocations failed. */
+ * communicator gets all of its allocations or none. Its pointers are then written, even if
+ * allocations of another communicator failed. */
 ceclResult_t cecl_wishes_carry_out(struct cecl_wishes *wishes);
 
 #endif

@@ -1,6 +1,6 @@
 /* See boxes.h. A box has two halves, which rounds use in turn. A rank writes its part of round n +
- * 2 only when it has all parts of round n + 1. A peer wrote its part of round n + 1 after it had
- * read all parts of round n, so nothing unread is overwritten. */
+ * 2 only when it has all parts of round n + 1. A peer writes its part of round n + 1 only after it
+ * has read all parts of round n. So no unread part is overwritten. */
 #include "boot/boxes.h"
 
 #include <inttypes.h>
@@ -29,9 +29,9 @@ struct box {
     /* why this rank gave up its last uses, stamped with their tokens. Ranks have the parent's
      * numbers */
     struct half reasons[REASONS];
-    /* [nranks of the parent] for each other rank: the token of the last oob with that rank that
-     * this rank closed. The token stays as long as the other rank may look for it, because the two
-     * can use no further token together before. */
+    /* [nranks of the parent] entry r: the token of the last oob that this rank closed and that had
+     * rank r as a member. It stays as long as rank r may look for it, because until then the two
+     * share no later oob. */
     _Atomic uint64_t closed[];
 };
 

@@ -1,5 +1,5 @@
 /* An all-gather over memory that all ranks see. Each rank has a box there. It writes its part into
- * the box, and the others poll for it.
+ * its box, where the other ranks poll for it.
  *
  * Ranks that make a new communicator out of an old one, the parent, have their boxes in the
  * parent's shared memory (boot/shared.h). The parent's mesh is only asked who has gone, so it may
@@ -41,8 +41,8 @@ void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *pla
 void cecl_boxes_give_up(struct cecl_oob *oob);
 
 /* Rank `rank` of the parent takes no part in the use of the boxes with this token; the reason is
- * the last message. Members that wait for it fail, as they do when it gives up. By then every rank
- * of the parent must have ended its earlier uses of boxes with this rank. Local. */
+ * the last message. Members that wait for that rank fail, as if it had given up. Before this call
+ * every rank of the parent must have ended its earlier uses of boxes with this rank. Local. */
 void cecl_boxes_leave(void *memory, int nranks, int rank, uint64_t token);
 
 #endif

@@ -123,7 +123,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
 
 /* ---- waiting */
 
-/* The last meeting that a rank came to, if this rank is not in it; or NULL. */
+/* The meeting that a rank came to last, if this rank is not a member of it; otherwise NULL. */
 static const struct meeting *find_elsewhere(const struct cecl_meeting_plan *plan, int rank)
 {
     for (EACH_MEETING(m, plan))

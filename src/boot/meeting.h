@@ -1,7 +1,7 @@
 /* Where ranks whose mesh may be broken agree on who makes a new communicator. They meet in shared
  * memory (boot/shared.h). A meeting has a list of members. It is complete when all members have
- * come with the same list. It fails for all of them when one refuses, dies or does not come, and
- * when lists differ so that ranks wait for each other. */
+ * come with the same list. It fails for all members when one of them refuses, dies or does not
+ * come, and when lists differ so that ranks wait for each other. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 

@@ -1,5 +1,5 @@
-/* What meeting.c and meeting_lists.c share: the table of meetings, and what happens where the lists
- * of ranks differ. Callers hold the table's lock. */
+/* What meeting.c and meeting_lists.c share: the table of meetings, and the rules for lists that
+ * differ. Callers hold the table's lock. */
 #ifndef CECL_BOOT_MEETING_INTERNAL_H
 #define CECL_BOOT_MEETING_INTERNAL_H
 
@@ -166,8 +166,8 @@ ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meet
  * success. */
 ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
-/* Called when this rank excludes itself. Then its list differs from that of every rank that waits
- * for it or comes later and counts on it. Fails those meetings. */
+/* Called when this rank excludes itself. Its list then differs from the list of every rank that
+ * waits for it, or that comes later with this rank on its list. Fails those meetings. */
 void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
 #endif

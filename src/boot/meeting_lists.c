@@ -5,10 +5,10 @@
 
 /* ---- news */
 
-/* Whether a failure for lists that differ concerns a rank that comes now. It does if the rank
- * counts on another rank whose call failed so, and that call counted on this rank too or is still
- * the other rank's last one. Otherwise the other rank has made a call without this rank since, and
- * may still come to this meeting. */
+/* Whether a failure for lists that differ must be told to a rank that comes now. Yes, if another
+ * rank on the newcomer's list has failed so, and its failed call counted on the newcomer or is its
+ * latest call. Otherwise that rank has since made a call without the newcomer, and may still come
+ * to this meeting. */
 static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     for (int r = 0; r < plan->nranks; r++)
@@ -18,8 +18,9 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether a failure is to be told to a rank that comes. For a reason other than lists it is told if
- * it was a member and excludes neither the rank that found the reason nor the rank at fault. */
+/* Whether a failure must be told to a rank that comes now. If the reason is not about lists: yes,
+ * if the rank was a member and does not exclude the rank that found the reason or the rank at
+ * fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     if (meeting->state != FAILED || cecl_rank_set_has(&meeting->know, plan->rank))
@@ -49,9 +50,9 @@ static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, ui
     return failed;
 }
 
-/* This rank is told of a failure. Other meetings that failed apart from this one failed in the same
- * round of calls, so they are no news for the next round, except for a rank that was in both: it
- * has made two calls. */
+/* This rank is told of a failure. Marks the meetings that failed in the same round of calls as
+ * known to this rank, so that its next call is not told of them. (A rank that was in both meetings
+ * has made two calls, so for it they are two rounds.) */
 static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
 {
     const struct cecl_rank_set failed = failed_with(plan, news->cause);
@@ -126,9 +127,9 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
     }
 }
 
-/* Whether the last call of a rank was of the same round as the calls of `callers`, which fail now.
- * It was if it counted on one of them in vain and no call of theirs failed with it, or if it had
- * the list of `mine` without the caller. */
+/* Whether a rank's last call belongs to the round of calls that fails now, that of `callers`. It
+ * does if it counted on one of the callers and no call of theirs failed with it, or if it had the
+ * list of `mine` without the caller. */
 static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {

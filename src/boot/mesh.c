@@ -194,9 +194,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in what is polled: the peers' processes, and behind them their sockets. poll() skips -1. It
- * looks at the processes first, so if a process has ended, all that it sent is there when poll()
- * looks at its socket. Returns the number of peers to wait for. */
+/* Fills in the poll list: the peers' processes, and behind them their sockets. poll() skips -1. It
+ * looks at the processes first, so if a process has ended, its last data is there when poll() looks
+ * at its socket. Returns the number of peers to wait for. */
 static int fill_polls(struct cecl_mesh *mesh)
 {
     int awaited = 0;

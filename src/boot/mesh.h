@@ -47,7 +47,8 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
 /* Sets the word that this rank's goodbye carries. Local. */
 void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word);
-/* Says goodbye to the peers, so that they do not take what follows for a death. Local. */
+/* Says goodbye to the peers, so that they do not take the end of the connections for a death.
+ * Local. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);

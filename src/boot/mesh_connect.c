@@ -262,8 +262,8 @@ static bool call_with_reason(const struct invitation *theirs, int rank,
     return true;
 }
 
-/* Tells the ranks to which there is no connection yet why this one gives up. Those that have
- * connected are accepted first, because they may not listen any more; they are told on that
+/* Tells the ranks to which there is no connection yet why this one gives up. Ranks that have
+ * connected to this one may no longer listen, so they are accepted first and are told on that
  * connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *all,
                              struct cecl_door *door)
@@ -283,7 +283,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invitation *al
 
 /* ---- the whole */
 
-/* Watches processes that are not watched yet: those that `all` tells of, or those that have
+/* Watches processes that are not watched yet: the processes in `all`, or those of ranks that have
  * connected. If descriptors are too few, none is watched any more, because other uses need them
  * more. */
 static void watch_processes(struct cecl_mesh *mesh, const struct invitation *all)

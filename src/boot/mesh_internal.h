@@ -90,8 +90,8 @@ ceclResult_t mesh_connect(struct cecl_mesh *mesh, struct cecl_oob *oob, ceclResu
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * peer's state. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
-/* What this rank tells its peers when it gives up because of `cause`: its own message, or that of
- * the rank that gave up first. */
+/* The message to peers when this rank gives up because of `cause`: its own message, or that of the
+ * rank that gave up first. */
 struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause);
 /* Reads why a peer gives up from another connection of it, without waiting. */
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);

@@ -25,8 +25,8 @@ int cecl_net_open(int family, int type);
  * there. */
 ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
 
-/* Looks at a socket without waiting. 1: something has come; 0: the other end has closed, and all
- * that it sent was taken; -1: neither. */
+/* Looks at a socket without waiting. 1: there is data to read; 0: the other end has closed, and all
+ * of its data was read; -1: neither. */
 int cecl_net_look(int fd);
 
 /* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other

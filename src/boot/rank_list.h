@@ -31,7 +31,8 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
 #define CECL_OF_PARENT " of the parent"
 
-/* Turns a message of the new communicator into one of the parent. It is cut where it gets too long.
+/* Turns a message of the new communicator into one of the parent. A message that gets too long is
+ * cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);

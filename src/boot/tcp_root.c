@@ -21,10 +21,10 @@
 #define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* a rank is told who is missing at most so many ms before it gives up */
+#define MARGIN_MS 1000  /* a rank is told who is missing so many ms before it gives up, or less */
 
-/* The end of a wait of `wait_ms`, or of the first rank that gives up; a little earlier than that,
- * so that the root's message still reaches that rank. */
+/* The deadline of a wait of `wait_ms`. It is at most a little before the first rank gives up, so
+ * that the root's message still reaches that rank. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -151,8 +151,8 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
         root->deadline = end;
 }
 
-/* Looks at a caller that has sent all its bytes. It is a rank if it knows the secret; then it gets
- * the proof that the root knows it too. */
+/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank, and gets
+ * the proof that the root knows the secret too. */
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;

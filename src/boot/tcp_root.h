@@ -10,7 +10,7 @@
 struct seat {
     int fd;
     int process;  /* watches the rank's process, or -1 */
-    size_t got;   /* bytes of this request and its part received so far */
+    size_t got;   /* how many bytes of the current request, header and part, have been received */
     size_t taken; /* bytes of the reply sent so far */
     struct cecl_tcp_request request;
 };
@@ -41,8 +41,8 @@ struct root {
 void root_fail_job(struct root *root, ceclResult_t status);
 /* Closes a rank's connection. */
 void root_vacate(struct seat *seat);
-/* Fails the job because its time is up. The message says how many ranks (`count`) did what they
- * should, and names those for which `is_late` holds. */
+/* Fails the job because its time is up. The message has the number of ranks that are in time
+ * (`count`), and names those for which `is_late` holds. */
 void root_name_late(struct root *root, int count, const char *did,
                     bool (*is_late)(const struct seat *seat));
 

@@ -122,8 +122,8 @@ struct standing {
     int gone; /* a rank that has left, or -1 */
 };
 
-/* Fills in what is polled: the ranks' processes, and behind them their sockets. poll() looks at the
- * processes first, so if one has ended, all that it sent is there when poll() looks at its
+/* Fills in the poll list: the ranks' processes, and behind them their sockets. poll() looks at the
+ * processes first, so if a process has ended, its last data is there when poll() looks at its
  * socket. */
 static struct standing look(const struct root *root, struct pollfd *polls)
 {

@@ -20,8 +20,8 @@ cecl_block_fn cecl_block_reduced_to_each;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 
-/* touched.c: the block for `peer` in this rank's input, or the block from it in this rank's output.
- * Not for messages. */
+/* touched.c: the block for `peer` in this rank's input, or the block from `peer` in this rank's
+ * output. Not for messages. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 
 #endif

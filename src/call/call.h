@@ -21,8 +21,8 @@ struct cecl_shape {
     uint64_t recv_pitch, recv_stride;
 };
 
-/* How the blocks of a call lie in its buffers: dense, one behind the other in rank order; strided;
- * or where a layout says. */
+/* How the blocks of a call lie in its buffers: dense (one behind the other in rank order), strided,
+ * or at the places of a layout. */
 struct cecl_view {
     struct cecl_shape shape;
     const uint64_t *layout; /* [layout_words] NULL: no layout */
@@ -193,7 +193,7 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
  * overlap partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
-/* apart.c: refuses calls of a group of which one writes memory that another one uses. */
+/* apart.c: refuses a group in which one call writes memory that another call uses. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count);
 
 #endif

@@ -1,5 +1,4 @@
-/* Describing calls of strided blocks: their shape in bytes, its defaults, and what may be wrong
- * with it. */
+/* Describing calls of strided blocks: the shape in bytes, its defaults and its checks. */
 #include <inttypes.h>
 
 #include "call/describe.h"

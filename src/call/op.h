@@ -51,7 +51,7 @@ struct cecl_op {
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    const char *count_name; /* what messages under CECL_CHECK call its count; NULL: count */
+    const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the
      * argument. NULL: there are no arguments to describe. */

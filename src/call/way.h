@@ -1,4 +1,4 @@
-/* How a call goes: what the tuning table chose for it. Facts about the call are in call.h, and what
+/* How a call goes: the choices of the tuning table. Facts about the call are in call.h, and what
  * the communicator lends it is in struct cecl_means. A choice and a fact never share a field. */
 #ifndef CECL_CALL_WAY_H
 #define CECL_CALL_WAY_H
@@ -64,7 +64,8 @@ struct cecl_means {
     /* where the slots of small calls begin in staging, behind the parts that calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
-    /* what a rank may put into memory of the host at a time: half of its part; 0: it has none */
+    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: it has
+     * none */
     uint64_t host_bytes;
     /* 0 or 1: which half of the slots, or of the rank's part of host memory. Calls that use either
      * alternate between the halves */
@@ -74,12 +75,12 @@ struct cecl_means {
     bool engine_copies_locally;
     /* Whether ranks share a GPU, so that copies between them stay within it. */
     bool shares_gpu;
-    /* Whether every rank's input is where kernels of its peers can read it. */
+    /* Whether kernels of the peers can read every rank's input. */
     bool inputs_readable;
     /* Whether cecl_call_is_outside holds for some ranks only; all ranks know for which. */
     bool some_outside;
-    /* Whether a rank came late to the call. Ranks that came before it do not know where its buffers
-     * lie; see route.c. */
+    /* Whether a rank came late to the call. Then ranks that came earlier do not know where the late
+     * rank's buffers lie; see route.c. */
     bool late;
 };
 

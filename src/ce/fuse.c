@@ -1,5 +1,5 @@
 /* Finds the steps around a reduction that its kernel can do. A kernel signals to all peers at once
- * and waits for all of them. It writes its result to the peers, where the call is tuned so:
+ * and waits for all of them. If the call is tuned so, it also writes its result to the peers:
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *

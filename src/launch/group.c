@@ -316,7 +316,8 @@ static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
 }
 
 /* Compares the group with the peers' groups, on all communicators where ranks compare their calls.
- * If this rank refuses the group, these peers are told, because they wait for this rank. */
+ * If this rank refuses the group, the peers on those communicators are told, because they wait for
+ * it. */
 static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 {
     /* a refused call may be described only in part */
@@ -342,8 +343,8 @@ static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 }
 
 /* If ranks agree on one communicator and not on another, this rank does not make the agreed calls,
- * although peers rely on them; so that communicator fails. If all of its ranks compare calls on the
- * other one too, none of them makes the calls. */
+ * although peers rely on them; so that communicator fails. It need not fail if all of its ranks
+ * compare calls on the other communicator too, because then none of them makes the calls. */
 static void compare(struct cecl_group *group)
 {
     uint32_t nparts = 0;

@@ -33,7 +33,7 @@ struct cecl_launcher {
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
     /* rooms for what is made one at a time */
-    struct cecl_place_record *records; /* [records_room] what this rank tells of its calls */
+    struct cecl_place_record *records; /* [records_room] this rank's records of its calls */
     uint32_t records_room;
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */

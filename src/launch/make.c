@@ -76,7 +76,8 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 
 /* ---- telling, and binding */
 
-/* Whether peers have agreed to the call. If so, they will not make it again with this rank. */
+/* Whether peers have agreed to the call. Then they rely on it even before they are told the
+ * places. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
     return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);

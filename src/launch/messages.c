@@ -78,8 +78,8 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* Both ends must have the same number of bytes. The rank that came second finds a difference; its
- * peers learn of it when the communicator fails. */
+/* Both ends must have the same number of bytes. The rank that comes second checks this. If the
+ * numbers differ, the communicator fails, so the peers learn of it. */
 static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
@@ -123,8 +123,8 @@ static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
     return bytes;
 }
 
-/* Whether the group exchanges much. If one rank moved all of it, its copy engine would carry both
- * directions, and the peer's none. */
+/* Whether the group both sends and receives much. If one rank moved all bytes, its copy engine
+ * would move both directions, and the peer's would be idle. */
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);

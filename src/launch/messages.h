@@ -1,8 +1,8 @@
 /* Messages between two ranks: ceclSend and ceclRecv.
  *
- * Only the two ranks of a message take part, so nothing of a collective applies: no rank compares
- * the call with its peers, and other ranks count no epoch for it. The messages of a group, or the
- * one message of a call outside of groups, are a launch, with steps of their own:
+ * Only the two ranks of a message take part, so messages differ from collectives: ranks do not
+ * compare the call with all peers, and other ranks count no epoch for it. The messages of a group,
+ * or the one message of a call outside of groups, are a launch, with steps of their own:
  *
  *     check   Everything that can be refused is checked here. A rank waits at most until each peer
  *             has room for the messages, which it has unless it is hundreds of messages behind.
@@ -13,8 +13,8 @@
  *
  * No rank waits long for another one when it posts. A group that exchanges much posts its receives,
  * waits some microseconds for the peers to do the same, and then posts its sends. If all ranks come
- * in time, each comes second to the messages that it sends, so the copy engines of all ranks move a
- * part.
+ * in time, each comes second to the messages that it sends, so the copy engines of both ranks share
+ * the work.
  *
  * If the rank that came first has private memory, it gives the peer a bounce buffer. What a rank
  * sends to itself is carried as private memory is (carry.h). */
@@ -43,8 +43,7 @@ ceclResult_t cecl_messages_reach(struct cecl_launch *launch);
 /* Enqueues what is bound, without the copies that are carried. */
 ceclResult_t cecl_messages_run(struct cecl_launch *launch);
 
-/* Adds messages to the explanation of a group, which may have collectives, and notes what is
- * carried. */
+/* Adds messages to the explanation of a group, and notes the copies that are carried. */
 ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t *explanation);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a communicator needs for messages, and which messages it refuses; see messages.h. */
+/* The state of a communicator for messages, and the checks of messages; see messages.h. */
 #include "launch/messenger.h"
 
 #include <inttypes.h>

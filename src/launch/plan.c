@@ -28,8 +28,8 @@ static bool some_differ(const struct cecl_part *part)
     return false;
 }
 
-/* Call `index` of `calls`, with its way and with what the communicator lends to it. `told` is what
- * ranks told of these calls, or NULL. */
+/* Call `index` of `calls`, with its way and with what the communicator lends to it. `told` has what
+ * ranks told each other of these calls, or is NULL. */
 static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {

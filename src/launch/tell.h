@@ -1,8 +1,8 @@
 /* Ranks tell each other where the buffers of a launch lie.
  *
  * Each rank publishes the places of its buffers in words that all ranks of the host share
- * (alloc/places.h), and reads those of its peers. A rank does not wait long for a late peer. Calls
- * that touch no buffer of a peer, such as small calls, are not told. */
+ * (alloc/places.h), and reads the places that its peers published. A rank does not wait long for a
+ * late peer. Calls that touch no buffer of a peer, such as small calls, are not told. */
 #ifndef CECL_LAUNCH_TELL_H
 #define CECL_LAUNCH_TELL_H
 

@@ -8,8 +8,9 @@
 #define GRAM 32u /* calls that are compared to guess a period */
 #define LEAST_CALLS 64u
 #define REPEATS 3u
-#define REMEMBERED (UINT64_C(4) * CECL_PERIOD_MOST) /* for how many calls a broken run counts */
-#define SHORT_RUN 8u                                /* periods; a run that ends earlier is short */
+#define REMEMBERED                                                                                 \
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* a broken run is remembered for so many calls */
+#define SHORT_RUN 8u                 /* periods; a run that ends earlier is short */
 #define MOST_STRIKES 3u
 
 static uint64_t power(uint32_t exponent)
@@ -108,8 +109,8 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes a period. It begins at that of its calls from which the hash of a period is smallest, so
- * that the same sequence begins at the same call when it is found again. */
+/* Takes a period. Of all calls at which the period could begin, takes the one from which the period
+ * has the smallest hash. So the same sequence has the same beginning when it is found again. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;

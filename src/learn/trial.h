@@ -13,11 +13,11 @@
  * used twice.
  *
  * A turn has three periods of one arm. The first is not counted, because work of the turn before
- * still runs. Each rank publishes how long the other two took, once its GPU has reached their end.
- * A decision before each turn says which arm is next: each arm once in a round, in an order that is
- * drawn from a hash. An arm whose periods are 1.25 x as long as arm 0's is dropped. Behind the last
- * turn the verdict is decided (verdict.h); if times are missing because a GPU is behind, it is put
- * off by a period.
+ * still runs. Each rank publishes how long the second and third took, once its GPU has reached
+ * their end. A decision before each turn says which arm is next: each arm once in a round, in an
+ * order that is drawn from a hash. An arm whose periods are 1.25 x as long as arm 0's is dropped.
+ * Behind the last turn the verdict is decided (verdict.h); if times are missing because a GPU is
+ * behind, it is put off by a period.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */

@@ -1,5 +1,4 @@
-/* A call of a collective, a send or a receive, with what decides whether it is served or passed;
- * and that decision. */
+/* A call of a collective, a send or a receive, and the decision whether it is served or passed. */
 #ifndef CECL_NCCL_CALL_H
 #define CECL_NCCL_CALL_H
 

@@ -113,7 +113,7 @@ static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
     return false;
 }
 
-/* For waits that poll: they are rare, and another thread's work ends them. */
+/* A pause between two looks of a wait. Such waits are rare, and end when another thread is done. */
 static inline void cecl_nccl_pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = 1000 * us};

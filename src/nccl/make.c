@@ -1,5 +1,5 @@
 /* Makes a communicator. First ranks tell each other what they want and can do. Then they make the
- * communicator by exchanges through NCCL. At last they agree that all ranks have it. */
+ * communicator by exchanges through NCCL. At the end they check that all ranks have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
 
-/* What a rank tells the others. */
+/* What a rank tells the others in the first exchange. */
 enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
 
 struct hello {

@@ -8,8 +8,7 @@
 
 /* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl
  * requires an address there, but does not write to it. A stream of the host device is not the
- * program's: the stand-in for NCCL completes each call before it returns, and takes no notice of
- * streams. */
+ * program's: the stand-in for NCCL completes each call before it returns, and ignores streams. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {

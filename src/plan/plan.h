@@ -65,8 +65,8 @@ struct cecl_reduce {
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two
  * lanes of one rank. A SIGNAL of one rank is what a WAIT of another waits for. A rank has a word
- * for each counter (util/lane.h) of every peer, and the word only grows, so one comparison shows
- * whether the peer's counter has reached a phase of this call, or a number. */
+ * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows how
+ * far the peer's counter is. */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees what the lane's
      * earlier steps wrote */
@@ -97,7 +97,7 @@ struct cecl_step {
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
-/* One call of a plan: what is asked, how it goes, and what the communicator lends it. */
+/* One call of a plan: its description, its way, and what the communicator lends to it. */
 struct cecl_part {
     /* its layout is the caller's, and must live as long as the plan is read */
     struct cecl_call call;
@@ -163,8 +163,8 @@ void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase
 void cecl_plan_barrier(struct cecl_plan *plan);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* The current lane waits until `lane`, or the other one of main and side, has done all its steps so
- * far. */
+/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
+ * cecl_plan_after_other: the same for the other lane of main and side. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* Adds a reduction of nsrc places, in that order, as a step of its own. */

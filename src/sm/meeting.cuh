@@ -140,8 +140,8 @@ DEVICE void meet_last(const cecl_meeting &m)
 /* All threads of every block call this, when CECL_MEET_DONE is all that the meeting does at the
  * end.
  *
- * Whoever sees `done` starts the next call, on another stream. At that point the block no longer
- * needs what it read, and what it wrote to this GPU's memory is visible to the whole GPU, to its
+ * Whoever sees `done` starts the next call, on another stream. At that point the block has finished
+ * reading its sources, and its writes to this GPU's memory are visible to the whole GPU, to its
  * copies, and to peers that read there. This is weaker than a release for the whole system, which
  * would also wait for writes to peers and to host memory. So a block needs a fence of its own for
  * such writes, if the next call may write the same words or the host reads them after `done`. */

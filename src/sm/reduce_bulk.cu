@@ -57,8 +57,8 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
  * load; `none` is 0.
  *
  * An arrival is issued behind the loads but does not wait for them. If the loads queue behind
- * writes to a peer, the arrival comes microseconds before them, and a copy overwrites the tile
- * before it was read. So the arrival's address is computed from the loaded words, in a way that the
+ * writes to a peer, the arrival comes microseconds before the loads are done, and a copy overwrites
+ * the tile too early. So the arrival's address is computed from the loaded words, in a way that the
  * compiler cannot remove. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {

@@ -47,7 +47,7 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
-/* The number of rounds in which the only block of a call goes in pieces; 0: it goes whole. In
+/* The number of rounds in which the only block of a call is sent in pieces; 0: it is sent whole. In
  * pieces, the block passes its root's link once and not N-1 times, and the call needs one more
  * exchange of flags. */
 static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means *means,
@@ -90,7 +90,7 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
 }
 
 /* All ranks must choose alike, but only the owner knows the size of its own block, and only the
- * sender knows where its blocks lie. So the choice depends on neither. */
+ * sender knows where its blocks lie. So the choice uses neither of these facts. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {

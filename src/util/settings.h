@@ -152,7 +152,7 @@ ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is
 /* The value of a text setting; NULL when it is not set. */
 const char *cecl_setting_text(enum cecl_setting_id id);
 
-/* As text: what holds if nobody sets it. */
+/* As text: the value that is in force if nobody sets it. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
 /* Parses `text` as setting `id` would. Used by cecl_setting_read and its tests. */
