@@ -495,7 +495,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * error is returned.
  * Local, blocking (bounded; but on GPUs also until other pending work of this process is done,
  * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
- * ends the caller's.
+ * no longer the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; this thread has
  * calls on comm in a group that it has not ended: none of that group is carried out), and the
  * asynchronous error. Since 0.1. */
@@ -507,7 +507,7 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
  * in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
- * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
+ * Ownership: no longer the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
@@ -549,7 +549,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
  *      or be ordered before later work that uses the same memory.
  * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
- * Ownership: ends the caller's.
+ * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
  * (under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
@@ -1195,7 +1195,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate, after waiting for its work.
- * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument (no such
+ * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (no such
  * stream, or a default stream), ceclUnhandledCudaError. Since 0.1. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 

@@ -156,7 +156,7 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
 /* The oldest failure that is to be told to this rank as it comes, or NULL. */
 const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
 
-/* Fails `mine`, this rank's own meeting, for the reason of the failure `news`. Returns that
+/* Fails `mine`, this rank's own meeting, with the reason of the failure `news`. Returns that
  * reason. */
 ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
                                const struct meeting *news);

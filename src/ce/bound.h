@@ -26,7 +26,7 @@ struct cecl_command {
     uint32_t phase;        /* FLAGS */
 };
 
-/* Where both ends of a message lie, as this rank reaches them. */
+/* Both ends of a message, as addresses of this rank. */
 struct cecl_ends {
     void *here, *there;
 };

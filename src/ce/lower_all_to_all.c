@@ -21,8 +21,8 @@
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
  *
- * Without SMs, staging has two halves. The receiver sends a block back to its owner before the
- * owner sends it to its place:
+ * Without SMs, staging has two halves. The receiver sends a block back to its owner, and the owner
+ * sends the block to its place:
  *     | barrier | for each chunk:
  *     | my block p -> first half at p | barrier | my first half -> second half at the owners
  *     | barrier | my block p, in my second half -> its place at p | at last: barrier |

@@ -7,7 +7,7 @@
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved
  *
- * A group in the stream of its caller, where this rank came second in messages with peers a and b:
+ * The lanes of a group in which this rank came second in messages with peers a and b:
  *
  *     main        signal ready of all messages            wait for moved of all messages
  *                 in which this rank came first   \       in which this rank came first
@@ -32,7 +32,7 @@
  * stream is issued behind all lanes. */
 #include "ce/messages.h"
 
-/* Signals to the peer of a message what this rank has come to: READY or MOVED. */
+/* Signals READY or MOVED to the peer of a message. */
 static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
@@ -55,7 +55,7 @@ static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t 
     return one->group != two->group ? one->group < two->group : a < b;
 }
 
-/* Sorts the messages in which this rank came second by their lanes. A Shell sort allocates nothing.
+/* Sorts by lane the messages in which this rank came second. A Shell sort allocates nothing.
  * Returns how many such messages there are. */
 static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count, uint32_t *order)
 {
@@ -86,9 +86,9 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
         cecl_plan_copy(plan, to, from, m->bytes);
 }
 
-/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane.
- * Messages with one group of a peer wait together, and their copies are one batch. Returns one more
- * than the last lane. */
+/* Adds the copies that this rank makes, on a lane for each peer. With a single peer the main lane
+ * is its lane. Messages with one group of a peer wait together, and their copies are one batch.
+ * Returns one more than the last lane. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

@@ -247,7 +247,7 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
                          bytes);
 }
 
-/* Sends what this rank reduced to all ranks, or to the root. */
+/* Sends the result of this rank's reduction to all ranks, or to the root. */
 static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
                         struct cecl_place result, uint64_t first, uint64_t most)
 {
@@ -282,7 +282,7 @@ static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, u
     send_own(part, plan, 0, bytes);
 }
 
-/* From here on, the side lane's steps come after what the main lane did so far. */
+/* Later steps of the side lane come after all steps so far of the main lane. */
 static void side_follows(struct cecl_plan *plan)
 {
     cecl_begin_side(plan);

@@ -1,5 +1,5 @@
-/* Small calls by a single exchange. Every rank has a slot for what each rank sends to it. Slots
- * have two halves, between which calls alternate:
+/* Small calls by a single exchange. Every rank has a slot for each sender. Slots have two halves,
+ * between which calls alternate:
  *
  *     signal all | post my block for p into my slot at p, for all p | wait for the lines of all
  *     | my slots -> recvbuff, or reduced to it |

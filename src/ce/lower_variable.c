@@ -1,6 +1,6 @@
-/* An all-to-all whose blocks differ; a gather, where each rank sends a block to the root; a
- * scatter, where only the root sends. Every rank knows where its blocks belong in the other ranks'
- * recvbuffs:
+/* An all-to-all of blocks of different sizes; a gather, where each rank sends a block to the root;
+ * a scatter, where only the root sends. Every rank knows where its blocks belong in the other
+ * ranks' recvbuffs:
  *
  *     | barrier 1 | my block p -> its place at p, for all p; my own block locally | barrier 2 |
  *

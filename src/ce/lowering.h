@@ -82,8 +82,8 @@ static inline void cecl_end_side(struct cecl_plan *plan)
 }
 
 /* A rank's own block in pieces, which come into its recvbuff without an SM. The pieces go to the
- * `count` ranks after it (piece i to rank + 1 + i), and each of these returns its piece from its
- * own memory. */
+ * `count` ranks after it (piece i to rank + 1 + i), and each of these ranks returns its piece from
+ * its own memory. */
 struct cecl_pieces {
     int count;
     uint64_t bytes; /* of each piece; the last may be smaller */

@@ -5,11 +5,10 @@
 #include "alloc/posts.h"
 #include "plan/plan.h"
 
-/* A message of a group as one of its two ranks sees it, once both have posted or this rank has come
- * first. */
+/* A message of a group, as one of its two ranks sees it when it has posted. */
 struct cecl_message {
     int32_t peer;
-    uint8_t role;   /* enum cecl_role: what this rank does */
+    uint8_t role;   /* enum cecl_role of this rank */
     bool second;    /* the peer posted first, so this rank moves the bytes */
     uint64_t bytes; /* if 0, nothing is copied */
     uint64_t number;

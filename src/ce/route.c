@@ -1,12 +1,12 @@
 /* Who moves which bytes, where a rank came late to a call.
  *
  * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
- * other when they make the call (alloc/places.h), and no rank waits long for another. So of two
- * ranks only the one that came later may know the other's buffers. That rank then moves the bytes
- * between the two in both directions.
+ * other when they make the call (alloc/places.h), and no rank waits long for another. So the
+ * earlier one of two ranks may not know the buffers of the later one. That rank then moves the
+ * bytes between the two in both directions.
  *
  * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
- * and of those that came before, this file makes the plan in which
+ * and of the ranks that came before, this file makes the plan in which
  *
  *     a copy that touches the buffer of a rank that comes later  is left to that rank,
  *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
@@ -89,15 +89,14 @@ static void free_others(struct others *others)
     free(others->readers);
 }
 
-/* `out` has what other ranks leave to this rank in earlier waves of this phase */
+/* How far a plan is rewritten. */
 struct route {
     const struct cecl_plan *plan;
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    /* further waves of this phase may leave more to this rank */
-    uint32_t wave;
-    bool more; /* they may leave it more in this phase */
+    uint32_t wave; /* what others leave to this rank in earlier waves of this phase is in `out` */
+    bool more;     /* later waves of this phase have more for this rank */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)

@@ -18,7 +18,8 @@ static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 }
 
 /* A reduction's kernel waits for SMs behind all thread blocks of kernels that came before. On a
- * stream of higher priority, such as the side lane's, it comes before their waiting blocks. */
+ * stream of higher priority, such as the side lane's, it gets SMs before those blocks that still
+ * wait. */
 static ceclResult_t issue_reductions(const struct cecl_engine *engine,
                                      const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)

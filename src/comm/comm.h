@@ -212,8 +212,8 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether no peer needs anything more of what this rank has begun. Then this rank may leave, and
- * only peers that need it for a later call fail. */
+/* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
+ * leave, and only peers that need it for a later call fail. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
 /* Records the `result` of an exchange over the mesh. If an exchange was cut off, none can follow,
  * so the communicator fails. */

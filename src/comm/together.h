@@ -1,5 +1,5 @@
-/* Work that waits for peers, some of which may be in this same thread. Each task gets a thread of
- * its own, and all tasks run at the same time. */
+/* Work that waits for peers, where several of the ranks may be in one thread. Each task gets a
+ * thread of its own, and all tasks run at the same time. */
 #ifndef CECL_COMM_TOGETHER_H
 #define CECL_COMM_TOGETHER_H
 

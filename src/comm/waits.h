@@ -21,16 +21,16 @@ size_t cecl_waits_bytes(int nranks);
 /* `memory` is of cecl_waits_bytes, shared by all ranks and zeroed. */
 void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nranks);
 
-/* Publishes for which ranks this rank waits: those in `late`, or none if it is empty.
+/* Publishes that this rank waits for the ranks in `late`, which may be none.
  *
  * now_ms  the monotonic clock, which all processes of a host share */
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
 
 /* Follows from the ranks in `late` to the ranks for which these wait, and so on. Leaves in `late`
- * those that wait for nobody. `late` is unchanged if there are none, because ranks wait for each
- * other in a circle, and if it holds more ranks than it names. What a rank published before
- * `since_ms` does not count, because a stopped rank publishes nothing new. */
+ * the ranks at the ends, which wait for nobody. Leaves `late` unchanged if there are no ends (ranks
+ * wait for each other in a circle), and if `late` has more ranks than it names. Waits that were
+ * published before `since_ms` do not count, because a stopped rank publishes nothing new. */
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
                        struct cecl_rank_list *late);
 

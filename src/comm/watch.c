@@ -18,7 +18,7 @@
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
-/* What was seen of the pending call when it last made progress. */
+/* The state of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES], messages;
     int64_t since; /* time from which on the started call has made no progress, ms */
@@ -114,8 +114,8 @@ static const char *what_to_look_for(const struct cecl_progress *progress)
                : "did the peer make its part?";
 }
 
-/* A peer that has just given up may look late. It told its peers before, so it is not blamed
- * here. */
+/* A peer that has just given up may look late. It has told its peers that it gave up, so it is not
+ * blamed here. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {

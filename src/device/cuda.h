@@ -41,7 +41,7 @@ struct cuda_device {
     bool rdma;                /* allocations can be made reachable for network cards */
     _Atomic bool unlanded;    /* words_release gave up: its writes may still come at any time */
     bool stuck;               /* work of cecl's own has not ended: nothing may wait for the GPU */
-    struct cuda_local *local; /* the words of cuda_local.c; NULL until it needs them */
+    struct cuda_local *local; /* the words of cuda_local.c; NULL until they are needed */
     struct cuda_own own;
 };
 

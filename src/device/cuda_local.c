@@ -104,8 +104,8 @@ static bool all_run(const struct cuda_device *cuda, struct cecl_hold_size size)
     return cecl_hold_all_run(&cuda->local->hold, size);
 }
 
-/* Returns the kinds of copies that end while the kernel holds all SMs; 0 if it does not hold them
- * all. */
+/* Returns the kinds of copies that end while the kernel holds all SMs; 0 if the kernel does not
+ * hold all SMs. */
 static uint32_t copies_while_held(struct cuda_device *cuda, struct cecl_hold_size size, char *room,
                                   size_t bytes)
 {

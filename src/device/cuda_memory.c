@@ -160,7 +160,7 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 
 /* ---- words */
 
-/* an error here cannot be repaired */
+/* Checks that pinned memory of the host has the same address on the GPU. */
 static ceclResult_t check_address(struct cuda_device *cuda, void *addr)
 {
     CUdeviceptr seen = 0;

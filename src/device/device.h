@@ -143,11 +143,11 @@ struct cecl_device_ops {
     ceclResult_t (*host_share)(struct cecl_device *dev, void *addr, size_t bytes);
     void (*host_unshare)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Writes `value` to `count` words of such memory, or of words_alloc, so that streams and
-     * kernels that wait for these words go on. Does not use the driver, so it never waits. */
+     * kernels that wait for these words continue. Does not use the driver, so it never waits. */
     void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-    /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
-     * another GPU's memory and NULL; on the host it is NULL, a range that wraps around, and one
-     * whose first or last byte cannot be read. `name` is the argument's name, for the message. */
+    /* Refuses memory that this device's copies cannot reach. On CUDA these are plain host memory,
+     * another GPU's memory and NULL; on the host NULL, ranges that wrap around, and ranges whose
+     * first or last byte cannot be read. `name` is the argument's name, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
@@ -216,8 +216,8 @@ struct cecl_device_ops {
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
     /* Waits until all work on the device's own streams is done: existing streams of stream_create,
      * and internal ones; on the host also the default stream. Nothing may be enqueued meanwhile.
-     * ceclTimeout past `deadline` (util/clock.h). A stream that cannot be queried counts as done;
-     * its error is returned once the others are done. */
+     * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
+     * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
      * device). Enqueues nothing. */
@@ -299,7 +299,7 @@ struct cecl_device {
     bool has_small; /* it has ops->small */
 };
 
-/* What a rank tells its peers about the GPU that it would use. All zero: no GPU is usable. */
+/* A rank's message to its peers about the GPU that it would use. All zero: no GPU is usable. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal; /* -1 if there is no GPU at all */

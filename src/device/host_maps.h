@@ -1,5 +1,5 @@
-/* Reading /proc/self/maps: what this process has mapped where. Allocates nothing, because calls
- * look at the memory of their buffers each time. */
+/* Reads /proc/self/maps, the list of this process's mappings. Allocates nothing, because calls look
+ * at the memory of their buffers each time. */
 #ifndef CECL_DEVICE_HOST_MAPS_H
 #define CECL_DEVICE_HOST_MAPS_H
 

@@ -19,9 +19,9 @@
 
 /* ---- one memory */
 
-/* An id that is equal for all lines of one shared mapping, even if the kernel has split it: the
- * start of the file would lie at the same address for all of them. Each line of other memory has an
- * id of its own. */
+/* An id that is equal for all lines of one shared mapping, even if the kernel has split it: for all
+ * of these lines the start of the file would lie at the same address. Each line of other memory has
+ * an id of its own. */
 static uint64_t id_of(const struct host_mapping *mapping)
 {
     static const uint8_t key[16] = {0}; /* ids only have to differ, so no secret is needed */

@@ -5,7 +5,8 @@
 
 #include "flags/flags.h"
 
-/* Describes what kernels of this rank need. The caller fills in the time limit of their waits. */
+/* Fills in the words that kernels of this rank need. The caller fills in the time limit of their
+ * waits. */
 void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
 
 /* Ends the waits of all kernels on this rank's pads, also of kernels that start later. One call is

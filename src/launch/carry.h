@@ -14,7 +14,7 @@
 #include "launch/launch.h"
 
 /* If recvbuff of call `index` is private and peers write to it, derives a call with a bounce buffer
- * from it, and notes what is to be carried. */
+ * from it, and notes the blocks to carry. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
 /* Chooses what peers use instead of a private sendbuff, from which they may have to fetch: a bounce
  * buffer; otherwise call->send. */

@@ -12,8 +12,8 @@
 #include "launch/launcher.h"
 #include "util/alone.h"
 
-/* What a rank sends to the others: the part of its call on which ranks must agree, without
- * pointers. */
+/* What a rank sends to the others: without pointers, the part of its call on which ranks must
+ * agree. */
 struct told {
     struct cecl_call call;
     uint64_t op;       /* enum cecl_op_index */
@@ -78,7 +78,7 @@ static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_
                                          "CECL_DIRECTION_PULL"};
 static const char *const places[] = {"out of place", "in place"};
 
-/* A field that ranks compare, with its name and, if they have some, the names of its values. */
+/* A field that ranks compare: its name, and the names of its values if they have names. */
 struct field {
     const char *name;
     size_t offset, bytes;

@@ -1,6 +1,6 @@
-/* Ranks exchange the sizes that they send, and the places where they want to receive. They do so
- * before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to compare
- * places that senders gave. */
+/* Ranks exchange the sizes of the blocks that they send, and the places at which they receive. They
+ * do so before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to
+ * compare places that senders gave. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>

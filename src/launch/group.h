@@ -15,7 +15,7 @@ struct cecl_group {
     uint32_t nlaunches, parts_room;
     uint64_t pending_ns;  /* see cecl_launch_prepare */
     ceclResult_t failed;  /* the result of the first refused call */
-    ceclComm_t failed_on; /* its communicator; NULL: it has none */
+    ceclComm_t failed_on; /* the communicator of that call, or NULL */
     char words[CECL_MESSAGE_BYTES];
     /* what else waits for the group's end (api/waiting.h); freed with the thread */
     void *others;

@@ -6,8 +6,8 @@
 
 #include "launch/launch.h"
 
-/* Returns the kept launch with the calls of `launch` and what was told of them, or NULL if there is
- * none that can be used. Peers' memory that its program uses stays open while the call is made. */
+/* Returns a kept launch that has the same calls and was told the same as `launch`, or NULL if none
+ * can be used. Peers' memory that its program uses stays open while the call is made. */
 struct cecl_launch *cecl_kept_find(const struct cecl_launch *launch);
 /* Keeps a launch that has a program. Another one may lose its place. */
 void cecl_kept_add(struct cecl_launch *launch);

@@ -8,11 +8,11 @@
  *     BROKEN      it was given up, in whatever state it was.
  *
  * A lone call is a launch, and so are a group's collectives of one communicator, a group's
- * messages, and copies within this rank that another launch needs. A launch owns what belongs to a
- * call in flight: what is asked, what was told, its program, the windows and imports that it uses,
- * its order among the communicator's launches, and its leases. A description never changes: a call
- * with a bounce buffer, with another window or with a layout from peers is a new description,
- * derived from the first.
+ * messages, and copies within this rank that another launch needs. A launch owns everything of a
+ * call in flight: the description, what ranks told, the program, the windows and imports in use,
+ * the order among the communicator's launches, and leases. A description never changes: a call with
+ * a bounce buffer, with another window or with a layout from peers is a new description, derived
+ * from the first.
  *
  * Launches come from their communicator's store (store.c) and go back there. A launch whose program
  * is new is kept instead (kept.c). An equal launch that comes later runs the kept one's program. */
@@ -54,15 +54,15 @@ struct cecl_carried {
     uint32_t count, room;
 };
 
-/* What the launch uses of the communicator until it is enqueued or given up. Staging, slots and
- * halves need no lease, because their use follows the order of launches. */
+/* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging,
+ * slots and halves need no lease, because their use follows the order of launches. */
 struct cecl_leases {
     bool has_bounce;        /* it has a part of the bounce buffers: see bounce.h */
     uint64_t first, behind; /* which bytes, if they are the last ones leased */
     struct cecl_carried before, after;
 };
 
-/* What a launch keeps beside each call, because it is not part of the description. */
+/* Facts about a call that are not part of its description. */
 struct cecl_origin {
     size_t layout;    /* where the call's layout begins in `layouts`, in words */
     uint64_t changes; /* the registry's `changes` when the call's windows were found */
@@ -98,7 +98,7 @@ struct cecl_launch {
     struct cecl_places_group places; /* where ranks meet */
     bool is_open;                    /* published, but the outcome is not known yet */
     bool is_relied_on;               /* peers were told, but not all of it is enqueued yet */
-    struct cecl_told told;           /* what ranks told; its arrays are these: */
+    struct cecl_told told;           /* what ranks told; its arrays are the next three members */
     struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
     struct cecl_buffer *lent; /* this rank's inputs, or bounce buffers that peers use instead */

@@ -141,7 +141,7 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 
 /* ---- calls */
 
-/* Doubles the room of both tables, or of none. */
+/* Doubles the room of both tables, or of neither. */
 static bool grow_calls(struct cecl_launch *launch)
 {
     const uint32_t room = launch->room ? launch->room * 2 : 1;

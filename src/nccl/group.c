@@ -1,4 +1,4 @@
-/* See group.h. A turn is a group of cecl's; mostly a group of NCCL's is carried out in one turn.
+/* See group.h. A turn is a group of cecl's. Most groups of NCCL's are carried out in one turn.
  * Calls that cecl refuses to have in one group go into turns that follow each other. Sends and
  * receives have turns of their own behind all others, because ranks need not have the same ones in
  * their groups. (NCCL, too, makes them behind the collectives of a group.) The first of these turns
