@@ -108,7 +108,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* earlier failures are reported */
+    for (EACH_MEETING(m, plan)) /* earlier failures are no longer news */
         if (m->state == FAILED)
             cecl_rank_set_add(&m->know, plan->rank);
     mine = come(plan, mine ? mine : create(plan));

@@ -1,4 +1,4 @@
-/* Who moves which bytes, where a rank came late to a call: see route.c. */
+/* Who moves which bytes in a late call: see route.c. */
 #ifndef CECL_CE_ROUTE_H
 #define CECL_CE_ROUTE_H
 

@@ -35,7 +35,7 @@ struct cecl_nccl_symbol {
 void cecl_nccl_lazy(void);
 
 /* Finds the target of `symbol`, and keeps it. The target of a MOVE or REDUCTION is kept in `found`,
- * so that its next call comes here, too, and is counted. `caller` is the return address of the
+ * so that later calls come here, too, and are counted. `caller` is the return address of the
  * call. */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
