@@ -205,7 +205,7 @@ static void write_record(const struct cecl_places *places, uint64_t call,
 
 /* Decides a group, unless a rank has decided it before. The word changes once for each group, from
  * an older call's decision: this rank has read the decisions of all older groups, or has acquired
- * the word of a rank that has. */
+ * the word of a rank that has read them. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
@@ -226,8 +226,8 @@ static uint64_t differing(const struct cecl_places *places, uint64_t arrivals)
 }
 
 /* Arrives, and returns who came before. Release: whoever comes later sees this rank's records.
- * Acquire: this rank sees the records of all that came before, not only of the last one, because
- * every change of the word is such an operation. */
+ * Acquire: this rank sees the records of all ranks that came before, because every change of the
+ * word is a release. */
 static uint64_t arrive(const struct cecl_places *places, uint64_t call)
 {
     _Atomic uint64_t *arrivals = &agreement_of(places, call)->arrivals;
@@ -299,7 +299,8 @@ enum missing { SOON, BEHIND, NEVER };
 static enum missing what_is_missing(const struct cecl_places *places,
                                     const struct cecl_places_group *group)
 {
-    /* This rank has flipped its bit, so the bits that differ are of ranks that have not. */
+    /* This rank has flipped its bit, so the bits that differ from it are of ranks that have not
+     * arrived. */
     uint64_t missing =
         differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
                                                memory_order_relaxed));
@@ -390,7 +391,7 @@ const struct cecl_place_record *cecl_places_of(const struct cecl_places *places,
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group)
 {
     places->finished = last_call(group);
-    /* Release: this rank's reads of the entries come before anybody writes them again. */
+    /* Release: this rank reads the entries before any rank overwrites them. */
     atomic_store_explicit(&words_of(places, places->rank)->finished, places->finished,
                           memory_order_release);
 }

@@ -311,8 +311,8 @@ static void insert_region(struct cecl_window *window, const struct cecl_region *
     window->nregions++;
 }
 
-/* Whether any memory of a window may still be what it was. Then calls that are being made may use
- * it, and the window stays. */
+/* Whether some memory of a window may still be the same. Then calls that are being made may use it,
+ * and the window stays. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
@@ -538,8 +538,8 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* A private window has its one region from the start. It is not looked at again: on the host device
- * it is a part of the heap, which other threads may make grow at any time. */
+/* A private window has its one region from the start. That memory is not looked at again: on the
+ * host device it is a part of the heap, which other threads may make grow at any time. */
 static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
 {
     struct cecl_window *window;

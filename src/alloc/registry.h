@@ -51,7 +51,7 @@ struct cecl_stretch {
 
 #define CECL_IMPORT_LISTS 16
 
-/* What this rank knows of one peer's windows. */
+/* What this rank knows of a peer's windows. */
 struct cecl_peer_windows {
     /* in list i are the windows whose number is i modulo CECL_IMPORT_LISTS */
     struct cecl_import *imports[CECL_IMPORT_LISTS];
@@ -165,8 +165,8 @@ struct cecl_imports {
     struct cecl_import **list; /* [count] each once */
     uint32_t count;
 };
-/* Collects the imports of those of the [count] buffers that lie in registered windows of peers and
- * were opened here. The caller drops the list. `buffers` has two buffers for each rank, in rank
+/* Collects the imports in which the [count] buffers lie: those of registered windows of peers that
+ * this rank has opened. The caller drops the list. `buffers` has two buffers for each rank, in rank
  * order; this may repeat. */
 ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
                                   const struct cecl_peer_buffer *buffers, size_t count,

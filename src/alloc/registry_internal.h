@@ -84,7 +84,7 @@ struct cecl_import *registry_take_import(struct cecl_import **at);
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
 
-/* -- registry_process.c: what the registries of this process know of each other -- */
+/* -- registry_process.c: all registries of this process -- */
 
 void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);

@@ -1,7 +1,7 @@
-/* What the registries of this process know of each other. A process with several communicators may
- * have a peer's memory open for each of them. When the peer frees the memory and allocates new
- * memory at the same addresses, it tells this rank of the new memory only on the communicator that
- * uses it. CUDA opens the new memory only once the old memory is closed for all communicators. */
+/* All registries of this process. A process with several communicators may have a peer's memory
+ * open for each of them. When the peer frees the memory and allocates new memory at the same
+ * addresses, it tells this rank of the new memory only on the communicator that uses it. CUDA opens
+ * the new memory only once the old memory is closed for all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 

@@ -1,4 +1,4 @@
-/* All memory that a rank knows: from a pointer to a buffer, and from a buffer to an address at any
+/* All memory that a rank knows. Turns a pointer into a buffer, and a buffer into an address at any
  * rank. buffer.h says what windows there are. */
 #ifndef CECL_ALLOC_WINDOW_H
 #define CECL_ALLOC_WINDOW_H

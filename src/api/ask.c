@@ -1,4 +1,4 @@
-/* The public entry points that tell what a communicator takes and has done, and lend its memory. */
+/* The public entry points that return a communicator's limits and counters, and lend its memory. */
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");

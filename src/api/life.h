@@ -23,7 +23,7 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
 /* Ends a communicator that the program does not get after all. Peers that have it are told. */
 void cecl_comm_take_back(ceclComm_t comm);
 
-/* register.c. Registers with a new communicator what is registered with its parent. */
+/* register.c. Registers with a new communicator the memory that is registered with its parent. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
 /* Frees what the caller has not deregistered. */
 void cecl_registrations_free(ceclComm_t comm);

@@ -26,7 +26,7 @@
 #define HELLO_MAGIC 0x6365636c68656c6cu
 #define TEXT_BYTES 200
 
-/* What a rank first sends to the others. */
+/* A rank's first message to the others. */
 struct hello {
     uint64_t magic;
     int32_t version, nranks, rank;

@@ -13,7 +13,7 @@ static void free_waiting(void *argument)
     free(others);
 }
 
-/* What waits in this thread's group, or NULL. */
+/* The joins and allocations of this thread's group, or NULL. */
 static struct cecl_waiting *waiting_now(void)
 {
     const struct cecl_group *group = cecl_group_is_open() ? cecl_group_current() : NULL;

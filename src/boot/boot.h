@@ -20,7 +20,7 @@
  * Two ranks share three sockets. Different threads read them, and no thread may wait behind data
  * that another thread has not read yet. The thread that makes a call reads `data`. The worker reads
  * `post`, and CUDA may hold it up. Any thread may read `life`, under life_lock. The watchdog always
- * reads it, so it is never full.
+ * reads `life`, so that socket is never full.
  *
  * A socket closes when its process ends, but not if a forked child holds it. So the mesh also
  * watches the process of each peer (process.h). Shared memory cannot tell that a process has ended,

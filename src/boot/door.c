@@ -60,8 +60,8 @@ static int hearing_ms(const struct cecl_door *door)
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Takes a caller off the list. The others keep their order of arrival, which the clock alone does
- * not tell: two may come in the same millisecond. */
+/* Takes a caller off the list. The other callers stay in their order of arrival. (Times would not
+ * give that order, because two callers may come in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];

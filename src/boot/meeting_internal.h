@@ -162,7 +162,7 @@ ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meet
                                const struct meeting *news);
 
 /* Whether this rank's coming has closed a circle of meetings that wait for each other's ranks. If
- * so, fails these meetings and all that wait for them, and returns the reason; otherwise
+ * so, fails these meetings and all meetings that wait for them, and returns the reason; otherwise
  * success. */
 ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine);
 

@@ -73,7 +73,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
 /* Rank `root` sends *fd to every peer. On the other ranks *fd becomes a descriptor of the same
- * file, which the caller closes; it is unchanged on failure. If root's *fd is -1, the other ranks
+ * file, which the caller closes; on failure *fd is unchanged. If root's *fd is -1, the other ranks
  * fail. Collective. */
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
 
@@ -124,9 +124,8 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh);
  * it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. If a peer sent
- * news before it wrote to this rank's memory, a thread that has seen that write also gets the
- * news. */
+/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. If a thread has
+ * seen a write of a peer to this rank's memory, it also gets the news that the peer sent before. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that
  * gave up counts as there until it leaves. This rank itself always counts as there.

@@ -47,8 +47,8 @@ static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t by
     return ceclSuccess;
 }
 
-/* A process that ends closes its sockets one by one. So the news on its life connection may come a
- * moment after the end of its post connection. */
+/* A process that ends closes its sockets one by one. So news on the life connection may come a
+ * moment after the end of the post connection. */
 static enum mesh_state await_news(struct cecl_mesh *mesh, int peer)
 {
     for (int ms = 0; ms < CECL_PROCESS_ENDING_MS && mesh_read_life(mesh, peer) == MESH_ALIVE;

@@ -21,9 +21,10 @@ static void tell(struct cecl_mesh *mesh, struct mesh_life message)
                         MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* If this rank gives up because another did, the other's message, which `cause` repeats; otherwise
- * NULL. While ranks join, that message may also have come through their exchange. It is passed on
- * unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave up: ...". */
+/* If this rank gives up because another rank did, returns the other rank's message, which `cause`
+ * repeats; otherwise NULL. While ranks join, that message may also have come through their
+ * exchange. It is passed on unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave
+ * up: ...". */
 static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     for (int r = 0; r < mesh->nranks; r++) {

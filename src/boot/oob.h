@@ -17,7 +17,7 @@ struct cecl_oob {
     int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
     /* set when other ranks have heard of this rank's join, even if the join failed */
     bool is_known;
-    uint64_t round; /* number of all-gathers so far, for oobs that must tell them apart */
+    uint64_t round; /* number of all-gathers so far, for oobs that must tell all-gathers apart */
     void *context;
     /* All-gathers; recv: [nranks * bytes] in rank order. Collective. */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);

@@ -1,5 +1,5 @@
-/* The block that goes from one rank to another, for each kind of call. These functions define what
- * a collective means. Rows of cecl_ops name them. */
+/* The functions that define collectives, one for each kind of call: the block that goes from one
+ * rank to another. Rows of cecl_ops name them. */
 #ifndef CECL_CALL_BLOCK_H
 #define CECL_CALL_BLOCK_H
 

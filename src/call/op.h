@@ -1,6 +1,6 @@
-/* A row of the table of public calls: what distinguishes one collective from the others. All other
- * files work from a row's family and fields, and name no collective. The table itself is in
- * launch/ops.c, because it names lowerings. */
+/* A row of the table of public calls: the properties in which collectives differ. All other files
+ * work from a row's family and fields, and name no collective. The table itself is in launch/ops.c,
+ * because it names lowerings. */
 #ifndef CECL_CALL_OP_H
 #define CECL_CALL_OP_H
 

@@ -1,5 +1,6 @@
-/* How a call goes: the choices of the tuning table. Facts about the call are in call.h, and what
- * the communicator lends it is in struct cecl_means. A choice and a fact never share a field. */
+/* How a call goes: the choices of the tuning table. Facts about the call are in call.h, and the
+ * communicator's resources for it are in struct cecl_means. A choice and a fact never share a
+ * field. */
 #ifndef CECL_CALL_WAY_H
 #define CECL_CALL_WAY_H
 

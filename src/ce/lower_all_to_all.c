@@ -65,7 +65,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
                                                     : "one batch");
 }
 
-/* Where byte `from` of a block, and what follows, lies in staging. */
+/* Where the bytes of a block, from byte `from` on, lie in staging. */
 static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uint64_t offset,
                                      uint64_t from)
 {

@@ -52,8 +52,8 @@ static bool reduces(const struct cecl_plan *plan)
     return plan->part.call.op->family == CECL_FAMILY_REDUCTION;
 }
 
-/* Calls that only move data share barriers. Reductions have steps of more kinds, so they follow one
- * after the other. */
+/* Calls that only move data share barriers. Reductions have other kinds of steps too, so they
+ * follow one after the other. */
 static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
                                struct cecl_plan *joined)
 {

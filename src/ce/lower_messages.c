@@ -27,9 +27,9 @@
  * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several
- * streams through one hardware queue, in the order of issue. Lanes therefore have streams of the
- * highest priority, which a caller's stream rarely has, and what waits for peers in the caller's
- * stream is issued behind all lanes. */
+ * streams through one hardware queue, in the order of issue. Therefore lanes have streams of the
+ * highest priority, which a caller's stream rarely has, and waits for peers on the caller's stream
+ * are issued behind all lanes. */
 #include "ce/messages.h"
 
 /* Signals READY or MOVED to the peer of a message. */

@@ -11,15 +11,15 @@
  *
  * That is a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because nothing
  * is sent while the last reduction runs. An all-reduce sends results during its last reduction:
- * first those of all chunks but the last, then the rest. (Sending each result behind the chunk that
- * follows it would cost one more exchange for each chunk.) A reduce sends a chunk's result to the
- * root's recvbuff behind the next chunk:
+ * first the results of all chunks except the last, then the rest. (Sending each result behind the
+ * chunk that follows it would cost one more exchange for each chunk.) A reduce sends a chunk's
+ * result to the root's recvbuff behind the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Lanes may share a queue of the hardware. The queue takes their steps in the order in which they
- * are issued, which is the order of the plan. So chunk k + 1 is sent before chunk k is reduced, and
- * every wait comes behind its signal.
+ * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
+ * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
+ * its signal.
  *
  * A reduced chunk lies in the rank's own recvbuff. In a reduce it lies in staging until it is
  * sent, because only the root has a recvbuff. With one chunk, everything is on one lane:
@@ -150,8 +150,8 @@ static uint64_t even(const struct cecl_part *part, uint64_t most)
     return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
 }
 
-/* Cuts the share into chunks. The last of several chunks is halved again and again, because nothing
- * is sent while the last reduction runs, so that reduction has to be short. */
+/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
+ * reduction short: nothing is sent while it runs. */
 static void cut(const struct cecl_part *part, struct chunks *chunks)
 {
     const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;

@@ -104,8 +104,8 @@ ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan 
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }
-    /* All ranks must refuse this, or none. So the refusal does not depend on whether this rank has
-     * an own block. */
+    /* Staging that is too small must be refused by all ranks or by none. So the refusal does not
+     * depend on whether this rank has an own block. */
     if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64

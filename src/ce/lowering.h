@@ -112,7 +112,7 @@ static inline int cecl_peer_before(const struct cecl_part *part, int i)
     return (part->call.rank + part->call.nranks - i) % part->call.nranks;
 }
 
-/* What ceclExplain adds where a copy engine makes a local copy. */
+/* The text that ceclExplain adds if a copy engine makes a local copy. */
 #define CECL_SAY_BY_ENGINE "local copy by a copy engine (probed)"
 
 static inline const char *cecl_plural(uint64_t count)

@@ -1,8 +1,8 @@
 /* Issuing a bound plan on a stream: the hot path. No allocation, no look-up, no lock. */
 #include "ce/bound.h"
 
-/* Calls of one communicator share flags, so they must run in the order in which they were made. One
- * stream keeps that order. A call on another stream first waits until the last call is done. It
+/* Calls of one communicator share flags, so calls must run in the order in which they were made.
+ * One stream keeps that order. A call on another stream first waits until the last call is done. It
  * waits for a word that another stream writes, a dependency that CUDA does not see. This cannot
  * deadlock, because the write was enqueued before. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
@@ -82,10 +82,10 @@ static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_bound *b
     return cecl_bound_issue(engine, bound, work);
 }
 
-/* Writes `done` for a call that failed while it was enqueued, because otherwise its memory would
- * never be freed. After `done` the buffers are the caller's again, so the write waits for all lanes
- * of the call that can be joined. If main and side cannot be joined, the write goes on the side
- * lane, which so far follows the main lane. */
+/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory
+ * would never be freed. After `done` the buffers are the caller's again, so the write waits for all
+ * lanes of the call that can be joined. If main and side cannot be joined, the write goes on the
+ * side lane, which so far follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {

@@ -231,7 +231,7 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 /* How long the watchdog waits for the worker's answer at each look. The driver takes microseconds
  * unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* By how much the watchdog may be late. It starts and ends its measurement at looks. */
+/* How late the watchdog may be: it starts and ends time measurements only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
 /* The kernel of a small call ends its wait by then, and the watchdog finds that at its next
  * look. */
@@ -244,7 +244,7 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers of a failed communicator, and then ends all waits on this rank. Must be called
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-/* Waits until nothing of this communicator is pending. Returns ceclTimeout at `deadline`. */
+/* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 
 /* worker.c */

@@ -70,7 +70,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
         config = &defaults;
     cecl_settings_warn();
     /* Every field gets a value even when one is invalid, because the rank still meets its peers to
-     * tell them. */
+     * tell them the error. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,

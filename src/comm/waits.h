@@ -1,6 +1,6 @@
 /* For which ranks each rank waits, in words that all ranks of the host see. A late rank may itself
  * wait for another rank. A rank whose time limit has passed follows these waits to their end, and
- * names the rank there. */
+ * names the rank at the end. */
 #ifndef CECL_COMM_WAITS_H
 #define CECL_COMM_WAITS_H
 

@@ -5,8 +5,8 @@
  * CUDA waits for pending work and holds up other threads that copy, allocate or launch.
  * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory
  * operations and queries go on (docs/measurements.md, "What the driver holds up"). If the pending
- * work is a call whose peer has died, the watchdog must release it, which it does by stream memory
- * operations alone. */
+ * work is a call whose peer has died, the watchdog must release it, for which it uses only stream
+ * memory operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

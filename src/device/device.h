@@ -190,9 +190,9 @@ struct cecl_device_ops {
      * ceclInProgress: this process still has a HANDLE open of memory that lay at the same addresses
      * of the exporter before. CUDA must close that one first.
      *
-     * For a HANDLE of this same process *addr is exported->base, and this GPU's access to the
-     * exporter's memory stays enabled. CUDA requires that the exporter frees a HANDLE's memory only
-     * once all imports are closed; a FILE import keeps the memory alive. */
+     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this
+     * GPU's access to the exporter's memory stays enabled. CUDA requires that the exporter frees a
+     * HANDLE's memory only once all imports are closed; a FILE import keeps the memory alive. */
     ceclResult_t (*region_import)(struct cecl_device *dev,
                                   const struct cecl_region_export *exported, void *at, void **addr);
     /* Makes FILE regions that were imported side by side readable and writable. One call for many
@@ -261,7 +261,7 @@ struct cecl_device_ops {
      * hold them up only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* The same for words that nobody waits for: wakes nobody. */
+    /* The same for words for which no thread waits: wakes no thread. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued

@@ -211,8 +211,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    /* From here on all flags hold CECL_FIRST_EPOCH or a value just below it, so no wait ends
-     * without its signal. */
+    /* From here on all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait
+     * needs a signal. */
     return ceclSuccess;
 }
 

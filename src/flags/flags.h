@@ -188,7 +188,7 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 /* How far the call in progress is. */
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that it is in the call */
-    uint32_t flags[CECL_LANES]; /* the values that it last signalled to them */
+    uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
     struct cecl_rank_list late; /* the peers whose flags are furthest behind those values */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
     bool in_message;            /* what waits for `late` is a message and no collective */

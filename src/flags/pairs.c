@@ -95,7 +95,7 @@ static void name_peers(const struct cecl_flags *flags, uint32_t target,
             cecl_rank_list_add(&progress->late, r);
 }
 
-/* A group of messages is in progress if a stream has reached its start and not its end. */
+/* A group of messages is in progress if a stream has reached its start but not its end. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
 {
     if (!flags->awaited)

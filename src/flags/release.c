@@ -11,9 +11,9 @@ bool cecl_flags_idle(const struct cecl_flags *flags)
     return cecl_flags_reached(flags, cecl_flags_done_target(flags));
 }
 
-/* The main epoch up to which calls are done. `done` also counts calls without phases. All pending
- * ones are taken to end first, so the epoch may be too early by their number, and is never too
- * late. */
+/* The main epoch up to which calls are done. `done` also counts calls without phases. The pending
+ * calls without phases are assumed to end first, so the epoch may be too early by their number, but
+ * never too late. */
 static uint32_t epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);

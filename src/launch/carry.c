@@ -1,4 +1,4 @@
-/* What is carried between private memory and bounce buffers; see carry.h. */
+/* Copies between private memory and bounce buffers; see carry.h. */
 #include "launch/carry.h"
 
 #include <stdlib.h>

@@ -20,8 +20,8 @@ ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
  * buffer; otherwise call->send. */
 ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer *lent);
-/* Notes that sendbuff is carried into its bounce buffer before the call: peers have to fetch from
- * it. */
+/* Notes that sendbuff is carried into its bounce buffer before the call, because peers have to
+ * fetch from there. */
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent);
 /* Notes that this rank copies bytes between two of its buffers, with the options of `call`. */

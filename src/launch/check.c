@@ -159,7 +159,7 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
 
 /* Ranks of one thread cannot compare their calls, because each would wait for the others. If all
- * ranks are in this process, each of them is refused and the communicator stays usable. Otherwise
+ * ranks are in this process, every rank is refused, and the communicator stays usable. Otherwise
  * the communicator fails, because ranks of other processes wait for this one. `local` is this
  * rank's own verdict. */
 static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)

@@ -17,7 +17,7 @@ struct cecl_group {
     ceclResult_t failed;  /* the result of the first refused call */
     ceclComm_t failed_on; /* the communicator of that call, or NULL */
     char words[CECL_MESSAGE_BYTES];
-    /* what else waits for the group's end (api/waiting.h); freed with the thread */
+    /* joins and allocations that wait for the group's end (api/waiting.h); freed with the thread */
     void *others;
     void (*free_others)(void *others);
 };

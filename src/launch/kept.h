@@ -9,7 +9,7 @@
 /* Returns a kept launch that has the same calls and was told the same as `launch`, or NULL if none
  * can be used. Peers' memory that its program uses stays open while the call is made. */
 struct cecl_launch *cecl_kept_find(const struct cecl_launch *launch);
-/* Keeps a launch that has a program. Another one may lose its place. */
+/* Keeps a launch that has a program. A launch that was kept before may lose its place. */
 void cecl_kept_add(struct cecl_launch *launch);
 
 /* Sets the launch's hash, once its calls are complete. To be called before the other functions. */

@@ -1,9 +1,8 @@
 /* A launch: a call in flight. One or more calls of a communicator that are carried out as one.
  *
- *     DESCRIBED   its calls are there. Nobody else knows of them.
- *     TOLD        peers were told of it, and rely on it (if there is anything to tell).
- *     BOUND       it has a program with addresses.
- *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) tells when the stream
+ *     DESCRIBED its calls are there. Nobody else knows of them. TOLD peers were told (if there is
+ *     anything to tell), and rely on the launch. BOUND it has a program with addresses. ENQUEUED
+ *     all of it is on its stream. The word `done` (flags/flags.h) tells when the stream
  *                 has come to its end.
  *     BROKEN      it was given up, in whatever state it was.
  *

@@ -12,7 +12,8 @@
 /* What messages need beside their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
-    struct cecl_plan plan; /* of the last launch of messages; made anew for each in this memory */
+    /* plan of the last launch of messages; later launches reuse the memory */
+    struct cecl_plan plan;
     struct cecl_bound bound;
     uint64_t groups;     /* number of groups that this rank has posted */
     uint32_t *counts;    /* [CECL_ROLES][nranks] messages of the group that is being made */

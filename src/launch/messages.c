@@ -139,7 +139,7 @@ static bool has_receiver(ceclComm_t comm, int peer)
 }
 
 /* Waits for a short time until the peers have posted their receives from this rank. This rank has
- * already posted its own receives. So if all ranks come in time, each rank comes second to the
+ * already posted its own receives. If all ranks come in time, each rank thus comes second to the
  * messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {

@@ -11,8 +11,8 @@ ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t 
 /* Makes the plan of some calls. The caller frees it. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);
-/* Gives a launch its program. This is the program of an equal kept launch, or else a new one, with
- * which this launch is kept. A launch whose calls have no effect gets no program. */
+/* Gives a launch its program. If an equal launch is kept, this is its program; otherwise a new one,
+ * and this launch is kept. A launch whose calls have no effect gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 /* How a launch goes, for the trace. */
 const char *cecl_launch_path(const struct cecl_launch *launch);

@@ -131,7 +131,7 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Counts how many calls in a row repeat what came `candidate` calls before. Once a period is found,
+/* Counts how many calls in a row equal the call `candidate` calls before. Once a period is found,
  * its repetition is watched: if it breaks off several times, a longer period is searched for. */
 static void follow(struct cecl_period *period, uint64_t token)
 {

@@ -31,7 +31,7 @@ struct cecl_period {
     bool was_whole;
     /* -- the search -- */
     uint32_t candidate; /* the sequence may repeat itself after so many calls; 0: no guess */
-    uint64_t run;       /* how many calls in a row repeat what came `candidate` calls before */
+    uint64_t run;       /* how many calls in a row equal the call `candidate` calls before */
     uint64_t broken;    /* the longest recent run that broke off */
     uint64_t broken_at; /* the call at which it broke off */
     uint32_t strikes;   /* how many runs of the period in a row were short */

@@ -206,7 +206,7 @@ static void rest(struct cecl_trial *trial)
     trial->state = CECL_TRIAL_IDLE;
 }
 
-/* This rank's offer stays in shared memory, so the decision that it was for is skipped. */
+/* This rank's offer stays in shared memory, so the decision for which it was made is skipped. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;

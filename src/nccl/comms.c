@@ -207,8 +207,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 }
 
 /* If a thread is inside, makes cecl's communicator fail first, which ends the thread's wait. If no
- * thread is inside and no call is pending, peers go on unharmed: many programs abort communicators
- * that they no longer need when they end. */
+ * thread is inside and no call is pending, peers do not fail, because many programs end by aborting
+ * communicators that they no longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)

@@ -82,9 +82,9 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
  * Collective over its ranks. All ranks get one in their `entry`, or none does, all with the same
  * reason. `together` is how many ranks the thread makes at once. Returns an error only if ranks
  * could not exchange what each of them can do. in_background: NCCL makes `comm` in the background,
- * so this function first waits for NCCL. If the life of the entry becomes GIVING_UP, it no longer
- * uses `comm` and returns an error: at once, or after at most CECL_INIT_TIMEOUT_MS if it is waiting
- * for a peer. */
+ * so this function first waits for NCCL. If the life of the entry becomes GIVING_UP, this function
+ * no longer uses `comm` and returns an error: at once, or after at most CECL_INIT_TIMEOUT_MS if it
+ * is waiting for a peer. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background);
 

@@ -1,5 +1,6 @@
-/* The file that CECL_NCCL_LEARNED names, as this process knows it: read once, at the first
- * communicator under CECL_NCCL=auto, and extended when a trial has decided (learned_file.h). */
+/* The file that CECL_NCCL_LEARNED names, in this process: it is read once, at the first
+ * communicator under CECL_NCCL=auto, and a row is added when a trial has decided
+ * (learned_file.h). */
 #ifndef CECL_NCCL_LEARNED_H
 #define CECL_NCCL_LEARNED_H
 
@@ -12,7 +13,7 @@ struct cecl_nccl_known {
     bool has_verdicts; /* when the file was read */
     struct cecl_nccl_gain *gains;
     size_t ngains;
-    /* a hash of the gains: ranks use them only if all have the same. 0: there are none */
+    /* a hash of the gains, which ranks use only if all have the same hash. 0: there are no gains */
     uint64_t hash;
 };
 

@@ -1,4 +1,5 @@
-/* The table of what became of calls. A process that counts prints it to stderr when it ends. */
+/* The table of what became of calls. A process with CECL_NCCL_STATS=1 prints the table to stderr
+ * when it ends. */
 #ifndef CECL_NCCL_STATS_H
 #define CECL_NCCL_STATS_H
 

@@ -211,7 +211,7 @@ static bool merge_wave(struct cecl_plan *merged, const struct cecl_plan *plan, u
     return false;
 }
 
-/* Merges what comes before barrier `phase` + 1. */
+/* Merges the steps before barrier `phase` + 1. */
 static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
                           uint32_t phase, uint32_t *steps)
 {

@@ -68,8 +68,8 @@ struct cecl_reduce {
  * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows how
  * far the peer's counter is. */
 enum cecl_step_kind {
-    /* signal to `peer` that `counter` has reached `phase`; the peer then sees what the lane's
-     * earlier steps wrote */
+    /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
+     * lane's earlier steps */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
     /* copies [first, first + count), issued as one batch, without order among them. The batches of

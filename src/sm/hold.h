@@ -55,7 +55,7 @@ static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,
  * while all SMs were held. */
 static inline bool cecl_hold_holds(const struct cecl_hold_words *words, struct cecl_hold_size size)
 {
-    /* the loads below come after what was seen before */
+    /* orders the loads below behind earlier loads of the caller */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return size.blocks > 0 && cecl_hold_all_run(words, size) && !words->gave_up && !words->let_go;
 }

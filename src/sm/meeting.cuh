@@ -1,4 +1,4 @@
-/* What kernels do at a meeting; see meeting.h. */
+/* The parts of a meeting that kernels carry out; see meeting.h. */
 #ifndef CECL_SM_MEETING_CUH
 #define CECL_SM_MEETING_CUH
 

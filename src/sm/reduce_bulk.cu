@@ -108,8 +108,8 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
     ring_advance(at);
 }
 
-/* Synchronizes the readers of the block. The thread that copies is not among
- * them: it may have ended. */
+/* Synchronizes the readers of the block. The thread that copies does not take part, because it may
+ * have ended. */
 DEVICE void readers_meet(void)
 {
     asm volatile("bar.sync 1, %0;" ::"n"(READERS) : "memory");

@@ -96,8 +96,8 @@ extern "C" const void *cecl_reduce_any_kernel(ceclDataType_t type, ceclRedOp_t o
     return nullptr;
 }
 
-/* Sums of floating-point numbers are the usual reductions. They have kernels of their own for the
- * usual numbers of ranks. */
+/* Sums of floating-point numbers are the usual reductions. They have special kernels for the usual
+ * numbers of ranks. */
 template <int type> static const void *sum_kernel(uint32_t nsrc)
 {
     switch (nsrc) {

@@ -93,7 +93,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small);
  * kernel does.
  *
  * closing a further word that ends waits, as `end` does. After that `late` and the meeting's `done`
- *          stay unchanged, because nobody looks at them any more. NULL: none. */
+ *          stay unchanged, because no thread reads them any more. NULL: none. */
 void cecl_small_host(const struct cecl_small *small, const bool *closing);
 
 /* Loads all kernels onto the calling thread's current GPU, for the reason given at
