@@ -979,10 +979,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells the
  * way.
  *
- * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Leave
- * SMs free for two things, or the ranks wait for each other until the timeout: kernels that a peer
- * must finish before it makes this call, and calls of other communicators, because a peer may run
- * them in another order. A kernel that waits for its peers takes at most a quarter of the GPU's
+ * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Other
+ * work must find free SMs meanwhile: kernels that a peer needs before it makes this call, and calls
+ * of other communicators, which a peer may run in another order. Otherwise the ranks wait for each
+ * other until the timeout. A kernel that waits for its peers takes at most a quarter of the GPU's
  * SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with the
  * highest priority, in the order of `stream`.
  *

@@ -86,7 +86,7 @@ struct cecl_registry {
     struct cecl_mesh *mesh;
     int rank, nranks;
     struct cecl_registry_asks asks;
-    /* -- of the caller's thread -- */
+    /* -- used by calls -- */
     struct cecl_window **own; /* [nown] by home */
     size_t nown, room;
     struct cecl_found found[CECL_FOUND]; /* the index is derived from the pointer */
@@ -99,7 +99,7 @@ struct cecl_registry {
     uint64_t telling_ns; /* time spent on telling peers of regions; the caller resets it */
     int64_t timeout_ms;
     _Atomic bool hurried; /* see cecl_registry_hurry */
-    /* -- of both threads -- */
+    /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
     /* signalled when a region of a peer's is imported, or failed */
     pthread_cond_t news;

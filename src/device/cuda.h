@@ -32,7 +32,7 @@ struct cuda_device {
     const struct cecl_driver *cu;
     CUdevice device;
     CUcontext context;        /* the primary context, retained */
-    CUstream side;            /* for init and the watchdog, independent of callers' streams */
+    CUstream side;            /* cecl's own, independent of callers' streams */
     CUstream release;         /* for words_release alone */
     CUstream legacy;          /* stands for the callers' legacy default stream */
     CUevent fork, join;       /* order `legacy` behind the caller's stream and back */

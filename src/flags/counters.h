@@ -42,7 +42,7 @@ struct cecl_counter {
     /* [CECL_FLAG_VALUES] the table out of which a copy engine copies values. NULL: a stream writes
      * the values, or a kernel does */
     uint32_t *values;
-    /* [nranks] the last values for which streams wait, for the watchdog; NULL: not noted */
+    /* [nranks] the last values for which streams wait; NULL: not noted */
     _Atomic uint32_t *awaited;
 };
 

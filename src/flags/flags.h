@@ -73,7 +73,7 @@ struct cecl_flags {
     _Atomic uint32_t unsignalled_target;
     /* the most side phases for each main phase, in any call so far */
     _Atomic uint32_t side_a_main;
-    /* -- written by the watchdog once the communicator has failed -- */
+    /* -- used once the communicator has failed -- */
     _Atomic uint32_t releases; /* how often waits were released so far */
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
@@ -164,7 +164,7 @@ static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
     return (flags->epoch[CECL_COUNTER_SLOTS] + 1) & 1;
 }
 
-/* -- for the watchdog and for teardown; release.c -- */
+/* -- release.c: how far calls are, and ending waits -- */
 
 static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {

@@ -25,11 +25,11 @@ ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hos
 /* Used by cecl_flags_close. */
 void cecl_pairs_forget(struct cecl_flags *flags);
 
-/* Notes for the watchdog that the next call is one message. To be called before that call is
- * enqueued. */
+/* Notes that the next call is one message, so that it can be named if it waits too long. To be
+ * called before that call is enqueued. */
 void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer);
 
-/* -- for the watchdog -- */
+/* -- how far messages are, and ending waits -- */
 
 /* Adds to `progress` what the words of messages show of the call in progress. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress);

@@ -89,7 +89,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values of a lane's epochs after `first`, `count` of them, with that of an
+/* Overwrites the values of the `count` epochs of a lane that follow `first` with the value of an
  * `earlier` epoch. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
