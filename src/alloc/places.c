@@ -211,8 +211,8 @@ static void decide(const struct cecl_places *places, uint64_t call,
 {
     _Atomic uint64_t *decision = &agreement_of(places, call)->decision;
     uint64_t before = atomic_load_explicit(decision, memory_order_relaxed);
-    /* Compare and swap: only the first decision stands. Release: whoever reads FULL sees all that
-     * this rank has seen, which is the records of all ranks. */
+    /* Compare and swap: only the first decision stands. Release: a rank that reads FULL sees the
+     * records of all ranks, as this rank has seen them. */
     if (before >> 1 != call)
         atomic_compare_exchange_strong_explicit(decision, &before, decision_word(call, outcome),
                                                 memory_order_release, memory_order_relaxed);

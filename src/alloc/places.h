@@ -39,7 +39,7 @@
  * nobody decides LATE: all wait for all. */
 #define CECL_PLACES_ORDERED_RANKS 64
 
-/* What a rank tells of one call. The caller defines what the words mean. */
+/* A rank's record of one call. The caller defines what the words mean. */
 struct cecl_place_record {
     uint64_t send_window, send_offset;
     uint64_t recv_window, recv_offset;

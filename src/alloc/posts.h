@@ -8,8 +8,8 @@
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So
- * one of the two comes first, and the second one has read the first one's post. The first one never
- * learns where the other's buffer lies.
+ * one of the two comes first, and the second one has read the first one's post. The first rank
+ * never learns where the second one's buffer lies.
  *
  * A slot is used again once both ranks have finished its message, that is, have arrived and have
  * read what they need.
@@ -38,7 +38,7 @@ static inline enum cecl_role cecl_role_other(enum cecl_role role)
     return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
 }
 
-/* What a rank tells of one message. The caller defines what the words mean. */
+/* A rank's post for one message. The caller defines what the words mean. */
 struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;

@@ -508,7 +508,7 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
     return ceclSuccess;
 }
 
-/* Memory that cannot be shared needs no look: nobody else relies on it. */
+/* Memory that cannot be shared is not looked at, because no peer relies on it. */
 static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
 {
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;

@@ -15,9 +15,9 @@
  * how many messages are still to come.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions,
- * message by message; within a message those come first for which a call waits. This matters for a
- * buffer of many regions, whose import takes milliseconds: an all-gather touches only one block of
- * each peer's recvbuff.
+ * message by message; within a message the regions for which a call waits come first. This matters
+ * for a buffer of many regions, whose import takes milliseconds: an all-gather touches only one
+ * block of each peer's recvbuff.
  *
  * docs/models/windows.pml is the model of this protocol.
  *
@@ -33,15 +33,15 @@
 #include "device/device.h"
 
 /* A window that this rank has forgotten while a pending call used it. Peers keep the window until
- * that call is done, because a peer that comes late to the call needs it. Then they are told to
- * drop it. */
+ * that call is done, because a peer that comes late to the call needs it. Then peers are told to
+ * drop the window. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, as this rank reaches it. Its references are those of the list of the peer's
- * windows and of kept plans. The memory may be closed before the last reference is given back. */
+/* A peer's window, as this rank reaches it. The list of the peer's windows and kept plans hold
+ * references to it. The memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 /* A range of bytes of a peer's window. */

@@ -1,5 +1,5 @@
-/* Peers' windows, as calls use them: finding imports, waiting for imports, and closing those that
- * peers have dropped. */
+/* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing
+ * dropped ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>

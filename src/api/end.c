@@ -23,8 +23,8 @@ static void lose(ceclComm_t comm)
     pthread_mutex_unlock(&lock);
 }
 
-/* Keeps an ended communicator for a while, so that its handle can be told apart from a live one.
- * Then frees it. */
+/* Keeps an ended communicator for a while, so that calls with its handle are recognized and
+ * refused. Then frees it. */
 static void bury(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* What waits for ceclGroupEnd beside calls; see waiting.h. */
+/* Joins and allocations that wait for ceclGroupEnd; see waiting.h. */
 #include "api/waiting.h"
 
 #include <stdlib.h>

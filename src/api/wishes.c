@@ -21,7 +21,8 @@ struct job {
     uint32_t first;
 };
 
-/* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
+/* Frees what was allocated before wish `end`. All ranks do so, because an allocation fails on all
+ * ranks or on none. */
 static void give_back(struct job *job, uint32_t end)
 {
     struct cecl_wish *list = job->wishes->list;

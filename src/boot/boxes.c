@@ -31,7 +31,7 @@ struct box {
     struct half reasons[REASONS];
     /* [nranks of the parent] entry r: the token of the last oob that this rank closed and that had
      * rank r as a member. It stays as long as rank r may look for it, because until then the two
-     * share no later oob. */
+     * ranks share no later oob. */
     _Atomic uint64_t closed[];
 };
 
@@ -73,7 +73,7 @@ static void write_part(struct half *half, uint64_t stamp, const void *part, size
     atomic_store_explicit(&half->stamp, stamp, memory_order_release);
 }
 
-/* Copies the part with this stamp, if it is here. */
+/* Copies the part with this stamp, if the half holds it. */
 static bool read_part(struct half *half, uint64_t stamp, void *part, size_t bytes)
 {
     uint64_t words[WORDS];
@@ -94,7 +94,7 @@ static const char *of(const struct cecl_boxes_plan *plan)
     return plan->mesh ? CECL_OF_PARENT : "";
 }
 
-/* The error for a member that has left this oob: its reason, if that is still there. */
+/* The error for a member that has left this oob: the member's reason, if it is still in the box. */
 static ceclResult_t left_error(const struct cecl_boxes_plan *plan, int member)
 {
     char reason[CECL_MESSAGE_BYTES], words[CECL_MESSAGE_BYTES];

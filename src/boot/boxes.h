@@ -37,7 +37,8 @@ void cecl_oob_from_boxes(struct cecl_oob *oob, const struct cecl_boxes_plan *pla
 
 /* This rank gives up the new communicator. The reason is the last message, which names ranks by the
  * parent's numbers, or the message of the rank that gave up first. Members that wait for this rank
- * fail with it. Afterwards the oob can only be closed. A zeroed oob may be given up. Local. */
+ * fail with that reason. Afterwards the oob can only be closed. A zeroed oob may be given up.
+ * Local. */
 void cecl_boxes_give_up(struct cecl_oob *oob);
 
 /* Rank `rank` of the parent takes no part in the use of the boxes with this token; the reason is

@@ -1,5 +1,5 @@
-/* The door: a listener and its callers, connections that still have to send the few bytes by which
- * they are admitted.
+/* The door: a listener and its callers. Callers are connections that must send a few bytes to be
+ * admitted.
  *
  * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use one. A
  * caller that is silent, slow or one of very many must not hold up the others. So all are read side
@@ -18,7 +18,7 @@
 #define CECL_DOOR_SAID_MAX 96
 #define CECL_DOOR_CALLERS 4096 /* at a time, if there are enough descriptors */
 
-/* One connection. Whoever takes it with cecl_door_next owns `fd`. */
+/* One connection. The function that takes it with cecl_door_next owns `fd`. */
 struct cecl_caller {
     int fd;
     uint32_t got; /* bytes of `said` received so far */

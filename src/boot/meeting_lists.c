@@ -18,8 +18,8 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether a failure must be told to a rank that comes now. If the reason is not about lists: yes,
- * if the rank was a member and does not exclude the rank that found the reason or the rank at
+/* Whether a failure must be told to a rank that comes now. If the reason is not that lists differ,
+ * yes if the rank was a member and excludes neither the rank that found the reason nor the rank at
  * fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {

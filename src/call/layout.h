@@ -1,4 +1,4 @@
-/* Where the blocks of a call lie that has a layout: arrays of [nranks] words, one behind the
+/* The layout of a call, which says where its blocks lie: arrays of [nranks] words, one behind the
  * other. */
 #ifndef CECL_CALL_LAYOUT_H
 #define CECL_CALL_LAYOUT_H

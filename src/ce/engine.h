@@ -81,7 +81,7 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
-/* What ceclExplain reports of a plan, and of a bound plan. */
+/* The report of ceclExplain on a plan, and on a bound plan. */
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 

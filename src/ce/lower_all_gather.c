@@ -23,9 +23,9 @@
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
  * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
  *
- * In a call with three barriers, barrier 2 says "my block is with you: return it". Where a rank
- * came late, the later one of two ranks makes both copies, that of the block and that of the piece
- * back (route.c). No other rank touches the piece in between, so the order of that rank's stream is
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call
+ * the later one of two ranks makes both copies: the block to its receiver, and the piece back
+ * (route.c). No other rank touches the piece in between, so the order of that rank's stream is
  * enough. Nor does a rank then need to know whether a later one is in place, because that changes
  * no barrier. */
 #include "ce/lowering.h"

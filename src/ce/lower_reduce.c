@@ -29,7 +29,7 @@
  * In a small all-reduce every rank sends its input to all ranks and reduces everything. This takes
  * one exchange less.
  *
- * Where peers can reach every sendbuff, SMs may read all of it in the peers' memory:
+ * If peers can reach every sendbuff, SMs may read all inputs in the peers' memory:
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *

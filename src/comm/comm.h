@@ -66,7 +66,7 @@ struct cecl_worker {
     bool ended;
     /* set if the thread ends only after the communicator has ended */
     void (*frees)(ceclComm_t comm);
-    /* how many questions were asked about progress; the latest one that is answered */
+    /* number of questions asked about progress; number of the latest answered one */
     uint64_t asked, answered;
     /* the last answer */
     ceclResult_t result;
@@ -197,14 +197,14 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
-/* The end of a message: how to find out in what ranks differ. Empty if ranks already compare their
- * calls. */
+/* The end of a message that tells how to find out in what ranks differ. Empty if ranks already
+ * compare their calls. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
-/* Fails the communicator with `result` and the last message, because peers rely on what will not be
- * done. Returns its error, which may be an earlier one. */
+/* Fails the communicator with `result` and the last message, because peers rely on work that will
+ * not be done. Returns its error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);

@@ -27,7 +27,7 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
     atomic_store_explicit(&history->calls, call, memory_order_release);
 }
 
-/* What is known of a call that two ranks may have made. */
+/* The result of comparing one call of two ranks. */
 enum verdict { UNKNOWN, EQUAL, DIFFERENT };
 
 static enum verdict compare(const struct cecl_history *history, int rank, uint32_t call)

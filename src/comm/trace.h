@@ -1,5 +1,5 @@
-/* What calls record for people who look at a timeline: NVTX ranges (CECL_NVTX), and a file of host
- * times that Chrome's viewers read (CECL_TRACE). Without either, each call only tests a pointer. */
+/* Records of calls for timelines: NVTX ranges (CECL_NVTX), and a file of host times that Chrome's
+ * viewers read (CECL_TRACE). Without either, each call only tests a pointer. */
 #ifndef CECL_COMM_TRACE_H
 #define CECL_COMM_TRACE_H
 

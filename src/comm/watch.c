@@ -71,8 +71,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
 }
 
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another
- * rank, which is then to blame. What ranks published counts for half of the time limit at most, so
- * a rank that has stopped since then is not excused. */
+ * rank, which is then to blame. Waits that were published more than half of the time limit ago do
+ * not count, so that a stopped rank is not excused. */
 static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 {
     const int half = comm->config.timeout_ms / 2;

@@ -1,4 +1,4 @@
-/* The worker of a communicator: a thread for what the driver may do slowly. It opens and closes the
+/* The worker of a communicator: a thread for driver calls that may be slow. It opens and closes the
  * memory that peers tell of, and reads flags.
  *
  * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost),

@@ -1,4 +1,4 @@
-/* What the files of the CUDA device share. */
+/* Shared by the files of the CUDA device. */
 #ifndef CECL_DEVICE_CUDA_H
 #define CECL_DEVICE_CUDA_H
 

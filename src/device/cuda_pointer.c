@@ -1,4 +1,4 @@
-/* What CUDA knows of a pointer, and which pointers the CUDA device refuses. */
+/* What CUDA knows about a pointer, and which pointers the CUDA device refuses. */
 #include "device/cuda.h"
 
 struct pointer {

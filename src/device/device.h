@@ -222,10 +222,10 @@ struct cecl_device_ops {
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
      * device). Enqueues nothing. */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
-    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or an
-     * internal stream forked from it where `stream` takes no batches (CUDA's legacy default
-     * stream). Refuses a capturing stream with ceclInvalidUsage. Call stream_join after every
-     * success, even if the work in between failed. */
+    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
+     * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
+     * forked from it. Refuses a capturing stream with ceclInvalidUsage. Call stream_join after
+     * every success, even if the work in between failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 

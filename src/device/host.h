@@ -1,5 +1,5 @@
-/* What the files of the host device share. Ranks may be processes or threads. Memory is memfd
- * pages; a stream is a thread. */
+/* Shared by the files of the host device. Ranks may be processes or threads. Memory is memfd pages;
+ * a stream is a thread. */
 #ifndef CECL_DEVICE_HOST_H
 #define CECL_DEVICE_HOST_H
 

@@ -111,7 +111,7 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 
 /* ---- what a call uses */
 
-/* What is found of the bytes that a call uses. */
+/* The result of looking at the bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
     uint64_t at; /* the used bytes below this address can be used */
@@ -152,7 +152,7 @@ static bool look_on(struct survey *survey, const struct host_mapping *mapping)
     return end < use->high;
 }
 
-/* What one reading of /proc/self/maps fills in. */
+/* Filled in by one reading of /proc/self/maps. */
 struct surveys {
     struct survey one[CECL_USES];
     size_t count;
