@@ -178,8 +178,8 @@ static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t t
 }
 /* Whether no call of this rank is pending. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
-/* The rank for whose data the kernel of a small call gave up a wait, or -1. Visible to every thread
- * that has seen that the call is done. */
+/* The rank whose data did not come to the kernel of a small call in time, or -1. Visible to every
+ * thread that has seen that the call is done. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
     return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;

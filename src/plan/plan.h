@@ -16,7 +16,7 @@
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */
 enum cecl_area {
-    CECL_AREA_SEND,    /* sendbuff; not used in place, where RECV is both */
+    CECL_AREA_SEND,    /* sendbuff; in place RECV is used instead */
     CECL_AREA_RECV,    /* recvbuff */
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
     /* memory of the host that all ranks map: a rank writes its own part, and its peers read it */
