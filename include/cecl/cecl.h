@@ -271,8 +271,8 @@ typedef struct ceclConfig {
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
     /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
-     * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES.
-     * */
+     * times the first; default: by the tuning table (pool.first_segment_bytes);
+     * CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*

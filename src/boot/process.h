@@ -31,8 +31,8 @@ int cecl_process_watch_pid(int32_t pid);
 /* A process that ends closes its sockets a little before its descriptor tells of the end. A thread
  * that has seen a socket close waits up to this many ms for the descriptor. */
 #define CECL_PROCESS_ENDING_MS 50
-/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is -1.
- * */
+/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is
+ * -1. */
 bool cecl_process_ends_within(int watched, int ms);
 
 static inline bool cecl_process_has_ended(int watched)

@@ -11,8 +11,8 @@
 #include "boot/rank_list.h"
 
 struct cecl_waits {
-    /* [nranks] rows: when the rank published last (0: it waits for nobody), and a bit for each rank
-     * */
+    /* [nranks] rows: when the rank published last (0: it waits for nobody), and a bit for each
+     * rank */
     _Atomic uint64_t *words;
     int rank, nranks;
 };

@@ -1,5 +1,5 @@
-/* Public calls, from their arguments to a launch. This file does not know what a collective does.
- * */
+/* Public calls, from their arguments to a launch. This file does not know what a collective
+ * does. */
 #include "launch/collective.h"
 
 #include "comm/trace.h"

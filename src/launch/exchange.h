@@ -18,8 +18,8 @@ void *cecl_exchange_room(int nranks);
  * values. */
 ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
                                   ceclResult_t local);
-/* Collective. Compares the places of blocks that the caller gave with the places that peers expect.
- * */
+/* Collective. Compares the places of blocks that the caller gave with the places that peers
+ * expect. */
 ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call);
 
 /* Converts a peer's refusal, `status` with its message, to the result on this rank. */

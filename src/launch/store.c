@@ -1,5 +1,5 @@
-/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing here.
- * */
+/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing
+ * here. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* Ranks tell each other where the buffers of a call lie: publishing, and learning what peers have
- * published. */
+/* Ranks tell each other where the buffers of a call lie: publishing, and learning. */
 #include "launch/tell.h"
 
 #include <inttypes.h>
@@ -62,8 +61,8 @@ static struct cecl_buffer input_of(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? call->recv : call->send;
 }
 
-/* Each rank has a layout of its own, so only the sender knows where a block lies in its sendbuff.
- * */
+/* Each rank has a layout of its own, so only the sender knows where a block lies in its
+ * sendbuff. */
 static bool has_own_layout(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
@@ -175,8 +174,7 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Copies what this rank uses of a peer's record. A broken peer may change the record at any
- * time. */
+/* Copies what this rank uses of a peer's record, because a broken peer may change the record. */
 static void note_buffers(const struct cecl_place_record *record, bool wants_input,
                          struct cecl_peer_buffer buffers[2])
 {
@@ -319,8 +317,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Notes which inputs are carried to bounce buffers, because ranks that come later must fetch
- * them. */
+/* Notes which inputs are carried to bounce buffers, because later ranks must fetch them. */
 static ceclResult_t lend(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
