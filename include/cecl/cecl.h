@@ -22,35 +22,35 @@
  *                what ceclMemAlloc gives, and any memory of the process is memory of the device.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
- *   local        the peers need not make the call. Where it waits for them or tells them something,
+ *   local        the peers need not make the call. If it waits for peers or tells them something,
  *                its text says so.
  *   blocking     the calling host thread waits. A call that is not said to block only enqueues work
  *                or reads a value.
- *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc). The
- *                address of a peer's copy of it is therefore known without asking.
- *   registered   other memory of the program's that peers have opened (see Buffers).
+ *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc), so that
+ *                addresses at peers are known without asking.
+ *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
  *   block        what one rank sends to one rank. A rank's own block is what it sends to itself.
- *   staging      symmetric memory of the communicator's own, through which some calls pass blocks.
+ *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent at a time.
  *   in place     the rank's own block already lies where the result wants it.
- *   zero SM      the call uses no streaming multiprocessor (SM): copy engines and stream memory
- *                operations do all of it.
+ *   zero SM      the call uses no streaming multiprocessor (SM), but only copy engines and stream
+ *                memory operations.
  *
  * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
- * ceclGetLastError tells in words what was wrong: the argument, its value, and what was expected.
- * The text of each call lists the errors of its own. Beside those, every call that takes a
- * communicator may return
+ * ceclGetLastError tells what was wrong: the argument, its value, and what was expected.
+ * The text of each call lists its errors. In addition, every call that takes a communicator may
+ * return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
  *                           work then), or was made by the process that this one was forked from;
  *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
  *                           CUDA or the operating system refused what the call needs;
  *   the asynchronous error  the communicator has failed (see Failure).
- * A collective that passed its checks tells its peers of its buffers, and they rely on it. If it
- * then cannot be carried out (memory is used up, a peer's memory cannot be opened, the device
- * refuses a part of it), it returns that error, and the communicator fails.
+ * A collective that passed its checks tells its peers where its buffers lie, and peers rely on
+ * that. If the collective then cannot be carried out (memory is used up, a peer's memory cannot be
+ * opened, the device refuses a part), it returns that error, and the communicator fails.
  *
  * Buffers: a collective takes any memory of the rank's device. On GPUs that is memory of this
  * rank's GPU, but not managed memory, and not memory of the host. A buffer lies within one
@@ -64,54 +64,58 @@
  *                and writing, memfd among them. A call registers what it uses by itself, unless
  *                ceclConfig_t.registerOnUse is 0; ceclCommRegister does it ahead. Once peers have
  *                opened it, calls make the same copies as on symmetric memory.
- *   private      all other memory: that of cudaMallocAsync; malloc on the host device; with
- *                registerOnUse 0, whatever was not registered. Peers write to a bounce buffer in
- *                its place: registered memory that the communicator makes for it, as large as the
- *                buffer. This rank carries the bytes from there to recvbuff, and before that the
- *                input of a call in place. They go by way of a peer's staging, which needs no SM
- *                but crosses the links twice more; under CECL_SM_ALLOW an SM copies them. A private
- *                sendbuff is sent from where it lies. It is carried only if a peer comes late to
- *                the call (see Collectives). ceclReduceScatter needs no bounce buffer.
- * Memory that was freed, and memory that was allocated at the same address later, are not taken for
- * each other: each call looks at what is there. On the host device it looks at all bytes that it uses.
- * A hole, missing rights, or a mapped file that has become too short make it refuse the buffer
- * (ceclInvalidArgument). Memory must stay as it is until the call is done: freeing it, taking its
- * rights, or truncating its file while a call is pending may end this rank's process and its peers' by
- * a signal, and cecl cannot prevent that.
+ *   private      all other memory: of cudaMallocAsync; of malloc on the host device; with
+ *                registerOnUse 0, all memory that was not registered. Instead of a private recvbuff
+ *                peers write to a bounce buffer, which is registered memory of the communicator, as
+ *                large as recvbuff. This rank carries the bytes from the bounce buffer to recvbuff
+ *                (and for a call in place, first the input the other way). The bytes go through a
+ *                peer's staging, which needs no SM but crosses the links twice more; under
+ *                CECL_SM_ALLOW an SM copies them. A private sendbuff is sent from where it lies,
+ *                and is carried only if a peer comes late to the call (see Collectives).
+ *                ceclReduceScatter needs no bounce buffer.
+ * Each call checks which memory is at the address, so memory that was freed is not confused with
+ * memory that was allocated there later. On the host device a call checks all bytes that it uses,
+ * and refuses (ceclInvalidArgument) holes, missing access rights, and mappings of files that have
+ * become too short. Memory must stay as it is until the call is done: freeing it, taking away
+ * access rights, or truncating its file while a call is pending may end this rank's process and its
+ * peers' by a signal, which cecl cannot prevent.
  *
- * Agreement: ranks must make equal calls. The text of each call says which arguments are equal on
- * all ranks; where buffers lie is never among them. Along with the places of their buffers ranks
- * tell each other a number that stands for the call. Where it differs, no byte of the call moves,
- * a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells) and
- * barriers are compared after the fact: ceclStreamSynchronize, ceclCommGetAsyncError and the
- * watchdog find the difference, and the communicator fails with ceclInvalidUsage. They find none
- * with a rank that is more than 64 calls ahead, until its peers have come closer. With CECL_CHECK=1
- * in the environment ranks compare every collective before it starts, by an exchange between their
- * host threads, and refuse on all ranks what differs (ceclInvalidUsage, naming the difference). Run
- * every new program with it once.
+ * Agreement: ranks must make equal collective calls. The text of each call says which arguments
+ * must be equal on all ranks; where buffers lie never must. Along with the places of their buffers
+ * ranks tell each other a hash of the call. If the hashes differ, no byte of the call moves, a rank
+ * gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells which are
+ * small) and barriers are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the
+ * watchdog find the difference, and the communicator fails with ceclInvalidUsage. (While a rank is
+ * more than 64 calls ahead it is not compared.) With CECL_CHECK=1 in the environment ranks compare
+ * every collective before it starts, by an exchange between their host threads; if calls differ,
+ * all ranks refuse (ceclInvalidUsage, naming the difference). Run every new program once with
+ * CECL_CHECK=1.
  *
- * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes it,
- * leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank leaves when
- * it destroys its communicator, aborts it while none of its calls is pending, or when its process ends
- * by exit or a return from main; the others fail once they need it. Pending calls then end with
- * undefined results, so that no stream hangs. From then on calls return that asynchronous error. Only
- * these still do their work: ceclCommCount, ceclCommUserRank, ceclCommCuDevice,
- * ceclCommGetAsyncError, ceclGetLastError, ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize,
- * ceclStreamDestroy, ceclCommShrink, which makes a new communicator of the ranks that are left, and
- * ceclCommDestroy or ceclCommAbort, which end it.
+ * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
+ * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
+ * leaves when it destroys its communicator, aborts it while none of its calls is pending, or when
+ * its process ends by exit or a return from main; the communicator then fails on the others once
+ * they need that rank. When a communicator fails, pending calls end with undefined results, so that
+ * no stream hangs. From then on calls return that asynchronous error. Only these still work:
+ * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommGetAsyncError, ceclGetLastError,
+ * ceclCommDeregister, ceclRequestFree, ceclStreamSynchronize, ceclStreamDestroy, ceclCommShrink,
+ * which makes a new communicator of the ranks that are left, and ceclCommDestroy or ceclCommAbort,
+ * which end it.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize does both. If the communicator fails later,
  * every recvbuff that is still allocated becomes undefined on all ranks, because a peer's copies
  * may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
- * ceclCommGetAsyncError, called once more after it, still gives ceclSuccess. Registered memory
- * should have no other use before the failed communicator has ended on all ranks, or before
- * ceclCommShrink has made a new one of all ranks that are alive: it waits for their copies.
+ * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. Do not use
+ * registered memory for anything else before the failed communicator has ended on all ranks, or
+ * before ceclCommShrink, which waits for late copies, has made a new one of all ranks that are
+ * alive.
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside that one. A collective, a message, the end
- * of a group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while another thread is
- * inside one of them on the same communicator. A communicator belongs to the process that made it. */
+ * time; calls that say "Threads: any" may be made at the same time as that one. A collective, a
+ * message, the end of a group, ceclExplain or ceclGroupExplain is refused (ceclInvalidUsage) while
+ * another thread is inside one of them on the same communicator. A communicator belongs to the
+ * process that made it. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -200,8 +204,8 @@ typedef enum {
 typedef enum {
     /* Nothing: a call that needs an SM is refused with the reason. */
     CECL_SM_NEVER = 0,
-    /* Default. Reductions only; all other calls are zero SM. Where a rank's own block has to move,
-     * it goes to peers, who send it back. A communicator of one rank has no peers: there an
+    /* Default. Reductions only; all other calls are zero SM. If a rank's own block has to move, it
+     * goes to peers, which send it back. A communicator of one rank has no peers: there an
      * out-of-place call copies within the GPU, which needs an SM (but see CECL_LOCAL_COPY in
      * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
@@ -211,14 +215,14 @@ typedef enum {
 } ceclSmPolicy_t;
 
 /* Who moves the bytes between two ranks. A choice other than AUTO also keeps small calls from being
- * one kernel. Where a rank comes late to a call (see Collectives), it moves the bytes of both
+ * one kernel. A rank that comes late to a call (see Collectives) moves the bytes of both
  * directions, whatever is chosen here. */
 typedef enum {
-    /* What measurements say: copies are pushed; a reduction goes the way that is faster. */
+    /* What is faster: copies are pushed; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go by way of staging. */
     CECL_DIRECTION_PUSH = 1,
-    /* The rank that wants the bytes copies them. Alone this is about 5 % slower; it slows some
+    /* The rank that needs the bytes copies them. Alone this is about 5 % slower; it slows some
      * GEMMs less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a
      * whole, and so is an all-to-all with a private sendbuff on any rank. In reductions, except
      * ceclReduce, SMs read inputs in the peers' memory, unless one is private. */
@@ -241,16 +245,17 @@ typedef enum {
 /* Rank modulo the number of visible GPUs. It also becomes the caller's current device. */
 #define CECL_CUDA_DEVICE_BY_RANK (-2)
 
-/* By this id ranks find each other. One rank makes it with ceclGetUniqueId, and the caller carries
- * it to all others. It holds a secret: whoever has it can join. */
+/* The id by which ranks find each other. One rank makes it with ceclGetUniqueId, and the caller
+ * carries it to all others. It holds a secret: every process that has the id can join. */
 #define CECL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[CECL_UNIQUE_ID_BYTES];
 } ceclUniqueId;
 
 /* Settings of one communicator. Start from CECL_CONFIG_INITIALIZER; a field left at CECL_UNDEF
- * takes its default. The environment variable named last beside a field overrides it where it is
- * set (docs/env.md). All fields must be equal on all ranks, except cudaDevice and registerOnUse. */
+ * takes its default. The environment variable named last in a field's comment overrides the field
+ * if the variable is set (docs/env.md). All fields must be equal on all ranks, except cudaDevice
+ * and registerOnUse. */
 #define CECL_UNDEF (-1)
 typedef struct ceclConfig {
     size_t size;          /* set by the initializer */
@@ -259,35 +264,37 @@ typedef struct ceclConfig {
     int device;           /* ceclDevice_t; CECL_DEVICE */
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
-    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes up to
-     * 1.2 s later, and up to 3.2 s where several peers are late: one may know who is to blame. */
+    /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
+     * up to 1.2 s later; up to 3.2 s later if several peers are late, because one may name the rank
+     * at fault. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
     /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
-     * times the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES.
-     * */
+     * times the first; default: by the tuning table (pool.first_segment_bytes);
+     * CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
      * that `cecl_info --tuning` prints); CECL_STAGING_BYTES. */
     int64_t stagingBytes;
-    /* How many SMs a kernel of cecl's may take at most, 1 to 1024; default: what measurements
-     * chose. Results do not depend on it. The kernels wait for peers while they hold these SMs: see
+    /* How many SMs a kernel of cecl may take at most, 1 to 1024; default: by the tuning table.
+     * Results do not depend on it. The kernels wait for peers while they hold these SMs: see
      * ceclReduceScatter. CECL_MAX_SMS. */
     int maxSms;
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
-    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes) that
-     * only move data go through pinned memory of the host, and its flags lie there. A GPU makes all
-     * copies to and from other GPUs one after the other, whatever their streams' priorities, so a
-     * small call that is not urgent waits for large copies of other communicators, such as a
-     * prefetch. In an urgent communicator it waits for none of them, and it is still zero SM. It does
-     * wait for large copies to and from the host. Calls that share a group with others, calls with a
-     * direction chosen, calls of strided blocks and ceclAlltoAllv go the usual way. Calls that
-     * CECL_SM_ALLOW lets be one kernel are one. Default 0; CECL_URGENT. */
+    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes)
+     * that only move data go through pinned memory of the host, and its flags lie there. A GPU
+     * makes all copies to and from other GPUs one after the other, whatever their streams'
+     * priorities, so a small call that is not urgent waits for large copies of other communicators,
+     * such as a prefetch. In an urgent communicator a small call waits for none of these copies,
+     * and is still zero SM, but it waits for large copies to and from the host. Calls that share a
+     * group with others, calls with a direction chosen, calls of strided blocks and ceclAlltoAllv
+     * go the usual way. Calls that CECL_SM_ALLOW lets be one kernel are one. Default 0;
+     * CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -319,9 +326,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetVersion(int *version);
  * Local. Threads: any. Ownership: a constant. Errors: none. Since 0.1. */
 CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
-/* Tells in words what last went wrong; never NULL, empty if nothing did.
- * comm  may be NULL. If it has failed, the words are those of its asynchronous error; otherwise
- *       they are those of this thread's last error.
+/* The message of the last error; never NULL, empty if there was none.
+ * comm  may be NULL. If it has failed, the message is that of its asynchronous error; otherwise
+ *       that of this thread's last error.
  * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none.
  * Since 0.1. */
 CECL_API const char *ceclGetLastError(ceclComm_t comm);
@@ -358,12 +365,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * several ranks are late. Ranks must be on one host in this version.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
- * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one of
- * them cannot, this process keeps no communicator of the group, and the peers learn why. Calls on
- * the communicator belong in a later group.
+ * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
+ * of them cannot, this process keeps no communicator of the group, and the peers learn why. Calls
+ * on the communicator belong in a later group.
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
- * Errors, on every rank that can know, no communicator made: ceclInvalidArgument (NULL; a rank
- * out of range or taken twice; a setting or an environment variable out of range; nranks or
+ * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
+ * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
  * on different hosts or have different versions of cecl; GPUs that cannot reach each other's
  * memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one unless
@@ -378,9 +385,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ndev     number of ranks, 1 .. 1024.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
- * ranks between ceclGroupStart and ceclGroupEnd. It should make collectives so, too: outside a
- * group every rank but the first comes late to each of them (see Collectives). Other calls that
- * wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
+ * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
+ * outside a group every rank except the first comes late to each of them (see Collectives). Other
+ * calls that wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
  * ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and under CECL_CHECK=1 or among more than 64 ranks
  * collectives outside a group.
  * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
@@ -389,8 +396,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
  * oob  both callbacks set, on every rank; used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
- * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure is
- * ceclSystemError. Since 0.1. */
+ * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure
+ * is ceclSystemError. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
@@ -398,58 +405,57 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
 /* The color of a rank that wants no new communicator from ceclCommSplit. NCCL's value. */
 #define CECL_SPLIT_NOCOLOR (-1)
 
-/* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then on
- * the communicators are independent: each has its own memory, streams and threads of cecl's, they
- * may be destroyed in any order, and the failure of one is no failure of another. (A rank that dies
- * fails all that it is in.) Memory of ceclMemAlloc belongs to the communicator that allocated it;
- * calls of the others may use it as any other memory. What is registered with `comm` is registered
+/* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then
+ * on the communicators are independent: each has its own memory, streams and threads, they may be
+ * destroyed in any order, and the failure of one does not affect another. (If a rank dies, all its
+ * communicators fail.) Memory of ceclMemAlloc belongs to the communicator that allocated it; calls
+ * on the others may use it as any other memory. Memory that is registered with `comm` is registered
  * with the new communicator too, until that one ends or finds the memory freed.
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
- * key      any number. New ranks are in the order of their keys, and with equal keys in the order of
- *          their ranks in `comm`.
- * newcomm  [out] the address of a handle, with CECL_SPLIT_NOCOLOR too: the handle becomes NULL then.
- *          Written on success only.
+ * key      any number. New ranks are in the order of their keys, and with equal keys in the order
+ *          of their ranks in `comm`.
+ * newcomm  [out] the address of a handle, with CECL_SPLIT_NOCOLOR too: the handle becomes NULL
+ *          then. Written on success only.
  * config   NULL for the settings that `comm` has now in use, its options (ceclSetOptions) left out.
  *          Otherwise as in ceclCommInitRankConfig, equal on all ranks of a color, except that the
  *          rank keeps its GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm`
  *          runs on. Read during the call only.
- * Collective over `comm`: all ranks call, those without a color too. It is not in a group. Blocking;
+ * Collective over `comm`: all ranks call, those without a color too; not in a group. Blocking;
  * waits for ranks that have not come to the call for at most the timeout of `comm`, and then for
  * CECL_INIT_TIMEOUT_MS at most while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads call each for itself.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; config; device of another
- * kind), which is every rank's result if it is one's, and ceclInvalidUsage (between ceclGroupStart
- * and ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If
- * a new communicator cannot be made, its ranks alone get an error, which is one of
+ * kind; all ranks get this result if one does), and ceclInvalidUsage (between ceclGroupStart and
+ * ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If a
+ * new communicator cannot be made, its ranks alone get an error, which is one of
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
  * come: `comm` has failed. Messages name ranks by their numbers in `comm`. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
-/* Makes a new communicator of the ranks of `comm` that stay, in their order. It serves above all to
- * go on when ranks have died: it works on a communicator that has failed, in the same processes, as
- * well as on one that has not. It changes nothing on `comm`, which the caller still destroys, and
- * whose memory is still there until then. If a rank that stays knows that `comm` has failed, the
- * call waits until all work that the staying ranks enqueued on it has ended, so none of their
- * copies reaches buffers of later calls. It waits 5 s at most; if work is pending after that, a
- * line of CECL_DEBUG=warn says so, and its copies may still arrive. So may those of an excluded
- * rank that is alive.
+/* Makes a new communicator of the ranks of `comm` that stay, in their order, above all to go on
+ * when ranks have died: it works on a failed communicator as well as on one that has not failed. It
+ * changes nothing on `comm`, which the caller still destroys, and whose memory stays until then. If
+ * a rank that stays knows that `comm` has failed, the call waits until all work that the staying
+ * ranks enqueued on it has ended, so none of their copies reaches buffers of later calls. It waits
+ * 5 s at most; if work is pending after that, a line of CECL_DEBUG=warn says so, and its copies may
+ * still arrive. So may those of an excluded rank that is alive.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
  * newcomm       [out] written on success only.
  * config        as in ceclCommSplit.
- * Collective over the ranks that stay; excluded ranks, dead or alive, do not call. It is not in a
- * group. Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
+ * Collective over the ranks that stay; excluded ranks, dead or alive, do not call. Not in a group.
+ * Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
  * out of range or twice on the list; config; a list that has the calling rank: the ranks that count
  * on it get ceclInvalidUsage), ceclInvalidUsage (ranks exclude different ranks: the message has
  * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
- * has died or destroyed `comm`: the message names it), ceclTimeout (it did not come: likewise), and
- * those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
- * then be made again, with another list for example. Since 0.1. */
+ * has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
+ * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
+ * The call may then be made again, with another list for example. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -472,9 +478,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that only the calls that Failure at the top lists may follow.
  * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
- * peers, but not the caller's own work that comes before a call in its stream (unless another
- * thread frees memory meanwhile, because the GPU's driver then does not tell the two apart). Threads:
- * one call at a time. Ownership: unchanged.
+ * peers, but not the caller's own work that comes before a call in its stream. (If another thread
+ * frees memory meanwhile it bounds both, because the driver then does not tell how far the stream
+ * is.)
+ * Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),
  * and the asynchronous error. Since 0.1. */
@@ -483,37 +490,36 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 /* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
  * of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
  * Never hangs: collectives that do not end within the timeout (30 s where there is none) are
- * aborted. Memory of ceclMemAlloc goes with it, so copies and kernels that use it on streams of the
- * caller's own must be over. Registered memory stays the caller's; a peer keeps it open until that
- * peer destroys its communicator, or has a moment without a pending call. `comm` is gone even when an
+ * aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the caller's own
+ * streams must be over. Registered memory stays the caller's; a peer keeps it open until that peer
+ * destroys its communicator, or has a moment without a pending call. `comm` is gone even when an
  * error is returned.
- * Local, blocking (bounded, but on GPUs also until other work of this process that is pending there is
- * done: CUDA waits for that as it frees memory). Threads: the last call on comm. Ownership: ends the
- * caller's.
+ * Local, blocking (bounded; but on GPUs also until other pending work of this process is done,
+ * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
+ * no longer the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
  * captured calls, see ceclGraphDestroy: its memory stays mapped; this thread has calls on comm in a
- * group that it has not ended: none of that group is carried out), and the asynchronous error.
- * Since 0.1. */
+ * group that it has not ended: none of that group is carried out), and the asynchronous error. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it leaves as
- * with ceclCommDestroy (not after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone in any
- * case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, this rank leaves
+ * as by ceclCommDestroy (except after ceclGetPeerPointer or ceclCommGetDeviceComm). `comm` is gone
+ * in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
- * on it. A thread that waits in cudaStreamSynchronize is inside no call of cecl's; its wait ends.
- * Ownership: ends the caller's. Errors: ceclInvalidArgument. Since 0.1. */
+ * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
+ * Ownership: no longer the caller's. Errors: ceclInvalidArgument. Since 0.1. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
- * end, and a thread that is inside a call on `comm` gets an error soon. So a thread that must end a
- * communicator which another thread uses can get that one out of its call, and then call
+ * end, and a thread that is inside a call on `comm` gets an error soon. To end a communicator that
+ * another thread uses: revoke it, wait until that thread is out of its call, and call
  * ceclCommAbort.
  * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument.
  * Since 0.1. */
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
 
-/* Tells whether the communicator has failed (see Failure and Results at the top). It first takes in
+/* Tells whether the communicator has failed (see Failure and Results at the top). First reads
  * all that peers have told by now.
  * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
  *             ceclGetLastError(comm) has the words.
@@ -528,10 +534,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * ptr    [out] address on this rank's device, 256-byte aligned; untouched on failure. Contents
  *        undefined.
  * bytes  size on each rank, equal on all; rounded up to 256. 0 gives *ptr = NULL.
- * Collective; blocks for one exchange when the pool must grow, which it does on all ranks in the
- * same call; otherwise it returns at once and exchanges nothing (except under CECL_CHECK=1). In a
- * group it is made at the outermost ceclGroupEnd, and only then is *ptr written: one thread may so
- * allocate for several ranks. Not capturable.
+ * Collective; blocks for one exchange if the pool must grow (on all ranks in the same call);
+ * otherwise returns at once and exchanges nothing (except under CECL_CHECK=1). In a group the
+ * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written; so one thread
+ * may allocate for several ranks. Not capturable.
  * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
  * left is freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
@@ -541,18 +547,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
- * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses it must be over, or be
- *      ordered before the work of whoever gets the memory next.
+ * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
+ *      or be ordered before later work that uses the same memory.
  * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
- * Ownership: ends the caller's.
+ * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
  * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
  * may be used in kernels and copies, and on the host device by the program itself.
- * After it peers may wait for what this rank writes to them, so ceclCommAbort and the end of this
- * process fail the communicator on every rank, with or without pending calls.
+ * From then on peers may wait for what this rank writes to them, so ceclCommAbort and the end of
+ * this process fail the communicator on every rank, with or without pending calls.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
  * peer     0 .. nranks-1; this rank's own number gives ptr.
  * peerPtr  [out]
@@ -563,21 +569,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
                                                       void **peerPtr);
 
 /* ------------------------------------------------------------------------------------------------
- * Registered memory: see Buffers at the top. No program needs these calls. They say when peers open
- * and close memory, which otherwise happens by itself.
+ * Registered memory: see Buffers at the top. No program needs these calls. They decide when peers
+ * open and close memory, which otherwise happens by itself.
  *
- * Peers open memory at the first call that uses it. Each of them waits for that in its own call.
- * They keep it open until this rank finds that it was freed. It finds out at a call that uses the
- * address again, or when it registers other memory. Until then the GPU may keep memory that the
- * program has freed. To give memory back at once, register it, deregister it, and free it then. */
+ * Peers open memory at the first call that uses it, and each waits for that in its own call. They
+ * keep it open until this rank finds that it was freed: at a call that uses the address again, or
+ * when other memory is registered. Until then the GPU may keep memory that the program has freed.
+ * To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
 
-/* Registers memory of the caller's ahead of its first use, so that no call waits until peers have
+/* Registers memory of the caller before its first use, so that no call waits until peers have
  * opened it.
- * ptr     start of the range, anywhere inside an allocation of this rank's device. The allocation
- *         is registered as a whole; of a range of many handles only the handles that the range
+ * ptr     start of the range, anywhere inside an allocation of this rank's device. The whole
+ *         allocation is registered. If it consists of many handles, only those that the range
  *         touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
@@ -593,8 +599,8 @@ typedef struct ceclRegistration *ceclRegistration_t;
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
-/* Ends a registration. With the last one that covers it, peers close the memory, also memory that a
- * call registered by itself. A later call registers it anew.
+/* Ends a registration. When the last registration that covers the memory ends, peers close it, even
+ * if calls have used it. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
  * call uses the memory; calls of comm are in a group that has not ended). Since 0.1. */
@@ -655,10 +661,10 @@ typedef struct ceclDeviceComm {
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;
 
-/* Tells what kernels of this rank need to reach the peers' symmetric memory and to wait for the
- * peers' kernels. Valid until comm is destroyed; memory that is allocated later is reached too.
- * After it, ceclCommAbort and the end of this process fail the communicator on every rank, with or
- * without pending calls: kernels of peers that wait for this rank end.
+/* Returns what kernels of this rank need to reach the peers' symmetric memory and to wait for the
+ * peers' kernels. Valid until comm is destroyed, also for memory that is allocated later.
+ * From then on ceclCommAbort and the end of this process fail the communicator on every rank, with
+ * or without pending calls, so that kernels of peers that wait for this rank end.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). Since 0.1. */
@@ -671,23 +677,24 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Small calls, ceclBarrier and calls without effect do not need it, nor does a single rank.) A
- * rank that comes more than 20 us after another one comes late to the call (cecl_info --tuning
- * prints this time as late.wait_ns). Then, of each pair of ranks, the one that came later moves the
- * bytes of both directions, because the other one does not know its buffers. Results are the same,
- * and so is the use of SMs in calls that only move data.
+ * (Small calls, ceclBarrier, calls without effect and single ranks need not.) The calling thread
+ * waits a little for peers that have not told yet; if one of them does not come in that time, the
+ * call is late. In a late call the later one of each two ranks moves the bytes of both directions,
+ * because the earlier one does not know its buffers. Results are the same, and so is the use of SMs
+ * in calls that only move data.
  *
- * So the calling thread waits for
- *   - a peer that is late: 20 us at most, or longer by the time that this rank has just spent on
- *     registering memory, up to 100 ms. A peer that has not even made the call before is not
- *     waited for. While an earlier call of this rank's is pending on its GPU, the wait goes on for
- *     500 us (late.pending_ns), but no longer than 2 ms in all until a call finds all peers in time
- *     (late.pending_sum_ns); the calls of a group share the 500 us. Among more than 64 ranks nobody
- *     is late, and all wait for all.
- *   - memory that peers use for the first time: until this rank has opened it.
- *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it has made one more.
+ * The calling thread waits for - a peer that has not told yet: 20 us (late.wait_ns), and as long as
+ *   this rank has just spent on
+ *     registering memory (at most 100 ms). For a peer that has not even made the call before, 0 us.
+ *     While an earlier call of this rank is pending on its GPU, 500 us longer (late.pending_ns;
+ *     shared by the calls of a group), but 2 ms in all (late.pending_sum_ns) until a call finds all
+ *     peers in time. Among more than 64 ranks all wait for all. cecl_info --tuning prints these
+ *     times.
+ *   - peers' memory that is used for the first time: until this rank has opened it.
+ *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
+ *   call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
- * The timeout bounds these waits. After it the communicator fails. */
+ * The timeout bounds these waits; when it has passed the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -757,7 +764,7 @@ typedef struct ceclStrided {
  * contiguous bytes.
  * sendbuff  [rows] rows of [width] elements, sendPitch apart (default: width).
  * recvbuff  [nranks] such blocks, recvStride apart (default: width), of rows that are recvPitch
- *           apart (default: nranks * width). What lies between rows is not touched. In place:
+ *           apart (default: nranks * width). Bytes between rows are not touched. In place:
  *           sendbuff is recvbuff + rank * recvStride, and the pitches are equal.
  * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
  *           the pitch) or one behind the other; a pitch is 2147483647 bytes at most.
@@ -797,7 +804,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  *           (default: nranks * width). In place when it is recvbuff, with equal pitches and
  *           strides, on all ranks or on none.
  * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are
- *           recvPitch apart (default: width). What lies between rows is not touched.
+ *           recvPitch apart (default: width). Bytes between rows are not touched.
  * strided   as in ceclAllGatherStrided.
  * stream, collective, threads, ownership, errors: as ceclAlltoAll; ceclInvalidArgument also for
  * rows or blocks that overlap. Since 0.1. */
@@ -812,7 +819,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  *
  * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements.
  * sendcount   recvcounts[rank].
- * recvbuff    what the blocks cover of it is written, and nothing else is touched.
+ * recvbuff    only the bytes that blocks cover are written.
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.
  * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
@@ -847,15 +854,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
  *             behind the other.
  * recvbuff    memory as in ceclAllGather; a rank that receives nothing may pass any address but
- *             NULL. What no block covers is not touched.
- * recvcounts  [nranks] elements from each rank: what that rank has in its sendcounts for this one.
+ *             NULL. Bytes that no block covers are not touched.
+ * recvcounts  [nranks] elements from each rank, equal to that rank's sendcounts for this rank.
  * rdispls     [nranks] where the block from each rank begins in recvbuff, in elements; NULL: one
  *             behind the other. Blocks must not overlap.
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
  * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
- * same reason the call is refused within a group. Where the places are known beforehand,
+ * same reason the call is refused within a group. If the places are known beforehand,
  * ceclAlltoAllvAt does the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
@@ -873,11 +880,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
 /* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers. So
  * ranks exchange no layouts, the host waits no longer than in other calls, and the call may be in a
  * group.
- * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements:
- *             what that rank has in its rdispls for this one. Ignored where the block is empty.
- * Other parameters as in ceclAlltoAllv. Where counts or places of two ranks do not fit each other,
- * the contents of recvbuff are undefined, but nothing behind its last block is written;
- * CECL_CHECK=1 compares them.
+ * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
+ *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
+ * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, the contents
+ * of recvbuff are undefined, but nothing behind its last block is written; CECL_CHECK=1 compares
+ * them.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
@@ -915,40 +922,41 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
 /* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two ranks make
  * calls.
  * sendbuff  [count] elements.
- * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes: the
- *           two ranks wait for each other all the same.
+ * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes:
+ *           the two ranks wait for each other all the same.
  * peer      0 .. nranks-1. This rank itself only within a group that has as many ceclSend to it as
  *           ceclRecv from it.
- * stream    orders the call. The message waits until the peer's stream has reached its call; the host
- *           does not wait for that.
+ * stream    orders the call. The message waits until the peer's stream has reached its call; the
+ *           host does not wait for that.
  * Messages from one rank to another match in order: the n-th ceclSend to a rank is received by that
- * rank's n-th ceclRecv from this one. Outside of a group each call is one of its own: what follows it
- * in its stream, and every later call on `comm`, waits until the message has arrived. So two ranks
- * that both send first, and then receive, wait for ever (that is, until the timeout). Between
- * ceclGroupStart and ceclGroupEnd messages have no order and go on side by side: each ends once both of
- * its ranks have reached their groups, whatever else these groups hold. The peers' groups may be
- * shaped differently. Where a group holds collectives too, messages come behind them.
- * The rank that comes second, by its host thread, moves the bytes: the sender pushes them, or the
- * receiver pulls them. Copy engines do it under every policy. In a group of messages alone that both
- * sends and receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits about
- * 20 us at most (late.wait_ns), so that ranks that come at the same time each push what they send. A
- * private buffer is carried through a bounce buffer if its rank came first (see Buffers). What a rank
- * sends to itself goes by way of the next rank's staging.
- * A group has a limit of messages from one rank to another: 256 with up to 4 ranks, 128 with 8, 16 at
- * least. A rank that is as many messages ahead of its peer's host waits for it. Communicators of more
- * than 64 ranks have no messages.
- * Where the two ranks give different numbers of bytes NCCL's results are undefined, or it waits for
- * ever. Here no byte of the message moves, and the communicator fails: the rank that comes second gets
- * ceclInvalidUsage, the other ranks an asynchronous error, and the text names both ranks and numbers.
- * This needs no CECL_CHECK=1, which changes nothing for messages. Types are not compared, as in NCCL.
- * Messages of a group may overlap in memory; where one of them is received, the bytes in question are
- * undefined then.
+ * rank's n-th ceclRecv from this one. Outside of a group later work in the stream, and every later
+ * call on `comm`, waits until the message has arrived. So two ranks that both send first, and then
+ * receive, wait until the timeout. Between ceclGroupStart and ceclGroupEnd messages have no order
+ * and run at the same time: each ends once both of its ranks have reached their groups, whatever
+ * else these groups hold. The two groups may have different shapes. If a group also has
+ * collectives, messages come behind them.
+ * The rank whose host thread comes second moves the bytes: the sender pushes them, or the receiver
+ * pulls them, by copy engines under every policy. In a group of messages alone that both sends and
+ * receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits up to about 20
+ * us (late.wait_ns), so that ranks that come at the same time each push what they send. A private
+ * buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages of a
+ * rank to itself go through the next rank's staging.
+ * A group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and at
+ * least 16 with more. A rank that is so many messages ahead of its peer's host waits for the peer.
+ * Communicators of more than 64 ranks have no messages.
+ * If the two ranks give different numbers of bytes, no byte of the message moves, and the
+ * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage,
+ * the other ranks an asynchronous error, and the message names both ranks and numbers. Types are
+ * not compared, as in NCCL.
+ * Messages of a group may overlap in memory. Bytes that one of them receives and another uses are
+ * then undefined.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
- * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, unknown
- * datatype, a peer that is no rank), ceclInvalidUsage (a buffer that ends behind its allocation; too
- * many messages in a group, or more to this rank itself than from it; more than 64 ranks), ceclTimeout
- * (the peer was too far behind: the communicator has failed). Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
+ * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that ends behind its
+ * allocation; too many messages in a group; unequal numbers of sends and receives of this rank to
+ * itself; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
+ * failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
                                             ceclDataType_t datatype, int peer, ceclComm_t comm,
                                             ceclStream_t stream);
@@ -969,23 +977,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * The arithmetic needs SMs, but few (ceclConfig_t.maxSms). A small call is one kernel. In a larger
  * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
  * in chunks, and a kernel reduces one chunk while the next arrives. SMs read at the peers only if
- * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells which.
+ * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells the
+ * way.
  *
- * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Leave
- * SMs free for two things, or the ranks wait for each other until the timeout: kernels that a peer
- * must finish before it makes this call, and calls of other communicators, because a peer may run
- * them in another order. A kernel that waits for its peers to begin takes a quarter of the GPU's
- * SMs at most, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl's
- * that has the highest priority, after what stands before the call in `stream` and before what
- * follows it.
+ * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Other
+ * work must find free SMs meanwhile: kernels that a peer needs before it makes this call, and calls
+ * of other communicators, which a peer may run in another order. Otherwise the ranks wait for each
+ * other until the timeout. A kernel that waits for its peers takes at most a quarter of the GPU's
+ * SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with the
+ * highest priority, in the order of `stream`.
  *
- * The same inputs give the same bits on every rank and in every run, whichever way the call goes
- * and however many SMs it takes: elements are taken in rank order; 16-bit types and fp8 are
- * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
- * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before that rounding. A NaN of the result has the same bits
- * whichever NaN it comes from, except on a communicator of one rank in place: that call writes
- * nothing, so a NaN keeps its bits.
+ * The same inputs give the same bits on every rank and in every run, by every way and with any
+ * number of SMs: elements are combined in rank order; 16-bit types and fp8 are accumulated in fp32
+ * and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN, in minimum and
+ * maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides the sum by the
+ * number of ranks before that rounding. Every NaN in a result has the same bits, except in place on
+ * a communicator of one rank, where the call writes nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
@@ -1032,7 +1039,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
- * left at CECL_UNDEF is as the communicator has it (its configuration and the environment). */
+ * left at CECL_UNDEF keeps the communicator's value (of its configuration and the environment). */
 typedef struct ceclOptions {
     size_t size;          /* set by the initializer */
     unsigned int magic;   /* set by the initializer */
@@ -1048,10 +1055,10 @@ typedef struct ceclOptions {
             CECL_UNDEF                                                                             \
     }
 
-/* Sets the options of the calls on `comm` from here on; in a group each call has those that were
- * set when it was made. So a training loop can keep SMs free in gathers that compute hides, and
- * take the fastest way in those that nothing hides.
- * options  read during the call; NULL: as the communicator has it.
+/* Sets the options of the calls on `comm` from here on; a call in a group has the options that were
+ * set when it was made. So a training loop can keep SMs free in gathers with compute beside them,
+ * and take the fastest way in others.
+ * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. Cheap: plans are kept for each
  * choice. Threads: one call at a time. Ownership: the caller's.
  * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range).
@@ -1059,38 +1066,37 @@ typedef struct ceclOptions {
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
- * carried out together. Those that only move data become one batch of copies with one exchange of
- * flags; reductions follow, one after the other. ceclCommInitRank and ceclMemAlloc may stand in a
- * group too, so that one thread can make them for several ranks. Groups may be nested; the
- * outermost end counts.
+ * carried out together. Collectives that only move data become one batch of copies with one
+ * exchange of flags; reductions follow, one after the other. ceclCommInitRank and ceclMemAlloc may
+ * stand in a group too, so that one thread can make them for several ranks. Groups may be nested;
+ * the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
-/* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096
- * calls on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
+/* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
+ * on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
  * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so what one writes no other may read or write. All calls on one communicator go to one stream.
- * Communicators are made first; if one fails, none is made. Then come allocations, those of each
- * communicator in their order; if one fails, its communicator keeps none of them; other
- * communicators keep theirs.
+ * so memory that one call writes no other may read or write. All calls on one communicator go to
+ * one stream. Joins come first; if one fails, no communicator is made. Then come allocations, in
+ * order on each communicator; if one fails, its communicator keeps none, and other communicators
+ * keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) come behind them; a peer may have a message in another group, or alone. But a peer that
- * makes the message first and these collectives later waits for ever, because each waits for the
- * other. Communicators whose calls go to one stream come in the order of their first calls, which
+ * ceclRecv) come behind them; a peer may have a message in another group, or alone. But if a peer
+ * makes the message before these collectives, the two ranks wait for each other until the timeout.
+ * Communicators whose calls go to one stream come in the order of their first calls, which
  * must be the same on all ranks. The host waits as in collectives (once for all calls on a
  * communicator), for ranks that join, and for allocations for which the pool must grow. One thread
- * may make the calls of several ranks in one group: none of them is late then.
- * Threads: the one that began it; one call at a time on each communicator in it. Ownership: as the
- * calls'.
- * Errors, with none of the calls enqueued: that of the first call that is refused. A call returns
- * its error too if its arguments alone show it. Only ceclGroupEnd looks at the rest: where buffers
- * end (one that passes the end of its allocation is refused here, and its call has returned
- * success), whose device the stream is, and CECL_SM_NEVER. Also ceclInvalidArgument (buffers of two
- * calls overlap), ceclInvalidUsage (no group was begun; two streams; too many calls; under
- * CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of ceclCommInitRankConfig and
- * ceclMemAlloc. Communicators stay usable, unless an allocation's peer did not come, or peers were
- * told of calls already (see Errors at the top).
+ * may make the calls of several ranks in one group; then none of these ranks is late.
+ * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
+ * as the calls'.
+ * Errors, with none of the calls enqueued: that of the first call that is refused. If arguments
+ * alone show an error, the call itself returns it, too. Other errors are found only here: a buffer
+ * that passes the end of its allocation, a stream of another device, and CECL_SM_NEVER. Also
+ * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two
+ * streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of
+ * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless an allocation's peer
+ * did not come, or peers were told of calls already (see Errors at the top).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
@@ -1102,18 +1108,18 @@ typedef struct {
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
     int kernels;     /* kernels this rank launches: a reduction each, or a small call's one */
     int barriers;    /* times that all ranks signal and wait */
-    /* bytes that this rank's copies move, local ones included; what SMs read and write is not,
-     * except what a small call's kernel sends to peers */
+    /* bytes that this rank's copies move, local ones included, and that a small call's kernel
+     * sends; not the bytes that SMs read and write otherwise */
     uint64_t bytesSent;
     char path[64];    /* e.g. "push, one batch" */
     char reason[192]; /* why this way, and what would make it zero SM if it is not */
 } ceclExplanation_t;
 
-/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why, if
- * all ranks came in time and their buffers were of the kinds that this rank's are. Enqueues
+/* Tells how an all-gather or an all-to-all with these arguments would be carried out, and why.
+ * Assumes that all ranks come in time, with buffers of the same kinds as this rank's. Enqueues
  * nothing, but registers memory as the call would. Arguments are those of the call itself. For all
  * other calls see ceclGroupExplain.
- * explanation  [out] written on success only. What is carried of private buffers counts.
+ * explanation  [out] written on success only. Copies for private buffers count, too.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
  * return for its arguments, ceclInvalidArgument (another op; NULL), and ceclInvalidUsage (calls of
  * comm are in a group that has not ended). Since 0.1. */
@@ -1122,9 +1128,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclExplanation_t *explanation);
 
-/* Ends a group as ceclGroupEnd does, but enqueues nothing: it tells how the calls would be carried
- * out together, under the same assumptions as ceclExplain. Any call that may be in a group can be
- * asked about so, as a group of one.
+/* Ends a group as ceclGroupEnd does, but enqueues nothing: tells how the calls would be carried
+ * out together, under the same assumptions as ceclExplain. Works for every call that may be in a
+ * group, also for a group of one.
  * comm         all calls of the group are on it.
  * explanation  [out] written on success only.
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
@@ -1325,31 +1331,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * is pending: synchronize the stream first; it was made ready and not started). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
-/* What a communicator takes. All fields are equal on all ranks, if these set equal options. */
+/* What a communicator takes. All fields are equal on all ranks, if all set equal options. */
 typedef struct {
     int groupCalls;      /* collectives that a group may have on it */
     int groupMessages;   /* messages that a group may have to one peer, and from one; 0: none */
-    uint64_t blockBytes; /* of a block; of a whole buffer where ranks have no blocks of their own */
+    uint64_t blockBytes; /* most bytes of a block, or of a buffer that is not divided by rank */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
     uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of such elements */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
-    /* 1: flags lie in memory of the host, where the kernels of reductions meet more slowly */
+    /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;
 } ceclLimits_t;
 
-/* Tells what `comm` takes, for callers that choose between libraries before they make a call. A call
- * within these limits may still be refused for its buffers, its stream or its policy.
- * limits  [out] written on success only. It stays right until ceclSetOptions, which changes smPolicy.
+/* Tells what `comm` takes, for callers that choose between libraries before they make a call. A
+ * call within these limits may still be refused for its buffers, its stream or its policy.
+ * limits  [out] written on success only. Valid until ceclSetOptions, which changes smPolicy.
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
  * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
-/* Lends memory of the host that all ranks of `comm` share, for words by which a program's ranks agree on
- * something without a call. cecl itself never touches it. All ranks may write all of it, so use atomics.
- * memory  [out] where this rank has it: 64-byte aligned, zeroed when the communicator was made. Each
- *         rank has it at another address.
+/* Lends memory of the host that all ranks of `comm` share, for words by which a program's ranks
+ * agree on something without a call. cecl itself never touches it. All ranks may write all of it,
+ * so use atomics.
+ * memory  [out] this rank's address of it: 64-byte aligned, zeroed when the communicator was made.
+ *         Each rank has it at another address.
  * bytes   [out] CECL_LENT_BYTES.
- * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this rank.
+ * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this
+ * rank.
  * Errors: ceclInvalidArgument (NULL). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory,
                                                            size_t *bytes);
@@ -1377,7 +1385,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate, after waiting for its work.
- * Local, blocking. Threads: any. Ownership: ends the caller's. Errors: ceclInvalidArgument (no such
+ * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (no such
  * stream, or a default stream), ceclUnhandledCudaError. Since 0.1. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 

@@ -14,20 +14,20 @@
  *         ceclBarrierBlock(dc, blockIdx.x); // then all have read: mine may be written again
  *     }
  *
- * Launching: a kernel that waits for peers needs the peers' kernels to run. Launch it on every
- * rank, with no more blocks than fit on the GPU beside whatever else runs: a block that waits keeps
- * its place on its SM. Kernels that use the same barriers or signals of a communicator run one
- * after the other, on each rank in the same order.
+ * Launching: a kernel that waits for peers needs the peers' kernels to run at the same time. Launch
+ * it on every rank, with no more blocks than fit on the GPU beside other work, because a block that
+ * waits keeps its place on its SM. Kernels that use the same barriers or signals of a communicator
+ * run one after the other, on each rank in the same order.
  *
- * Graphs: such kernels may be captured and replayed, for barriers are counted in memory and no
+ * Graphs: such kernels may be captured and replayed, because barriers are counted in memory and no
  * launch has to pass a count.
  *
- * Reading: read what peers write through plain pointers. What is read through a
- * `const __restrict__` pointer may come from a cache that a barrier does not refresh.
+ * Reading: use plain pointers for memory that peers write. A load through a `const __restrict__`
+ * pointer may come from a cache that a barrier does not refresh.
  *
- * Ends of waits: a wait ends when dc.timeoutNs has passed on the GPU's global timer, or soon after
- * the communicator has failed (it does when a peer dies). It then returns false, and the memory
- * that it was to wait for has undefined contents.
+ * Ends of waits: a wait returns false when dc.timeoutNs has passed on the GPU's global timer, or
+ * soon after the communicator has failed (for example because a peer died). The memory that it
+ * waited for then has undefined contents.
  *
  * Host device: compiled by a C or C++ compiler instead of nvcc, these are functions of the host. A
  * host thread then stands for a block of one thread.
@@ -63,8 +63,8 @@ CECL_DEVICE_API void cecl_device_store(uint32_t *word, uint32_t value)
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-/* The table is never written while a kernel runs, so it may be read from any cache, and the compiler
- * may keep what was read. */
+/* The table of slices is never written while a kernel runs, so a load may come from any cache, and
+ * the compiler may reuse the loaded value. */
 CECL_DEVICE_API char *cecl_device_slice(ceclDeviceComm_t dc, int rank)
 {
     uint64_t slice;
@@ -89,7 +89,8 @@ CECL_DEVICE_API int cecl_device_threads(void)
     return (int)(blockDim.x * blockDim.y * blockDim.z);
 }
 
-/* Returns when all threads of the block have called it: whether `all` was true in each of them. */
+/* Waits until all threads of the block have called this. Returns whether `all` was true in all of
+ * them. */
 CECL_DEVICE_API bool cecl_device_meet(bool all)
 {
     return __syncthreads_and(all) != 0;
@@ -148,7 +149,7 @@ CECL_DEVICE_API void cecl_device_pause(void)
 /* ---- what a kernel calls */
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. Reads two
- * entries of dc.slices; nothing is checked. A loop that needs the pointer again and again keeps it.
+ * entries of dc.slices, so do this once before a loop. Nothing is checked.
  * dc    of ceclCommGetDeviceComm.
  * ptr   into memory of ceclMemAlloc on this rank.
  * peer  0 .. nranks-1; this rank's own number gives ptr.
@@ -158,14 +159,15 @@ CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int 
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* The word here that `writer` writes: of a barrier (slot below dc.blocks), or a signal behind those. */
+/* The word of this rank that `writer` writes for slot `slot`: a barrier's if slot < dc.blocks,
+ * otherwise that of signal slot - dc.blocks. */
 CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
     return dc.pads + slot * dc.nranks + writer;
 }
 
-/* Waits until a word of this rank has reached `value`, counting cyclically. Most waits are short,
- * so it looks at the clock and at the word that ends all waits only once in 64 polls. */
+/* Waits until a word of this rank has reached `value`, modulo 2^32. Most waits are short, so the
+ * clock and the word that ends all waits are read only once in 64 polls. */
 CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
 {
     const uint32_t *end = dc.pads + (dc.blocks + dc.signals) * dc.nranks;
@@ -189,8 +191,8 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
  * signal  0 .. dc.signals-1. Each signal has one word at the peer for this rank, 0 after init.
- * value   greater than the last value signalled there, by less than 2^31; it may wrap around.
- *         Nothing resets it.
+ * value   greater than the last value of this signal, by less than 2^31; it may wrap around.
+ *         Signals are never reset.
  * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
  * comm's. Errors: none; a signal or peer out of range is not noticed. Since 0.1. */
 CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
@@ -202,28 +204,29 @@ CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint3
 /* Waits until a peer has signalled `value` or a later one to this rank. Acquire: the calling thread
  * then sees what ceclSignal released, and so do threads that meet it afterwards in __syncthreads.
  * dc, peer, signal, value  as ceclSignal.
- * Returns true; false where the wait ended without the signal, which may still come later.
- * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors: false,
- * as said. Since 0.1. */
+ * Returns true, or false if the wait ended without the signal, which may still come later.
+ * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors:
+ * returns false. Since 0.1. */
 CECL_DEVICE_API bool ceclWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     return cecl_device_await(dc, cecl_device_word(dc, dc.blocks + signal, peer), value);
 }
 
-/* A barrier among one block of each rank: it returns when all these blocks have called it. Acquire
- * and release: what any thread of these blocks wrote before the barrier, also to a peer's memory,
- * all of them see after it. Other blocks take no part; what they wrote is seen too if
- * one of these blocks had seen it before the barrier.
+/* A barrier among one block of each rank: returns when all these blocks have called it. Acquire and
+ * release: after the barrier all threads of these blocks see what any of them wrote before it, also
+ * to a peer's memory. They also see writes of other blocks that one of these blocks had seen
+ * before.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks that run at the same time need slots of their own.
- * Returns true, or false where a peer did not come within dc.timeoutNs, where the communicator has
- * failed, and at once for a slot out of range; alike to all threads of the block.
- * Nothing has to be reset between launches: each slot counts its barriers in memory, those that
- * returned false too. After a false one the ranks are in step again once all of them have made
- * equally many barriers of that slot; until then a barrier may end early on a rank that is behind.
+ * Returns true. Returns false if a peer did not come within dc.timeoutNs, if the communicator has
+ * failed, and at once for a slot out of range. All threads of the block get the same result.
+ * Nothing has to be reset between launches: each slot counts its barriers in memory, also those
+ * that returned false. After a barrier that returned false, ranks are in step again once all have
+ * made equally many barriers of that slot; until then a barrier may end early on a rank that is
+ * behind.
  * Collective: each rank makes equally many barriers of a slot. Threads: all threads of the block
- * call it, with equal arguments. Ownership: the words are comm's. Errors: false, as said.
+ * call it, with equal arguments. Ownership: the words are comm's. Errors: returns false.
  * Since 0.1. */
 CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
 {

@@ -23,7 +23,7 @@ struct cecl_blocks {
     uint64_t used_blocks;
 };
 
-/* Makes sure that the next cecl_blocks_add_region and one take after it cannot fail. */
+/* Makes sure that the next cecl_blocks_add_region and one cecl_blocks_take after it cannot fail. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
 /* Adds a free region. Regions never coalesce with each other, so a block lies within one region. */

@@ -1,15 +1,15 @@
-/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is looked
- * up once, when a call is described, and from then on nobody compares addresses.
+/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is
+ * looked up once, when a call is described, and from then on nobody compares addresses.
  *
  *     pool        symmetric memory: the offset is into this rank's slice, and a peer's address is
  *                 arithmetic.
  *     registered  other memory that peers can reach: the offset is into the window.
- *     private     memory that no peer can reach. All of it is one window, and the offset is the address
- *                 itself.
+ *     private     memory that no peer can reach. All of it is one window, and the offset is the
+ *                 address itself.
  *
- * Windows have counted references: one lives as long as the registry (while the memory is there), a
- * registration of the caller's, a call that is being made, or a kept plan refers to it. Until then
- * its buffers have addresses, also after the registry has forgotten the window. */
+ * Windows have counted references. The registry (while the memory is there), registrations of the
+ * caller's, calls that are being made and kept plans hold them. While a window has a reference, its
+ * buffers have addresses, even if the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank never
- * uses it twice. */
+/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank
+ * never uses it twice. */
 enum { CECL_WINDOW_NONE, CECL_WINDOW_PRIVATE, CECL_WINDOW_POOL, CECL_WINDOW_FIRST = 16 };
 
 /* A region that peers were told of. */
@@ -32,9 +32,9 @@ struct cecl_window {
     uint64_t number; /* 0: memory that cannot be shared. Buffers in it are in the private window */
     /* -- of registered windows -- */
     uint64_t bytes;
-    struct cecl_registered *regions; /* [nregions] by address */
+    struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
-    size_t near;       /* the region that was looked at last */
+    size_t near;       /* index of the region that was looked up last */
     uint32_t pins;     /* how many registrations of the caller's cover it */
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     bool used;
@@ -43,13 +43,13 @@ struct cecl_window {
 };
 
 struct cecl_buffer {
-    struct cecl_window *window; /* NULL: no buffer. The call does not use it */
-    uint64_t offset;            /* bytes into it */
+    struct cecl_window *window; /* NULL: the call does not use this buffer */
+    uint64_t offset;            /* bytes from the window's first byte */
 };
 
-/* A buffer as peers are told of it. */
+/* A buffer, as this rank describes it to peers. */
 struct cecl_peer_buffer {
-    uint64_t window; /* its number; CECL_WINDOW_NONE: no buffer */
+    uint64_t window; /* the window's number; CECL_WINDOW_NONE: no buffer */
     uint64_t offset;
 };
 
@@ -95,7 +95,7 @@ static inline bool cecl_buffer_is_shared(struct cecl_buffer buffer)
     return cecl_buffer_number(buffer) >= CECL_WINDOW_POOL;
 }
 
-/* Where this rank has a buffer; NULL: there is none. */
+/* This rank's address of a buffer; NULL: no buffer. */
 static inline void *cecl_buffer_address(struct cecl_buffer buffer)
 {
     return buffer.window ? (void *)(uintptr_t)(buffer.window->home + buffer.offset) : NULL;

@@ -1,5 +1,6 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for
- * flags and for messages, and for each rank a part through which its blocks go in small urgent calls.
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words
+ * for flags and for messages, and for each rank a part through which its blocks go in small urgent
+ * calls.
  *
  * The memory itself is a part of the ranks' shared memory (boot/shared.h). */
 #ifndef CECL_ALLOC_HOSTED_H
@@ -10,10 +11,10 @@
 #include "device/device.h"
 #include "util/lane.h"
 
-/* All zero: there is none. */
+/* Memory that does not exist is all zero. */
 struct cecl_hosted {
     struct cecl_device *dev;
-    void *shared; /* what the device was told of */
+    void *shared; /* the memory as the device was told of it */
     size_t bytes;
     char *words;    /* flags: the row of rank r is at words + r * apart */
     uint64_t apart; /* bytes */
@@ -25,7 +26,7 @@ struct cecl_hosted {
     uint64_t half_bytes;
 };
 
-/* Words for messages in each row. */
+/* How many of a rank's words are for messages. */
 static inline uint32_t cecl_hosted_pair_words(int nranks)
 {
     return 4 * (uint32_t)nranks + 1;
@@ -67,8 +68,8 @@ uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory for so many ranks. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 
-/* Lays it out in `memory`, zeroed memory of so many bytes, and lets the device use it. Local. Memory
- * that is zeroed, or failed to open, may be closed. */
+/* Lays `hosted` out in `memory`, which is zeroed and has cecl_hosted_bytes, and lets the device use
+ * it. Local. A zeroed `hosted`, or one that failed to open, may be closed. */
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 

@@ -18,21 +18,22 @@
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
                "a lock of the library would not reach other processes");
 
-/* What one rank writes and all may read. It has a cache line of its own, so a rank that writes there
- * for each call does not disturb others. */
+/* What one rank writes and all may read. The words have a cache line of their own, so that writing
+ * them at each call does not disturb other ranks. */
 struct rank_words {
     _Alignas(LINE) _Atomic uint64_t published; /* number of its last published call */
     _Atomic uint64_t thread;                   /* the thread that published it */
     _Atomic uint64_t finished;                 /* number of its last finished call */
 };
 
-/* What all ranks write, at the start of each entry. Both words share a cache line, because whoever
- * arrives last writes both. */
+/* What all ranks write, at the start of each entry. The last rank to arrive writes both words, so
+ * they share a cache line. */
 struct agreement {
-    /* Up to 64 ranks: a bit for each, which a rank flips as it arrives. Between two groups that use
-     * the entry all bits are equal. More ranks: how many have arrived, in all groups so far. */
+    /* Up to 64 ranks: a bit for each, which a rank flips as it arrives. All bits are equal when no
+     * group is using the entry. More ranks: how many have arrived, in all groups so far. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
-    /* The group's last call and how it was decided; an older call's before. */
+    /* The last call of the group and how it was decided. Until then, the decision of an older
+     * call. */
     _Atomic uint64_t decision;
 };
 
@@ -176,14 +177,14 @@ static uint64_t this_thread(void)
     return number;
 }
 
-/* The last call that all ranks have finished, but never one that this rank has not finished,
- * whatever peers wrote. */
+/* The last call that all ranks have finished, as peers' words say. At most the last that this rank
+ * has finished, because a peer may write anything. */
 static uint64_t finished_by_all(const struct cecl_places *places)
 {
     uint64_t least = places->finished;
     for (int r = 0; r < places->nranks; r++) {
-        /* Acquire: the peer's reads of its calls' entries come before what this rank writes there.
-         * Its arrivals and the decisions come before this rank's next arrival, too. */
+        /* Acquire: the peer has read its calls' entries before this rank overwrites them. The
+         * peer's arrivals and decisions also come before this rank's next arrival. */
         const uint64_t finished =
             atomic_load_explicit(&words_of(places, r)->finished, memory_order_acquire);
         if (finished < least)
@@ -215,16 +216,16 @@ static void write_record(const struct cecl_places *places, uint64_t call,
            sizeof(*record) + told * sizeof(*record->per_peer));
 }
 
-/* Decides a group, unless somebody has decided it before. The word changes once for each group,
- * from an older call's decision: a rank that came here has read all older groups' decisions, or
- * has acquired the word of a rank that did. */
+/* Decides a group, unless a rank has decided it before. The word changes once for each group, from
+ * an older call's decision: this rank has read the decisions of all older groups, or has acquired
+ * the word of a rank that has read them. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
     _Atomic uint64_t *decision = &agreement_of(places, call)->decision;
     uint64_t before = atomic_load_explicit(decision, memory_order_relaxed);
-    /* Compare and swap: only the first decision stands. Release: whoever reads FULL sees all that
-     * this rank has seen, which is the records of all ranks. */
+    /* Compare and swap: only the first decision stands. Release: a rank that reads FULL sees the
+     * records of all ranks, as this rank has seen them. */
     if (before >> 1 != call)
         atomic_compare_exchange_strong_explicit(decision, &before, decision_word(call, outcome),
                                                 memory_order_release, memory_order_relaxed);
@@ -238,8 +239,8 @@ static uint64_t differing(const struct cecl_places *places, uint64_t arrivals)
 }
 
 /* Arrives, and returns who came before. Release: whoever comes later sees this rank's records.
- * Acquire: this rank sees the records of those that came before, also of those before the last,
- * because every change of the word is such an operation. */
+ * Acquire: this rank sees the records of all ranks that came before, because every change of the
+ * word is a release. */
 static uint64_t arrive(const struct cecl_places *places, uint64_t call)
 {
     _Atomic uint64_t *arrivals = &agreement_of(places, call)->arrivals;
@@ -247,8 +248,8 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     bool is_last;
     if (has_order(places)) {
         const uint64_t bit = UINT64_C(1) << places->rank;
-        /* Before anybody arrived all bits were equal, so bits that differ from this rank's own,
-         * which is not flipped yet, are of ranks that came before. */
+        /* Before anybody arrived all bits were equal, and this rank's own is not flipped yet. So
+         * the bits that differ from it are of ranks that came before. */
         earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
         is_last = earlier == places->others;
     } else {
@@ -295,14 +296,15 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* How soon a rank that has not arrived may be expected. This is a guess, so the loads are relaxed: it
- * costs a wait, or a FULL, but never the agreement. */
+/* How soon a rank that has not arrived may be expected. The loads are relaxed: a wrong guess costs
+ * a wait, or a FULL outcome, but never the agreement. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
                                     const struct cecl_places_group *group)
 {
-    /* This rank has flipped its bit, so the bits that differ are of ranks that have not. */
+    /* This rank has flipped its bit, so the bits that differ from it are of ranks that have not
+     * arrived. */
     uint64_t missing =
         differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
                                                memory_order_relaxed));
@@ -313,7 +315,8 @@ static enum missing what_is_missing(const struct cecl_places *places,
         const uint64_t its = atomic_load_explicit(&peer->thread, memory_order_relaxed);
         const bool is_behind =
             atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first;
-        if (its == thread || (is_behind && its == 0)) /* 0: no call yet; it may be this thread */
+        /* 0: it has made no call yet, so it may be of this thread */
+        if (its == thread || (is_behind && its == 0))
             return NEVER;
         if (is_behind)
             what = BEHIND;
@@ -339,7 +342,7 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
 
-/* For a group that was not decided yet when this rank looked. */
+/* Meets a group that was not decided yet when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
                                                   struct cecl_places_patience *patience,
@@ -357,7 +360,8 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (has_order(places) && !places->patient && patience->wait_ns != CECL_PLACES_MUST_MEET &&
             spent >= least && (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* Also after a decision: a hostile peer may overwrite it again and again. */
+        /* Asked after a decision, too: a hostile peer may overwrite the decision again and
+         * again. */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
@@ -401,7 +405,7 @@ const struct cecl_place_record *cecl_places_of(const struct cecl_places *places,
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group)
 {
     places->finished = last_call(group);
-    /* Release: this rank's reads of the entries come before anybody writes them again. */
+    /* Release: this rank reads the entries before any rank overwrites them. */
     atomic_store_explicit(&words_of(places, places->rank)->finished, places->finished,
                           memory_order_release);
 }

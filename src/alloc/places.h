@@ -1,11 +1,12 @@
-/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows
- * memory that all ranks of a communicator share, and nothing else: no device and no collective.
+/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file
+ * knows memory that all ranks of a communicator share, and nothing else: no device and no
+ * collective.
  *
  * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
  * each call has one of two outcomes, on which all ranks agree:
  * - FULL: all ranks have published in time. Everybody knows the places of all ranks.
  * - LATE: somebody was too late. Ranks arrived one after the other, and each knows the places of
- *   those that came before it. So of each pair of ranks the one that came later knows both places.
+ *   those that came before it. So the later one of each two ranks knows the places of both.
  *
  * The shared memory is a ring of entries, one for each call:
  *
@@ -17,11 +18,11 @@
  * decision stands. A group has one decision, in the entry of its last call. A rank arrives when it
  * publishes, so one thread may publish for several ranks, and then let each of them meet.
  *
- * An entry is used again once all ranks have finished the call, which they do after they arrived.
- * So the records of a late rank stay away until the early ranks are done with the entry.
+ * An entry is used again once all ranks have finished its call. A rank finishes a call after it has
+ * arrived and has read the records that it needs.
  *
- * A peer may write anything into the shared memory, or die: a rank then learns wrong places, or waits
- * until its `go_on` ends the wait. No index or size is taken from the shared memory.
+ * A peer may write anything into the shared memory, or die. Then a rank learns wrong places, or
+ * waits until its `go_on` ends the wait. No index or size is taken from the shared memory.
  *
  * docs/models/places.pml is the model of this protocol.
  * Threads: one at a time for each struct cecl_places. */
@@ -34,23 +35,23 @@
 
 #include "util/error.h"
 
-/* Up to so many ranks have an order of arrival, one bit for each. With more ranks nobody decides
- * LATE: all wait for all. */
+/* The order of arrival is kept for up to so many ranks, with one bit for each. With more ranks
+ * nobody decides LATE: all wait for all. */
 #define CECL_PLACES_ORDERED_RANKS 64
 
-/* What a rank tells of one call. The words mean what the caller wants them to mean. */
+/* A rank's record of one call. The caller defines what the words mean. */
 struct cecl_place_record {
     uint64_t send_window, send_offset;
     uint64_t recv_window, recv_offset;
     uint64_t version;
     uint32_t flags;
-    uint32_t nper_peer; /* words in `per_peer` that are told, at most nranks */
+    uint32_t nper_peer; /* how many words of `per_peer` are told, at most nranks */
     uint64_t spare[2];
     uint64_t per_peer[]; /* room for nranks words */
 };
 _Static_assert(sizeof(struct cecl_place_record) == 64, "a record starts with eight words");
 
-/* From one record to the next in what cecl_places_publish takes. */
+/* Bytes of a record: the distance between two in what cecl_places_publish takes. */
 static inline size_t cecl_place_record_bytes(int nranks)
 {
     return sizeof(struct cecl_place_record) + (size_t)nranks * sizeof(uint64_t);
@@ -83,7 +84,7 @@ struct cecl_places_group {
 enum cecl_places_outcome {
     CECL_PLACES_FULL,   /* everybody knows the places of all */
     CECL_PLACES_LATE,   /* each rank knows the places of those that came before it */
-    CECL_PLACES_STOPPED /* `go_on` said no: this rank has no outcome */
+    CECL_PLACES_STOPPED /* `go_on` ended the wait: this rank has no outcome */
 };
 
 /* Asked now and then during a wait. Returns false to end the wait. */
@@ -106,15 +107,16 @@ void cecl_places_open(struct cecl_places *places, void *shared, int rank, int nr
 /* How many calls may be published together. */
 uint32_t cecl_places_entries(const struct cecl_places *places);
 
-/* Publishes this rank's records of its next calls, and arrives. Ranks count calls alike, and put the
- * same calls together. Waits while a rank, this one included, has not finished the calls that had
- * these entries one round of the ring ago; usually there is no wait.
+/* Publishes this rank's records of its next calls, and arrives. All ranks number calls alike, and
+ * publish the same calls together. Waits until all ranks, this one included, have finished the
+ * calls that had these entries one round of the ring ago; usually there is no wait.
  *
  * records  [count] of cecl_place_record_bytes each; copied.
  * count    1 to cecl_places_entries.
  * group    [out] the calls' numbers, for the functions below; unset on failure.
  *
- * Returns false when `go_on` ended the wait, or `count` is out of range. Nothing is published then. */
+ * Returns false when `go_on` ended the wait, or `count` is out of range. Nothing is published
+ * then. */
 bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_record *records,
                          uint32_t count, cecl_places_go_on *go_on, void *context,
                          struct cecl_places_group *group);
@@ -131,8 +133,8 @@ struct cecl_places_patience {
     cecl_places_go_on *is_pending; /* NULL: nothing ever is */
 };
 
-/* Waits for the outcome of a group, or brings it about. Groups are met in the order in which they
- * were published. With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
+/* Waits for the outcome of a group, or decides it. Groups are met in the order in which they were
+ * published. With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
  *
  * go_on  is asked during long waits. */
 enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
@@ -140,8 +142,8 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
                                           struct cecl_places_patience *patience,
                                           cecl_places_go_on *go_on, void *context);
 
-/* Whether this rank knows `rank`'s places after it met a group. In LATE this says which rank of a
- * pair came later: exactly one of the two knows the other's places. A rank knows its own. */
+/* Whether this rank knows `rank`'s places after it met a group. After LATE exactly one of two
+ * ranks, the later one, knows the other's places. A rank knows its own. */
 static inline bool cecl_places_knows(const struct cecl_places *places,
                                      const struct cecl_places_group *group, int rank)
 {
@@ -158,8 +160,8 @@ int cecl_places_missing(const struct cecl_places *places, const struct cecl_plac
 const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
                                                int rank);
 
-/* This rank has read what it needs of a group. Groups are finished in the order in which they were
- * published, and after they were met. */
+/* Notes that this rank no longer reads the records of a group. Groups are finished in the order in
+ * which they were published, and after they were met. */
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group);
 
 #endif

@@ -16,7 +16,8 @@
 
 struct cecl_segment {
     uint64_t offset, bytes; /* equal in every slice */
-    /* This rank's memory. It is held open, so that other communicators of this rank can share it. */
+    /* This rank's memory. The handle stays open, so that other communicators of this rank can share
+     * it. */
     struct cecl_mem own;
 };
 
@@ -31,19 +32,20 @@ struct cecl_pool {
     char *base;                /* begin of slice 0 */
     struct cecl_window window; /* this rank's slice */
     uint64_t slice;            /* bytes from one rank's slice to the next */
-    uint64_t mapped;           /* bytes of each slice, from its begin, that have memory */
-    uint64_t growth;           /* bytes of the next segment, unless a call needs more */
+    uint64_t mapped;           /* bytes from each slice's start that have memory */
+    uint64_t growth;           /* bytes of the next segment, unless an allocation needs more */
     uint64_t max_growth;
     struct cecl_segment *segments;
     size_t nsegments;
-    /* [nranks]; allocated at open, so that an exchange cannot fail for lack of memory */
+    /* [nranks]; allocated at open, so that an exchange cannot fail for lack of host memory */
     struct cecl_proposal *proposals;
-    int *fds; /* [nranks], for the same reason */
+    int *fds; /* [nranks], allocated at open */
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
     uint64_t calls, hash;
-    uint64_t generation;           /* grows with every free: a buffer located before may be gone */
+    /* grows with every free: a buffer that was located before may be gone */
+    uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
 };
@@ -69,8 +71,8 @@ void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 /* The offset of the allocation that starts at `ptr`; ceclInvalidArgument when none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
-/* cecl_pool_alloc for the library itself, at most CECL_POOL_KEPT times. A user's pointer into such
- * memory is refused. Collective. */
+/* Allocates for the library itself, at most CECL_POOL_KEPT times. A user's pointer into such memory
+ * is refused. Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
 /* All ranks succeed, or all fail with the first failing rank's message. Collective. */

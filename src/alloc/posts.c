@@ -13,7 +13,7 @@
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
                "a lock of the library would not reach other processes");
 
-/* What one end of a ring writes. It has a cache line of its own. */
+/* The words that one end of a ring writes, on a cache line of their own. */
 struct end_words {
     _Alignas(
         LINE) _Atomic uint64_t finished; /* number of the last message that this end finished */
@@ -24,8 +24,8 @@ struct ring_words {
 };
 
 struct slot {
-    /* A bit for each role, which that rank flips as it arrives. Between two messages that use the slot
-     * both bits are equal. */
+    /* A bit for each role; the rank in that role flips it as it arrives. Between two messages that
+     * use the slot both bits are equal. */
     _Alignas(LINE) _Atomic uint32_t arrivals;
     struct cecl_post sent;
     _Alignas(LINE) struct cecl_post received;
@@ -98,8 +98,8 @@ static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
 
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count)
 {
-    /* Acquire: the peer's reads of its messages' slots come before what this rank writes there, and
-     * its arrivals come before this rank's next one. */
+    /* Acquire: the peer has read its messages' slots before this rank overwrites them, and has
+     * arrived there before this rank's next arrival. */
     const uint64_t finished = atomic_load_explicit(
         &ring_of(posts, role, peer)->ends[cecl_role_other(role)].finished, memory_order_acquire);
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;
@@ -115,7 +115,7 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 {
     const struct slot *slot =
         slot_of(posts, ring_of(posts, role, peer), *number_of(posts, role, peer) + ahead);
-    /* this rank has not, so it is the peer */
+    /* this rank has not arrived, so the peer has */
     return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
 }
 
@@ -132,7 +132,7 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
         atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel));
     if (is_second)
         *theirs = *post_in(slot, cecl_role_other(role));
-    /* Release: this rank's read of the slot comes before anybody writes it again. */
+    /* Release: this rank reads the slot before any rank overwrites it. */
     atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
     return is_second;
 }

@@ -1,20 +1,21 @@
-/* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where it lies. This file
- * knows memory that all ranks of a communicator share, and nothing else: no device and no call.
+/* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
+ * lie. This file knows memory that all ranks of a communicator share, and nothing else: no device
+ * and no call.
  *
- * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike. The
- * shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
+ * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
+ * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
  *
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So
- * one of the two comes first and the other one second, and the second one has read the first one's
- * post. The first one goes on without it: it never learns where the other's buffer lies.
+ * one of the two comes first, and the second one has read the first one's post. The first rank
+ * never learns where the second one's buffer lies.
  *
- * A slot is used again once both ranks have finished its message: they have arrived, and have read
- * what they need.
+ * A slot is used again once both ranks have finished its message, that is, have arrived and have
+ * read what they need.
  *
- * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or finds
- * no room. No index or size is taken from the shared memory.
+ * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or
+ * finds no room. No index or size is taken from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol.
  * Threads: one at a time for each struct cecl_posts, but for cecl_posts_ahead. */
@@ -30,19 +31,19 @@
 /* Rings take memory for each pair of ranks, so a communicator of more ranks has none. */
 #define CECL_POSTS_RANKS 64
 
-/* What a rank does in a message. The other end does the other one. */
+/* What a rank does in a message. The peer does the other. */
 enum cecl_role { CECL_SENDER, CECL_RECEIVER, CECL_ROLES };
 static inline enum cecl_role cecl_role_other(enum cecl_role role)
 {
     return role == CECL_SENDER ? CECL_RECEIVER : CECL_SENDER;
 }
 
-/* What a rank tells of one message. The words mean what the caller wants them to mean. */
+/* A rank's post for one message. The caller defines what the words mean. */
 struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    uint64_t group; /* a number that grows with each group of the rank that posts */
+    uint64_t group; /* number of the group that posts it; grows from group to group of a rank */
 };
 
 /* A rank's view of the shared memory. */
@@ -55,7 +56,8 @@ struct cecl_posts {
     uint64_t *numbers;
 };
 
-/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache line. */
+/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache
+ * line. */
 size_t cecl_posts_bytes(int nranks);
 
 /* Takes this rank's view of the shared memory.
@@ -66,15 +68,16 @@ ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, i
                              uint32_t nslots);
 void cecl_posts_close(struct cecl_posts *posts);
 
-/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to come
- * to earlier messages first. */
+/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to
+ * come to earlier messages first. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of message `ahead` of the next ones in this role: 1 is the
- * next one. It must have a slot. */
+/* Whether the peer has posted its end of a future message in this role. ahead: 1 is the next
+ * message, 2 the one after it. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a slot.
+/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a
+ * slot.
  *
  * number  [out] the message's number.
  * theirs  [out] the peer's post, if it came first.

@@ -1,4 +1,5 @@
-/* This rank's own windows: making them, telling peers of them, noticing that memory is gone. */
+/* This rank's own windows: making them, telling peers of them, noticing that their memory is
+ * gone. */
 #include "alloc/registry.h"
 
 #include <stdlib.h>
@@ -112,7 +113,7 @@ static ceclResult_t post_to(struct cecl_registry *registry, int peer,
     return result == ceclRemoteError && cecl_mesh_left(registry->mesh, peer) ? ceclSuccess : result;
 }
 
-/* Tells all peers, also where one cannot be told. Returns the first error. */
+/* Tells all peers, even if one of them cannot be told. Returns the first error. */
 static ceclResult_t post(struct cecl_registry *registry, const struct registry_message *message,
                          const int *fds, int nfds)
 {
@@ -120,7 +121,7 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
                   deadline = cecl_deadline(bound);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t first = ceclSuccess;
-    registry->posted = message->message; /* also after a failure: some peers may have it */
+    registry->posted = message->message; /* also after a failure: some peers may have the message */
     for (int i = 1; i < registry->nranks; i++) {
         const ceclResult_t result = post_to(registry, (registry->rank + i) % registry->nranks,
                                             message, fds, nfds, deadline);
@@ -145,8 +146,8 @@ static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
     return !registry->asks.reached(registry->asks.context, last_use);
 }
 
-/* Keeps a number until its drop can be told. Without host memory for it peers keep the window until
- * the communicator ends, which is safe. */
+/* Keeps a window's number until its drop can be told. If there is no host memory to keep it, peers
+ * keep the window until the communicator ends, which is safe. */
 static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
 {
     if (CECL_HAS_ROOM(registry->leaving, registry->nleaving, registry->leaving_room))

@@ -1,30 +1,27 @@
 /* Registered memory: memory that the program already has and that peers can reach.
  *
- * Each rank has windows of its own, one for each allocation, or for each range of addresses in
- * which the program maps memory piece by piece. It tells its peers of a window by messages, and of
- * each piece (a region) that is added. A peer imports what it is told of, so that it has the same
- * bytes at the same distances in its own addresses. Registering is local: no rank waits for another
- * to register anything.
+ * Each rank has windows of its own: one for each allocation, or for each range of addresses in
+ * which the program maps memory piece by piece. The pieces are regions. The rank tells its peers of
+ * each region by a message. A peer imports the regions, at the same distances from each other.
+ * Registering is local: no rank waits for another to register anything.
  *
  * Windows have numbers that a rank never uses twice. So a kept plan that names a window of a peer
- * can never reach other memory that came to the same address later. Memory that was freed, or
- * replaced, is noticed by the region's id when a call uses it: the rank then tells its peers to drop
- * the old window, and makes a new one. One region may be replaced while a pending call uses another
- * of the same window. Then the rank tells them later, once its calls with that window are done,
- * because a peer may still come late to such a call.
+ * can never reach other memory that came to the same address later. When a call uses a region, its
+ * id shows whether the memory was freed or replaced. If so, the rank tells its peers to drop the
+ * old window, and makes a new one. If a pending call uses another region of that window, the rank
+ * tells them once that call is done, because a peer may still come late to it.
  *
- * Messages are counted. A rank tells its count along with the places of a call, so a peer knows
- * whether memory that it cannot reach yet is still to come.
+ * Messages are counted. A rank tells its count along with the places of a call, so that peers know
+ * how many messages are still to come.
  *
- * A call waits only for the regions that its own plan touches. One thread imports all regions,
- * message by message, and of a message takes those first for which a call waits. In an all-gather a
- * rank touches no more than one block of each peer's recvbuff, and to import a buffer of many
- * regions takes milliseconds.
+ * A call waits only for the regions that its own plan touches. The worker imports all regions,
+ * message by message; within a message the regions for which a call waits come first. This matters
+ * for a buffer of many regions, whose import takes milliseconds: an all-gather touches only one
+ * block of each peer's recvbuff.
  *
  * docs/models/windows.pml is the model of this protocol.
  *
- * Threads: cecl_registry_take and cecl_registry_sweep run on one thread (the worker's). All other
- * functions run on the caller's, one at a time. A lock guards what both use. */
+ * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_ALLOC_REGISTRY_H
 #define CECL_ALLOC_REGISTRY_H
 
@@ -35,36 +32,38 @@
 #include "boot/mesh.h"
 #include "device/device.h"
 
-/* A window that this rank has forgotten while a pending call used it. Peers still have it: one that
- * comes late to that call needs it. They are told to drop it once the call is done. */
+/* A window that this rank has forgotten while a pending call used it. Peers keep the window until
+ * that call is done, because a peer that comes late to the call needs it. Then peers are told to
+ * drop the window. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, as this rank reaches it. The list of the peer's windows and kept plans have
- * references to it. Its memory may be closed before the last reference is given back. */
+/* A peer's window, as this rank reaches it. The list of the peer's windows and kept plans hold
+ * references to it. The memory may be closed before the last reference is given back. */
 struct cecl_import;
 
-/* Bytes of a peer's window. */
+/* A range of bytes of a peer's window. */
 struct cecl_stretch {
     uint64_t number, low, high; /* low == high: none */
 };
 
 #define CECL_IMPORT_LISTS 16
 
-/* What this rank knows of one peer's windows. */
+/* What this rank knows of a peer's windows. */
 struct cecl_peer_windows {
-    /* lists: a window's number modulo CECL_IMPORT_LISTS says in which one it is */
+    /* in list i are the windows whose number is i modulo CECL_IMPORT_LISTS */
     struct cecl_import *imports[CECL_IMPORT_LISTS];
     uint64_t taken;             /* how many of the peer's messages are carried out */
     struct cecl_stretch wanted; /* what the call that is being made waits for */
-    uint64_t promised;          /* how many messages the peer said it had sent; the caller's */
-    ceclResult_t failed;        /* the reason for which no further message can be carried out */
+    /* how many messages the peer said that it had sent; written by the caller */
+    uint64_t promised;
+    ceclResult_t failed; /* why no further message can be carried out */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* What a registry asks its communicator. */
+/* Questions that a registry asks its communicator. */
 struct cecl_registry_asks {
     /* whether this rank's calls are done up to a target of the flags' word `done` */
     bool (*reached)(const void *context, uint32_t target);
@@ -75,11 +74,11 @@ struct cecl_registry_asks {
 
 #define CECL_FOUND 64
 
-/* A pointer that was looked up, and its window. */
+/* The result of an earlier look-up. */
 struct cecl_found {
     const void *ptr;
     struct cecl_window *window;
-    uint64_t changes; /* the registry's; it holds while they are the same */
+    uint64_t changes; /* the registry's `changes` at that time; valid while they are equal */
 };
 
 struct cecl_registry {
@@ -87,11 +86,11 @@ struct cecl_registry {
     struct cecl_mesh *mesh;
     int rank, nranks;
     struct cecl_registry_asks asks;
-    /* -- of the caller's thread -- */
+    /* -- used by calls -- */
     struct cecl_window **own; /* [nown] by home */
     size_t nown, room;
-    struct cecl_found found[CECL_FOUND]; /* at a place that follows from the pointer */
-    size_t looked;                       /* which window is to be looked at next, if there is one */
+    struct cecl_found found[CECL_FOUND]; /* the index is derived from the pointer */
+    size_t looked;                       /* the window to look at next, if there are so many */
     struct cecl_leaving_window *leaving; /* [nleaving] */
     size_t nleaving, leaving_room;
     uint64_t next_number;
@@ -105,10 +104,11 @@ struct cecl_registry {
     _Atomic uint32_t started_until; /* the flags' `done` after the last start */
     /* -- of both threads -- */
     pthread_mutex_t lock;
-    pthread_cond_t news;             /* something of a peer's is imported, or failed */
+    /* signalled when a region of a peer's is imported, or failed */
+    pthread_cond_t news;
     struct cecl_peer_windows *peers; /* [nranks] */
     uint64_t call;                   /* the number of the call that is being made; from 1 on */
-    uint64_t collections;            /* of imports so far */
+    uint64_t collections;            /* counts calls of cecl_imports_collect */
     struct cecl_registry *next;      /* of this process's; see registry_process.c */
 };
 
@@ -117,14 +117,14 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                 const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. */
 void cecl_registry_close(struct cecl_registry *registry);
-/* Instead of closing it, where the communicator ends while work is pending. What that work uses stays
- * open. Other communicators of the process no longer wait for the work before they close memory, unless
- * closing would wait for it: CUDA closes memory only when all of the GPU's work is done, and holds up
- * other threads meanwhile. */
+/* Called instead of cecl_registry_close where the communicator ends while work is pending. What
+ * that work uses stays open. On the host device other communicators of the process no longer wait
+ * for that work before they close memory. On a GPU they do, because CUDA closes memory only when
+ * all of the GPU's work is done, and holds up other threads meanwhile. */
 void cecl_registry_lose(struct cecl_registry *registry);
 
-/* The window that holds `ptr`, as far as this rank has made one; NULL otherwise. Does not ask
- * whether the memory is still what it was. A pointer that was asked for before is not searched. */
+/* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the
+ * memory is still the same. A pointer that was looked up before is found without a search. */
 struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
 /* Registrations of the caller's cover a window: one more, with a reference; and one less, whose
  * reference stays the caller's to give back. */
@@ -147,9 +147,9 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
     window->last_use = target;
 }
 
-/* Makes sure that the window of a buffer is of the memory that is there now, from its start to the
- * last byte that is used, and that peers were told of all regions in that range. Where there is no
- * window it makes one, if `make`. registry->changes tells whether something changed. */
+/* Makes sure that a buffer's window still describes the memory that is there, from the window's
+ * start to the last byte that is used, and that peers were told of all regions in that range. Makes
+ * a window where there is none, if `make`. registry->changes tells whether something changed. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
 /* How long telling peers of regions took since the last such question. */
@@ -165,36 +165,38 @@ static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, cons
     const uint64_t low = (uint64_t)(uintptr_t)ptr;
     return (struct cecl_use){.name = name, .buffer = ptr, .low = low, .high = low + bytes};
 }
-/* Forgets the window that holds `ptr`, for a caller that has mapped new memory there. Settling would
- * keep a window of private memory without a look at the memory. */
+/* Forgets the window that holds `ptr`, for a caller that has mapped new memory there.
+ * (cecl_registry_settle does not look at private memory again.) */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);
-/* Drops a window, here and, once no pending call uses it, at the peers. No effect if it is gone. */
+/* Drops a window, here and, once no pending call uses it, at the peers. No effect if the registry
+ * has forgotten it. */
 ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_window *window);
 
 /* Notes how many messages a peer had sent when it told the places of a call. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
-/* Finds where `bytes` bytes of a peer's window from `offset` on lie for this rank, and waits until
+/* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on, and waits until
  * they are imported. The wait is bounded: asks.go_on ends it (ceclTimeout). An error of the import
  * is returned here. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 
-/* The peers' windows that the plan of a call uses. A kept plan keeps them with it, so that the next equal
- * call finds them without a search. */
+/* The peers' windows that the plan of a call uses. They are kept with the plan, so that the next
+ * equal call finds them without a search. */
 struct cecl_imports {
     struct cecl_import **list; /* [count] each once */
     uint32_t count;
 };
-/* Collects those of [count] buffers that are registered windows which this rank has opened; the list is
- * the caller's to drop. `buffers` has two for each rank, rank by rank, as often as need be. */
+/* Collects the imports in which the [count] buffers lie: those of registered windows of peers that
+ * this rank has opened. The caller drops the list. `buffers` has two buffers for each rank, in rank
+ * order; this may repeat. */
 ceclResult_t cecl_imports_collect(struct cecl_registry *registry,
                                   const struct cecl_peer_buffer *buffers, size_t count,
                                   struct cecl_imports *imports);
 void cecl_imports_drop(struct cecl_imports *imports); /* a zeroed list may be dropped */
-/* Notes that the call that is being made uses them: they stay open until cecl_imports_used or
- * cecl_registry_made. Returns false if one of them is closed: a plan that uses it cannot be issued. */
+/* Notes that the call that is being made uses these imports: they stay open until cecl_imports_used
+ * or cecl_registry_made. Returns false if one of them is closed; then the plan cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Notes that the call which uses them is made, and that it is done once `done` has come to
+/* Notes that the call which uses these imports is made. The call is done once `done` has come to
  * `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
@@ -206,7 +208,7 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
-/* The call is made, or will not be made. */
+/* Tells that no call is being made any more. */
 void cecl_registry_made(struct cecl_registry *registry);
 
 /* -- registry_start.c: what the start of a request asks, without a lock -- */
@@ -231,13 +233,13 @@ void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports 
  * that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes imports that were dropped, once the calls that may still use them are done. CUDA holds up
- * other threads while it closes memory, until all of the GPU's work is done. A call that is pending may
- * wait for a peer which waits for one of those threads. So imports are closed when no communicator of
- * this process has a call pending, and stay open otherwise. */
+ * other threads while it closes memory, until all of the GPU's work is done. A pending call may
+ * wait for a peer which waits for one of those threads. So imports are closed only when no
+ * communicator of this process has a call pending. */
 void cecl_registry_sweep(struct cecl_registry *registry);
 /* Whether an import that was dropped is still open. */
 bool cecl_registry_has_dropped(struct cecl_registry *registry);
-/* Ends waits of cecl_registry_take, from now on. Any thread. */
+/* Ends waits of cecl_registry_take, from now on. */
 void cecl_registry_hurry(struct cecl_registry *registry);
 
 #endif

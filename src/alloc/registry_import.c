@@ -1,7 +1,7 @@
-/* Carrying out what peers tell of their windows: importing regions, and noting what is dropped. All
- * of this runs on one thread. It changes the list of imports under the lock, and does not hold the
- * lock while it imports, which takes as long as the driver likes. Another registry's thread may take
- * out an import of a handle that is open: see registry_close_stale. */
+/* Carries out peers' messages about their windows: imports regions, and notes windows that are
+ * dropped. The worker runs all of this. It holds the lock while it changes the list of imports, but
+ * not while it imports, because the driver may take long. The worker of another registry may take
+ * an open import of a handle out of the list: see registry_close_stale. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,21 +11,21 @@
 #include "util/clock.h"
 #include "util/fork.h"
 
-/* Where there is no time limit: how long memory that is gone may be in use here after its owner has
- * replaced it. */
+/* If the communicator has no time limit: how long calls here may still use memory that its owner
+ * has replaced. */
 #define OPEN_MS 30000
 
 /* ---- regions */
 
-/* Regions of one message. */
+/* The regions of one message, and how far their import is. */
 struct work {
     struct cecl_registry *registry;
     struct cecl_peer_windows *peer;
     struct cecl_import *import;
     struct registry_message *message;
     uint64_t left; /* a bit for each region that is not imported yet */
-    /* regions that are imported side by side, and that are to be made accessible together: the
-     * peer's addresses of them */
+    /* the peer's addresses of regions that lie side by side, are imported, and are to be made
+     * accessible together */
     struct addresses beside;
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
@@ -35,8 +35,9 @@ void cecl_registry_hurry(struct cecl_registry *registry)
     atomic_store(&registry->hurried, true);
 }
 
-/* Opens a handle. What this process still has open of memory that lay there before is closed first: its
- * owner has freed it, so the calls that used it are over for the owner, and end here at once. */
+/* Opens a handle. First closes what this process still has open of memory that lay at the same
+ * place. Its owner has freed that memory, so the calls that used it are over for the owner, and are
+ * about to end here. */
 static ceclResult_t open_handle(struct cecl_registry *registry,
                                 const struct cecl_region_export *exported, void **addr)
 {
@@ -64,7 +65,7 @@ static ceclResult_t open_handle(struct cecl_registry *registry,
                            exported->base);
 }
 
-/* Memory of this very process needs no opening, so nothing is in its way. */
+/* Memory of this same process needs no opening, so no former memory is in its way. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -93,7 +94,7 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
         (struct imported){.exported = *exported, .addr = addr, .opened = registry_next_import()};
     region->exported.fd = -1;
     pthread_mutex_lock(&work->registry->lock);
-    if (!import->reserved) { /* its only region */
+    if (!import->reserved) { /* a handle's window has one region */
         import->mirror = (char *)addr - offset;
         region->open = true;
         pthread_cond_broadcast(&work->registry->news);
@@ -104,7 +105,7 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
     return ceclSuccess;
 }
 
-/* Makes regions accessible that lie side by side. */
+/* Gives the device access to the regions that were imported side by side. */
 static ceclResult_t open_regions(struct work *work)
 {
     struct cecl_registry *registry = work->registry;
@@ -152,8 +153,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
     return first;
 }
 
-/* Imports one region beside those before it. Opens them first where this one does not follow them,
- * or where a call waits for them and not for this one. */
+/* Imports one region. First makes the regions before it accessible, if this region does not lie
+ * right behind them, or if a call waits for them and not for this region. */
 static ceclResult_t import_beside(struct work *work)
 {
     const struct addresses wanted = wanted_of(work);
@@ -170,7 +171,8 @@ static ceclResult_t import_beside(struct work *work)
     return ceclSuccess;
 }
 
-/* Imports the regions of a message. Files: descriptors of those that have one, in order. */
+/* Imports the regions of a message. `files` are the descriptors of those regions that have one, in
+ * order. */
 static ceclResult_t import_all(struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
@@ -195,7 +197,8 @@ static ceclResult_t import_all(struct work *work, const int *fds)
 
 /* ---- messages */
 
-/* Checks a message of a peer. Another user's process cannot send one, and a peer's may be broken. */
+/* Checks a message of a peer. Only processes of the same user can send one, but a peer may be
+ * broken. */
 static ceclResult_t check(const struct registry_message *message, size_t bytes, int nfds)
 {
     uint64_t files = 0;
@@ -238,7 +241,8 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     return import;
 }
 
-/* Reserves addresses for a window whose regions are files: they keep their distances there. */
+/* Reserves addresses for a window whose regions are files, so that the regions keep their
+ * distances. */
 static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *import)
 {
     void *mirror = NULL;
@@ -259,15 +263,16 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Imports regions. An error stays with their window, because its owner may have freed the memory
- * after calls that did not need it here. Other errors are of the peer: nothing that it says counts
- * from then on. */
+/* Imports regions. If an import fails, the error stays with its window, because the owner may have
+ * freed the memory after calls that did not need it here. After any other error (of a broken peer)
+ * no further message of the peer is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
-    pthread_mutex_lock(&registry->lock); /* another registry may close imports of handles */
+    /* the worker of another registry may close imports of handles */
+    pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, message->number);
     const bool fits =
         !import || (message->home == import->home && message->bytes == import->bytes && by_file &&

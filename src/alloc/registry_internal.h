@@ -10,8 +10,8 @@ enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2 };
 /* Tells peers of regions of a window, or that the window is gone. */
 struct registry_message {
     uint32_t kind, count;
-    uint64_t number, home, bytes; /* of the window */
-    uint64_t message;             /* how many messages there were, with this one */
+    uint64_t number, home, bytes; /* of the window that the message is about */
+    uint64_t message;             /* how many messages were sent to this peer, this one included */
     struct cecl_region_export regions[];
 };
 #define REGISTRY_REGIONS                                                                           \
@@ -49,15 +49,15 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
 struct imported {
     struct cecl_region_export exported;
     void *addr;
-    uint64_t opened; /* as what number, of all imports of this process */
-    bool open;       /* it may be used */
+    uint64_t opened; /* number of this import among all of the process */
+    bool open;       /* the device has access to it */
     struct imported *next;
 };
 
 struct cecl_import {
-    uint64_t number, home, bytes; /* as the peer has them */
+    uint64_t number, home, bytes; /* as the peer numbers and addresses the window */
     char *mirror;                 /* where `home` lies for this rank */
-    bool reserved;                /* the mirror is a reservation of this rank's */
+    bool reserved;                /* the mirror is a range of addresses that this rank reserved */
     bool dropped;
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
@@ -73,7 +73,8 @@ struct cecl_import {
     struct cecl_import *next;
 };
 
-/* The import of this number, or NULL. The caller holds the lock, or is the thread that imports. */
+/* The import of the window with this number, or NULL. The caller holds the lock, or is the
+ * worker. */
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
 
 /* A stretch of addresses. */
@@ -89,11 +90,11 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts small allocations into a block of so many bytes with others. It opens no memory of a block
- * while an import of the block's former memory is open. Memory that lies beside it in the block may be
- * of the block that is there now, or of the former one. */
+/* CUDA puts small allocations into a block of so many bytes with others. It opens no memory of a
+ * block while an import of the block's former memory is open. So memory that lies near an import
+ * may be of the same block or of a former one at the same addresses. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
-/* The blocks that a stretch touches, whole. */
+/* All blocks that a range of addresses touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
 {
     return (struct addresses){range.low & ~(REGISTRY_BLOCK_BYTES - 1),
@@ -119,18 +120,18 @@ void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
 /* Whether no call is pending on any communicator of this process. */
 bool registry_all_idle(void);
-/* A number for each time that this process shares a region, in order. */
+/* A number for each time that this process exports a region, in order. */
 uint64_t registry_stamp(void);
-/* A number for each import of this process, in order; and the last one so far. */
+/* A number for each import of this process, in order. registry_last_import: the latest number. */
 uint64_t registry_next_import(void);
 uint64_t registry_last_import(void);
 
-/* Closes what this process has open of memory that lay where `exported` lies now, in any registry of
- * the same GPU as `by`. ceclInProgress: a pending call uses some of it. ceclInvalidUsage: `exported` was
- * freed itself, and newer memory lies there.
+/* Closes imports of former memory that lay where `exported` lies now, in any registry of the same
+ * GPU as `by`. ceclInProgress: a pending call uses some of that memory. ceclInvalidUsage:
+ * `exported` was freed, and newer memory lies there.
  *
- * before  if not 0: the device has refused to open `exported` when this was the last import, because
- *         former memory of its block was open */
+ * before  if not 0: the device has refused to open `exported` when this was the last import,
+ *         because former memory of its block was open */
 ceclResult_t registry_close_stale(struct cecl_registry *by,
                                   const struct cecl_region_export *exported, uint64_t before);
 

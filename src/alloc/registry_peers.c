@@ -1,5 +1,5 @@
-/* The peers' windows, as calls use them: finding what is imported, waiting for it, and closing what
- * peers dropped. */
+/* Peers' windows, as calls use them: finding their imports, waiting for imports, and closing
+ * dropped ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -88,7 +88,7 @@ void cecl_registry_made(struct cecl_registry *registry)
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Moves imports of a list that a peer has dropped, and that are out of use, to the list `dropped`. */
+/* Moves imports that a peer has dropped and no call uses from a list to the list `dropped`. */
 static void take_dropped(const struct cecl_registry *registry, struct cecl_import **at,
                          struct cecl_import **dropped)
 {
@@ -103,7 +103,8 @@ static void take_dropped(const struct cecl_registry *registry, struct cecl_impor
     }
 }
 
-/* All that a rank has dropped. It is closed without the lock. */
+/* Takes all imports that can be closed out of the lists. The caller closes them without the
+ * lock. */
 static struct cecl_import *take_all_dropped(struct cecl_registry *registry, int rank)
 {
     struct cecl_import *dropped = NULL;
@@ -258,7 +259,7 @@ static const struct imported *region_at(const struct cecl_import *import, uint64
     return region;
 }
 
-/* Whether all bytes of a stretch may be used. */
+/* Whether a peer's whole range of bytes may be used. */
 static bool is_open(const struct cecl_import *import, const struct cecl_stretch *stretch)
 {
     uint64_t at = import->home + stretch->low;
@@ -274,8 +275,8 @@ static bool is_open(const struct cecl_import *import, const struct cecl_stretch 
     return true;
 }
 
-/* What is known of a stretch of a peer's window: ceclInProgress while it is still to come. The
- * caller holds the lock. */
+/* Whether a peer's range of bytes may be used: ceclInProgress while it is still to come. The caller
+ * holds the lock. */
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct cecl_stretch *stretch, void **at)
 {

@@ -1,7 +1,7 @@
-/* What the registries of this process know of each other. A process that has several communicators with
- * one peer may have the peer's memory open for each. When the peer frees the memory and allocates anew
- * at the same addresses, it tells of that by the communicator on which it uses the new memory. CUDA
- * opens the new memory only once the old one is closed, on all of them. */
+/* All registries of this process. A process with several communicators may have a peer's memory
+ * open for each of them. When the peer frees the memory and allocates new memory at the same
+ * addresses, it tells this rank of the new memory only on the communicator that uses it. CUDA opens
+ * the new memory only once the old memory is closed for all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -10,8 +10,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cecl_registry *all; /* a list */
 
-/* A forked child begins with none: it cannot use its parent's, and may have lost their memory. Their
- * lock may have been held by a thread that the child does not have. */
+/* A forked child begins with an empty list: it cannot use its parent's registries, and the memory
+ * of some may be gone. Another thread of the parent may have held the lock, and the child does not
+ * have that thread. */
 static void forget_all(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -74,19 +75,20 @@ uint64_t registry_last_import(void)
 
 /* ---- memory that was replaced */
 
-/* How an import stands to memory that is to be opened. */
+/* How an import relates to memory that is to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* Messages of several communicators come in any order. But memory lives while it is shared, so of two
- * regions in one place the one that was shared first was also freed first.
+/* Messages of several communicators come in any order. But memory is exported while it exists, so
+ * of two regions at one place the one that was exported first was also freed first.
  *
- * Of memory in the same block as `exported` it is not known whether it is of the block that is there
- * now, or of a former one. But if CUDA refused to open `exported`, what was open then is of another
- * block (see addresses_of_blocks). */
+ * An import near `exported` may be of the same block, or of a former one at the same addresses. But
+ * if CUDA refused to open `exported`, the imports that were open then are of a former block (see
+ * REGISTRY_BLOCK_BYTES). */
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
-    if (import->reserved || !import->regions) /* files do no harm; or it is not open yet */
+    /* files are never in the way; without regions nothing is open yet */
+    if (import->reserved || !import->regions)
         return APART;
     const struct cecl_region_export *other = &import->regions->exported;
     const struct addresses range = addresses_of(exported->base, exported->bytes),
@@ -137,8 +139,8 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Closing may take long, so it is done without the lock, by the caller's device: other registries may
- * end meanwhile. Devices of one GPU share its context. */
+/* Closing may take long, so it is done without the lock. Other registries may end meanwhile, so it
+ * uses the caller's device; devices of one GPU share its context. */
 ceclResult_t registry_close_stale(struct cecl_registry *by,
                                   const struct cecl_region_export *exported, uint64_t before)
 {

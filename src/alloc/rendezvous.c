@@ -1,4 +1,4 @@
-/* How the pool grows. Every rank creates memory for a segment, all exchange descriptors, and each
+/* How the pool grows. Every rank creates memory for a segment, sends its descriptor to all, and
  * maps the memory of all. All ranks keep the segment, or none does. */
 #include "alloc/rendezvous.h"
 
@@ -49,7 +49,7 @@ static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, st
     return result;
 }
 
-/* Maps rank `peer`'s memory of a segment. A peer's is behind `fd`. */
+/* Maps rank `peer`'s memory of a segment; `fd` is the peer's descriptor. */
 static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
                             int fd)
 {
@@ -65,8 +65,8 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares this rank's memory with all ranks and maps the memory of all. *nmapped ranks are mapped,
- * also on failure. */
+/* Shares this rank's memory with all ranks and maps the memory of all. *nmapped says how many ranks
+ * are mapped, also on failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    int *nmapped)
 {
@@ -122,7 +122,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the generous size first. If a rank has no room for it, only what was asked. */
+    /* Tries the generous size first. If a rank has no room for it, only what is needed. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

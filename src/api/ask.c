@@ -1,4 +1,4 @@
-/* The public entry points that tell what a communicator takes and has done, and lend its memory. */
+/* The public entry points that return a communicator's limits and counters, and lend its memory. */
 #include "launch/launcher.h"
 
 _Static_assert(CECL_NUM_TYPES <= 32, "ceclLimits_t has a bit for each type");
@@ -32,7 +32,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
                              .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
                              .smPolicy = comm->options.sm_policy,
                              .hostFlags = comm->engine.flags.way == CECL_FLAGS_HOST};
-    cecl_keep_message(words); /* an operation that a type lacks is no error here */
+    cecl_keep_message(words); /* that a type lacks an operation is no error here */
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
     return cecl_comm_left(comm, cecl_fail_with(ceclSuccess, words));

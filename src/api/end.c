@@ -10,7 +10,7 @@
 #include "launch/launcher.h"
 #include "util/log.h"
 
-#define GRAVES 64 /* ended communicators whose handles are still recognized */
+#define GRAVES 64 /* how many ended communicators have handles that are still recognized */
 
 /* Never frees a communicator whose memory something may still touch. */
 static void lose(ceclComm_t comm)
@@ -25,8 +25,8 @@ static void lose(ceclComm_t comm)
     pthread_mutex_unlock(&lock);
 }
 
-/* Keeps an ended communicator for a while, so that its handle can be told apart from a live one.
- * Then frees it. */
+/* Keeps an ended communicator for a while, so that calls with its handle are recognized and
+ * refused. Then frees it. */
 static void bury(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +55,7 @@ static void free_parts(ceclComm_t comm)
 {
     const bool drained = comm->drained;
     cecl_mesh_close(comm->mesh);
-    if (drained) /* other communicators ask it about the flags */
+    if (drained) /* other communicators ask this one how far its flags are */
         cecl_registry_close(&comm->registry);
     else
         cecl_registry_lose(&comm->registry);

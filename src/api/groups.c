@@ -16,7 +16,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
     return ceclSuccess;
 }
 
-/* A failure ends the group, but peers of the joins and of the calls learn of it. */
+/* After a failure nothing more is carried out, but the peers of joins and calls are told. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_waiting *others = group->others;
@@ -29,8 +29,8 @@ static ceclResult_t end(struct cecl_group *group)
     return cecl_group_carry_out(group);
 }
 
-/* Ends the trace of all calls of launch `first`'s communicator, as one event. A call of a refused
- * group may be described in part. */
+/* Ends the trace of all calls on the communicator of launch `first`, as one event. In a refused
+ * group a call may be described only in part. */
 static void trace_end(const struct cecl_launch *first, const struct cecl_traced *traced,
                       ceclResult_t result)
 {

@@ -18,8 +18,8 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* Checks what may be wrong on one rank while others wait for it. That rank still takes part, so
- * that the others learn of it. */
+/* Checks what may be wrong on one rank alone. That rank still takes part, so that the others learn
+ * of it. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
@@ -31,8 +31,7 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
     return ceclSuccess;
 }
 
-/* Adds to the message what a new try needs, because the peers already know that this join
- * failed. */
+/* Adds to the message what a new try needs: the peers already know that this join failed. */
 static void say_used_up(ceclResult_t result)
 {
     cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
@@ -103,7 +102,8 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     const bool grouped = cecl_group_is_open();
     const ceclResult_t counted = check_nranks(nranks);
 
-    if (counted != ceclSuccess) /* with a wrong number this rank cannot even meet the others */
+    /* with a wrong number of ranks this rank cannot even meet the others */
+    if (counted != ceclSuccess)
         return grouped ? cecl_group_refuse(counted) : counted;
     join.local = check_rest(comm, nranks, rank, config, &join.config);
     if (join.local == ceclSuccess && grouped)

@@ -62,7 +62,7 @@ ceclResult_t cecl_joins_carry_out(struct cecl_joins *joins, ceclResult_t refused
         hand_out(joins);
     else
         abort_all(joins);
-    free(joins->list); /* it is large, and joins are rare */
+    free(joins->list); /* the list is large, and joins are rare */
     *joins = (struct cecl_joins){0};
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }

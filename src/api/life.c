@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS 30000 /* limit of Destroy in ms, where the communicator has none of its own */
+#define TEARDOWN_MS 30000 /* limit of Destroy in ms, if the communicator has no time limit */
 
 /* ---- questions */
 
@@ -89,8 +89,8 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
     return ended;
 }
 
-/* Ends the waits of what is pending, and frees. Memory that the device may still touch stays
- * mapped, because a leak is better than a fault. */
+/* Ends the waits of pending work, and frees the communicator. Memory that the device may still
+ * touch stays mapped, because a leak is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
@@ -103,14 +103,14 @@ static void release_and_free(ceclComm_t comm)
     cecl_comm_free(comm, drained);
 }
 
-/* Ends `comm` in order, as far as that is possible. */
+/* Ends `comm`: waits for pending work, says goodbye to peers, frees. */
 static ceclResult_t destroy(ceclComm_t comm)
 {
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess) /* the watchdog is asked first, because it can name a late peer */
+    if (result == ceclSuccess) /* the watchdog comes first, because it can name a late peer */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
         cecl_keep_message(words);
@@ -118,7 +118,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* copies within this rank concern no peer */
+    /* these copies stay within this rank and concern no peer */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)

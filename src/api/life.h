@@ -17,15 +17,14 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 uint32_t cecl_comm_free(ceclComm_t comm, bool drained);
 
 /* life.c */
-#define CECL_RELEASED_MS 5000 /* how long released work may take to end, in ms */
-/* Ends the waits of what is pending on a failed communicator. Returns whether all of it has ended
- * by the deadline. */
+#define CECL_RELEASED_MS 5000 /* limit for released work to end, in ms */
+/* Ends the waits of work that is pending on a failed communicator. Returns whether all of it has
+ * ended by the deadline. */
 bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
-/* Ends a communicator that the program does not get after all, for peers that have got it as well.
- * */
+/* Ends a communicator that the program does not get after all. Peers that have it are told. */
 void cecl_comm_take_back(ceclComm_t comm);
 
-/* register.c. Registers with a new communicator what is registered with its parent. */
+/* register.c. Registers with a new communicator the memory that is registered with its parent. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
 /* Frees what the caller has not deregistered. */
 void cecl_registrations_free(ceclComm_t comm);

@@ -8,7 +8,7 @@
 #include "util/clock.h"
 #include "util/fork.h"
 
-/* How long the end of the process is held up at most, while calls that are pending end. */
+/* How long pending calls may hold up the end of the process. */
 #define ENDING_MS 200
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,8 +20,8 @@ static void pause_shortly(void)
     nanosleep(&pause, NULL);
 }
 
-/* Nobody else gives the lock back if a signal's handler ends the process while this thread has it,
- * or if another thread had it when the parent forked this process. */
+/* The lock may never be free: a signal handler may end the process while this thread holds it, or
+ * another thread may have held it when the parent forked this process. */
 static bool take_lock(int64_t deadline)
 {
     while (pthread_mutex_trylock(&lock) != 0) {
@@ -32,16 +32,16 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-/* Takes no lock. A communicator of the parent of a forked child belongs to the parent. */
+/* Whether the communicator may say goodbye. Takes no lock. After a fork it still belongs to the
+ * parent. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->generation == cecl_fork_generation() &&
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done, and notes how far they are. A thread may begin a call at the
- * same time, or roll one back. So the targets are read once, and what was read is checked and
- * noted. */
+/* Returns whether all calls are done, and notes how far they are. Another thread may begin or roll
+ * back a call meanwhile, so the targets are read once, and those values are checked and noted. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -54,7 +54,7 @@ static bool look(ceclComm_t comm)
     return comm->living.is_idle = true;
 }
 
-/* A call that does not end in time needs peers. */
+/* Waits for pending calls. One that does not end in time needs peers. */
 static void settle(void)
 {
     const int64_t deadline = cecl_deadline(ENDING_MS);
@@ -66,8 +66,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs what `settle` saw has to do: CUDA may have ended
- * since, and with it the memory that tells how far calls are. */
+/* Whether all calls are known to be done. On GPUs the answer is what `settle` saw: CUDA may have
+ * ended since, and with it the memory that tells how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
@@ -84,8 +84,8 @@ static void say_goodbye(ceclComm_t comm)
     cecl_mesh_say_goodbye(comm->mesh);
 }
 
-/* After the handlers that the program gave to atexit and its static objects, which may make calls.
- * */
+/* Runs after the program's atexit handlers and static objects, because these may still make
+ * calls. */
 __attribute__((destructor)) static void end(void)
 {
     if (!take_lock(cecl_deadline(ENDING_MS)))
@@ -95,7 +95,7 @@ __attribute__((destructor)) static void end(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* CUDA was used before, so its own handlers run after this one. */
+/* CUDA has registered its own exit handlers before, so they run after this one. */
 static void begin(void)
 {
     (void)!atexit(settle);

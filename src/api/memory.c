@@ -89,7 +89,7 @@ static ceclResult_t find_at_peer(ceclComm_t comm, const void *ptr, int peer, voi
     if (peer < 0 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
     if (cecl_pool_locate(&comm->pool, ptr, 1, "ptr", &offset) != ceclSuccess)
-        return ceclInvalidArgument; /* with the message of cecl_pool_locate */
+        return ceclInvalidArgument; /* cecl_pool_locate recorded the message */
     if (peer != comm->rank)
         atomic_store(&comm->gave_pointers, true);
     *peerPtr = cecl_pool_at(&comm->pool, peer, offset);

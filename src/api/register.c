@@ -123,7 +123,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return cecl_comm_left(comm, remove_registration(comm, handle));
 }
 
-/* Registers the regions of a window, those that lie side by side at once. */
+/* Registers the regions of a window; regions that lie side by side together. */
 static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {
@@ -138,7 +138,7 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
     }
 }
 
-/* A child that registers memory on use needs nothing: it does so at its first call. */
+/* A child that registers memory on use registers it at its first call, so nothing is done here. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)

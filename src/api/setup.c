@@ -16,7 +16,7 @@
 #include "util/fork.h"
 #include "util/log.h"
 
-/* Once in a process: a program may have many communicators. */
+/* Warns once in a process, because a program may have many communicators. */
 static void warn_of_host_device(void)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
@@ -116,8 +116,8 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return 0;
 }
 
-/* The kernel of a small call waits for data, which the watchdog cannot see. The kernel's time limit
- * is longer than the watchdog's, because the watchdog can name a late peer. */
+/* The kernel of a small call bounds its own wait, which the watchdog cannot see. Its limit is
+ * longer than the watchdog's, because the watchdog can name a late peer. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
@@ -129,7 +129,7 @@ enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
 
 #define TRIED_IN_VAIN UINT64_MAX
 
-/* Tries which copies within a GPU need no SM. A kind of copy counts only if it needs none on every
+/* Tries which copies within a GPU need no SM. A kind of copy counts only if it needs no SM on any
  * rank. The trial uses the staging area, which is free until all ranks have their communicator. */
 static ceclResult_t find_local_copies(ceclComm_t comm)
 {
@@ -171,7 +171,8 @@ static uint64_t half_bytes(ceclComm_t comm)
                : 0;
 }
 
-/* The flags of messages lie there, and in some communicators the flags of collectives. */
+/* Whether devices need memory of the host: the flags of messages lie there, and in some
+ * communicators those of collectives. */
 static bool needs_hosted(ceclComm_t comm)
 {
     return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
@@ -185,7 +186,7 @@ static ceclResult_t open_hosted(ceclComm_t comm)
         result = cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
                                   half_bytes(comm));
-    if (result == ceclSuccess) /* before any rank can send */
+    if (result == ceclSuccess) /* to be done before any rank can send */
         result = cecl_launcher_open(comm);
     return cecl_mesh_agree(comm->mesh, result);
 }
@@ -210,7 +211,8 @@ static ceclResult_t open_shared(ceclComm_t comm)
 static bool flags_reached(const void *context, uint32_t target)
 {
     const struct cecl_flags *flags = &((const struct ceclComm *)context)->engine.flags;
-    /* A target may be so old that it counts as one to come. With no call pending it is past. */
+    /* Numbers wrap around, so a very old target may look like one to come. If no call is pending,
+     * every target is reached. */
     return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
 }
 
@@ -238,7 +240,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
 
 static ceclResult_t start_threads(ceclComm_t comm)
 {
-    CECL_TRY(cecl_worker_start(comm)); /* the watchdog asks it */
+    CECL_TRY(cecl_worker_start(comm)); /* the watchdog asks the worker */
     return cecl_watch_start(comm);
 }
 
@@ -271,7 +273,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
-    /* the watchdog ended this wait, and knows which peer has gone and why */
+    /* the watchdog ended this wait and recorded which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
 }
@@ -297,7 +299,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Allocates what a rank needs besides its peers. `local` is an earlier failure of this rank. */
+/* Allocates what a rank needs for itself. `local` is an earlier failure of this rank. */
 static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
                             struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -308,7 +310,7 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
 }
 
 /* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
- * Nothing is left allocated. */
+ * Frees everything. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];

@@ -27,8 +27,8 @@ struct members {
 
 /* ---- what both have in common */
 
-/* The settings of a new communicator. They have values even where one is refused, because peers are
- * then told within the time limit among them. */
+/* The settings of a new communicator. On an error all fields have values, because the time limit
+ * for telling peers is one of them. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -69,7 +69,8 @@ static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t re
     return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
 }
 
-/* Rewrites the last message in the parent's numbers of ranks: the caller has only the parent. */
+/* Rewrites the last message with the parent's rank numbers, because the caller has only the
+ * parent. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -128,7 +129,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 
 /* ---- split */
 
-/* What ranks tell each other first. */
+/* What ranks tell each other in the first exchange. */
 struct choice {
     int32_t color, key;
 };
@@ -271,7 +272,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Takes the excluded ranks out of the set of those that stay, or changes nothing. */
+/* Takes the excluded ranks out of the set of those that stay. On an error the set is unchanged. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
                               struct cecl_rank_set *stay)
 {
@@ -297,7 +298,8 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
     return ceclSuccess;
 }
 
-/* `stay`: on failure the ranks that are to learn of it. If the list cannot be read, that is all. */
+/* On an error `stay` has the ranks that are to learn of it: all ranks, if the list cannot be
+ * read. */
 static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count,
                                  ceclComm_t *newcomm, const ceclConfig_t *config,
                                  struct cecl_rank_set *stay, struct cecl_resolved *resolved)
@@ -339,9 +341,9 @@ static void tell_failure(ceclComm_t comm)
 }
 
 /* Waits until nothing of a failed communicator is pending here. A call whose waits were released
- * still makes its copies, also to peers, which use that memory next for calls of the new
- * communicator. All members have met, so if one knew of the failure, all do now. No member returns
- * from the shrink before all have joined, which each does after this wait. */
+ * still copies to peers, whose memory is used next by calls of the new communicator. All members
+ * have met, so if one knew of the failure, all do now. Each member joins after this wait, and none
+ * returns from the shrink before all have joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
@@ -392,7 +394,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
 CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, int excludeCount,
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
-    CECL_TRY(cecl_comm_check_handle(comm)); /* it may have failed, or be finalized */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
     CECL_TRY(check_no_group("ceclCommShrink"));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
     const ceclResult_t result =

@@ -1,4 +1,4 @@
-/* What waits for ceclGroupEnd beside calls; see waiting.h. */
+/* Joins and allocations that wait for ceclGroupEnd; see waiting.h. */
 #include "api/waiting.h"
 
 #include <stdlib.h>
@@ -14,14 +14,14 @@ static void free_waiting(void *argument)
     free(others);
 }
 
-/* Of this thread's group; NULL: nothing waits. */
+/* The joins and allocations of this thread's group, or NULL. */
 static struct cecl_waiting *waiting_now(void)
 {
     const struct cecl_group *group = cecl_group_is_open() ? cecl_group_current() : NULL;
     return group ? group->others : NULL;
 }
 
-/* The same, made where there is none; NULL without host memory. */
+/* The same, but made if there is none. NULL: no host memory. */
 static struct cecl_waiting *waiting_made(void)
 {
     struct cecl_group *group = cecl_group_current();
@@ -106,7 +106,7 @@ void cecl_waiting_forget(ceclComm_t comm)
         (void)!cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                         "ceclGroupEnd: none of the group is carried out"));
-    cecl_group_forget(comm); /* refused calls leave an empty launch */
+    cecl_group_forget(comm); /* calls that were refused leave an empty launch */
     if (others)
         forget_wishes(&others->wishes, comm);
 }

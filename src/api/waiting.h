@@ -63,7 +63,7 @@ struct cecl_waiting {
     struct cecl_wishes wishes;
 };
 
-/* Keeps a join, or its refusal, for the end of the open group. */
+/* Keeps a join, or the error of its arguments, for the end of the open group. */
 ceclResult_t cecl_waiting_join(const struct cecl_join *join);
 /* Keeps an allocation for the end of the open group. Refuses NULL, and communicators that are not
  * usable. */

@@ -15,7 +15,7 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
     return true;
 }
 
-/* What one communicator wants, from its first wish on. */
+/* The allocations of one communicator, from its first wish on. */
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;

@@ -12,13 +12,14 @@
 #include "util/clock.h"
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
-#define HEARING_MS 1000  /* ms before a newer caller may push one out */
-#define HEARD_MS 100     /* the same, if it is told to come again (put_off) */
+#define HEARING_MS 1000  /* ms for which a caller is heard before a newer one may replace it */
+#define HEARD_MS 100     /* the same, if the caller is told to come again (put_off) */
 #define TICK_MS 50       /* ms between two looks at deadlines */
 #define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
-#define BEAR_MS 1000     /* ms that this may last before it is reported: somebody may free some */
+/* ms of such failures before they are reported: somebody may free resources meanwhile */
+#define BEAR_MS 1000
 
-/* The program needs descriptors, too. */
+/* Leaves half of the descriptors to the program. */
 static int room_for_callers(void)
 {
     struct rlimit limit;
@@ -58,14 +59,14 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-/* ms for which a caller is heard before a newer one may push it out. */
+/* How many ms a caller is heard before a newer one may replace it. */
 static int hearing_ms(const struct cecl_door *door)
 {
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Takes a caller off the list. The others keep the order in which they came: the clock cannot tell two
- * of the same millisecond apart. */
+/* Takes a caller off the list. The other callers stay in their order of arrival. (Times would not
+ * give that order, because two callers may come in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];
@@ -75,8 +76,8 @@ static void take_off(struct cecl_door *door, int which)
     door->callers[door->count].said = said;
 }
 
-/* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays: it
- * is about to be taken. */
+/* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays,
+ * because it is about to be taken. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;
@@ -145,7 +146,7 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
     return true;
 }
 
-/* Whether a caller stays. `ready`: it has sent something, or has closed. */
+/* Whether a caller stays. `ready`: poll() says that it has sent something, or has closed. */
 static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool ready, int64_t now)
 {
     if (ready ? hear(door, one) : one->got == door->bytes || now - one->since < PATIENCE_MS)
@@ -154,7 +155,7 @@ static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool re
     return false;
 }
 
-/* Hears the callers that poll() has found ready, or all where it has failed. */
+/* Hears the callers that poll() has found ready, or all if poll() failed. */
 static void hear_all(struct cecl_door *door, bool has_polled)
 {
     const int64_t now = cecl_now_ms();

@@ -1,10 +1,10 @@
-/* The door: a listener and its callers, connections that still have to send the few bytes by which
- * they are admitted.
+/* The door: a listener and its callers. Callers are connections that must send a few bytes to be
+ * admitted.
  *
- * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use
- * one. A caller that is silent, slow or one of very many must not hold up the others. So all
- * are read side by side, each has a deadline, and each is heard for a while before a newer
- * one may take its place. Callers take half of the process's descriptors at most. */
+ * Both listeners of the bootstrap (the root's on TCP and each rank's on a Unix socket) use one. A
+ * caller that is silent, slow or one of very many must not hold up the others. So all are read side
+ * by side, each has a deadline, and each is heard for a while before a newer one may take its
+ * place. Callers use at most half of the process's descriptors. */
 #ifndef CECL_BOOT_DOOR_H
 #define CECL_BOOT_DOOR_H
 
@@ -17,7 +17,7 @@
 
 #define CECL_DOOR_CALLERS 4096 /* at a time, where descriptors suffice */
 
-/* One connection. Whoever takes it with cecl_door_next owns `fd`. */
+/* One connection. The function that takes it with cecl_door_next owns `fd`. */
 struct cecl_caller {
     int fd;
     uint32_t got; /* bytes of `said` received so far */
@@ -29,11 +29,12 @@ struct cecl_caller {
 struct cecl_door {
     int listener;
     uint32_t bytes; /* number of bytes that a caller must send */
-    /* Called for a new connection; false turns it away. It may send but must not wait. NULL: none. */
+    /* Called for a new connection; false turns it away. It may send but must not wait. NULL:
+     * none. */
     bool (*greet)(struct cecl_caller *caller);
-    /* Called before a caller is dropped for a newer one: tells it to come again. It may send but
-     * must not wait. NULL (after cecl_door_open): callers cannot come again, so each is heard for
-     * longer. */
+    /* Called before a caller is dropped for a newer one: tells the caller to come again. It may
+     * send but must not wait. NULL (as cecl_door_open leaves it): callers cannot come again, so
+     * each is heard for longer. */
     void (*put_off)(const struct cecl_caller *caller);
     /* errno of an accept that failed for lack of resources; 0 once one has succeeded */
     int trouble;
@@ -56,8 +57,7 @@ void cecl_door_close(struct cecl_door *door);
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
 
-/* Why nobody could be accepted for a while, as an errno (descriptors,
- * memory); 0 when all is well. */
+/* Why no caller could be accepted for a while, as an errno (descriptors, memory); 0: no trouble. */
 int cecl_door_trouble(const struct cecl_door *door);
 
 /* Hands over a caller that has sent all its bytes, which stay until cecl_door_attend. Returns false when

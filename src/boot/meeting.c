@@ -1,6 +1,6 @@
-/* See meeting.h. The meetings are a table under a lock. The lock outlives a holder that dies. The
- * outcome of a meeting stays in the table, so a member that comes late learns of it; a member is
- * told of each failure once, and its next call is a new try. */
+/* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the
+ * next one gets the lock. The outcome of a meeting stays in the table, so a member that comes late
+ * learns of it. Each member is told of a failure once; its next call is a new try. */
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ size_t cecl_meetings_bytes(int nranks)
 
 /* ---- the table */
 
-/* Fails an open meeting alone. Its reason is the last message. */
+/* Fails an open meeting, and no other. The reason is the last message. */
 static void fail(struct meeting *meeting, int by, int missing, ceclResult_t result)
 {
     fail_for(meeting, &(struct reason){.by = by,
@@ -50,7 +50,8 @@ static ceclResult_t lock(const struct cecl_meeting_plan *plan)
     struct table *table = table_of(plan);
     int64_t rest = 0;
     const uint32_t mine = (uint32_t)plan->rank + 1;
-    const int64_t deadline = cecl_deadline(LOCK_MS); /* members still meet when theirs has passed */
+    /* members must still lock the table when their own deadline has passed */
+    const int64_t deadline = cecl_deadline(LOCK_MS);
     for (;;) {
         uint32_t holder = 0;
         if (atomic_compare_exchange_strong(&table->holder, &holder, mine))
@@ -79,7 +80,7 @@ static bool is_used(const struct meeting *meeting)
     return !equal(&meeting->inside, &nobody);
 }
 
-/* Takes the place of the oldest meeting that nobody is in, or else of the oldest. */
+/* Makes a meeting, in place of the oldest one that nobody is in, or else of the oldest. */
 static struct meeting *create(const struct cecl_meeting_plan *plan)
 {
     struct meeting *oldest = table_of(plan)->list;
@@ -106,7 +107,7 @@ static struct meeting *find_same(const struct cecl_meeting_plan *plan)
     return NULL;
 }
 
-/* This rank comes to a meeting. */
+/* Notes that this rank has come to a meeting. */
 static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting *meeting)
 {
     struct part *mine = part_of(plan, plan->rank);
@@ -118,15 +119,15 @@ static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting
     return meeting;
 }
 
-/* Enters a meeting, or makes one. The caller holds the lock. A failure is told before lists are
- * compared: the others may be at their next try by then, with another list. */
+/* Enters a meeting, or makes one. The caller holds the lock. A failure is reported before lists are
+ * compared, because the other members may already be at their next try, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     struct meeting *mine = find_same(plan);
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* the failures before are over */
+    for (EACH_MEETING(m, plan)) /* earlier failures are no longer news */
         if (m->state == FAILED)
             cecl_rank_set_add(&m->know, plan->rank);
     mine = come(plan, mine ? mine : create(plan));
@@ -141,7 +142,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
 
 /* ---- waiting */
 
-/* The meeting that a rank came to last, if that is one without this rank; or NULL. */
+/* The meeting that a rank came to last, if this rank is not a member of it; otherwise NULL. */
 static const struct meeting *find_elsewhere(const struct cecl_meeting_plan *plan, int rank)
 {
     for (EACH_MEETING(m, plan))
@@ -168,7 +169,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
     return ceclTimeout;
 }
 
-/* Fails with the reason why an open meeting can no longer become complete. */
+/* Returns an error, with the reason, if an open meeting can no longer become complete. */
 static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
                                   const struct meeting *meeting, int *missing)
 {
@@ -240,8 +241,8 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
     return result;
 }
 
-/* Fails this rank's meeting, and all that wait for this rank, with the last message. Later members
- * fail when they come. */
+/* Fails this rank's meeting, and all meetings that wait for this rank, with the last message.
+ * Members that come later fail when they come. */
 static void fail_members(const struct cecl_meeting_plan *plan, ceclResult_t result)
 {
     struct meeting *same = find_same(plan);

@@ -39,7 +39,7 @@ struct cecl_meeting_plan {
     struct cecl_mesh *mesh; /* tells who has gone; NULL: nobody can */
     int rank, nranks;       /* of the ranks that may be members */
     struct cecl_rank_set members;
-    int64_t timeout_ms; /* until the deadline from the call's beginning, for messages */
+    int64_t timeout_ms; /* time from the call's start to the deadline, for messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_OOB_PART_BYTES */
     size_t bytes;     /* of a part, equal on all members */
@@ -52,9 +52,9 @@ struct cecl_meeting_plan {
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
- * none waits, the plan's members fail when they come. If this rank is not a member of its own plan,
- * the reason is that its list differs from those of the ranks that count on it. Returns `result`,
- * with its message. Does not wait for peers. */
+ * no meeting waits, the plan's members fail when they come. If this rank is not a member of its own
+ * plan, the reason says that its list differs from the lists of the ranks that wait for it. Returns
+ * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

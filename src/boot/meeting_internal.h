@@ -1,5 +1,5 @@
-/* What meeting.c and meeting_lists.c share: the table of meetings, whose lock the caller holds, and what
- * happens where the lists of ranks differ. */
+/* What meeting.c and meeting_lists.c share: the table of meetings, and the rules for lists that
+ * differ. Callers hold the table's lock. */
 #ifndef CECL_BOOT_MEETING_INTERNAL_H
 #define CECL_BOOT_MEETING_INTERNAL_H
 
@@ -10,7 +10,8 @@
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
 
-/* Outcomes of meetings that nobody is in any more. Besides, each rank is in one at most. */
+/* Room for outcomes of meetings that nobody is in any more. Each rank is in one further meeting at
+ * most. */
 #define OUTCOMES 8
 #define WORDS_BYTES CECL_MESSAGE_BYTES
 
@@ -18,20 +19,22 @@
 
 enum state { OPEN, COMPLETE, FAILED };
 
-/* A rank may die between any two stores. So `serial` is the last that is stored of a new meeting, and
- * `state` of one that has failed. */
+/* A rank may die between any two stores. So `serial` is stored last in a new meeting, and `state`
+ * last in a meeting that fails. */
 struct meeting {
     _Atomic uint64_t serial; /* 0: not in use */
     _Atomic int32_t state;   /* enum state */
-    int32_t result;          /* FAILED: ceclResult_t, with `words` */
+    int32_t result;          /* FAILED: ceclResult_t of the reason; `words` is its message */
     int32_t by;              /* FAILED: the rank that found the reason */
     int32_t missing;         /* FAILED: the member that had ended or given up; or NOBODY */
-    uint64_t cause;          /* FAILED: a number of the reason; several meetings may fail for one */
-    bool lists_differ;       /* FAILED: that is the reason */
-    bool is_stuck;           /* of the meetings that fail_stuck looks at */
+    /* FAILED: number of the reason; several meetings may fail for one reason */
+    uint64_t cause;
+    bool lists_differ; /* FAILED: the reason is that lists differ */
+    bool is_stuck;     /* used by fail_stuck */
     struct cecl_rank_set members;
-    struct cecl_rank_set came;   /* ranks that have come with this list */
-    struct cecl_rank_set know;   /* FAILED: ranks that are not to be told of it (any more) */
+    struct cecl_rank_set came; /* ranks that have come with this list */
+    /* FAILED: ranks that are not to be told of it, or have been told */
+    struct cecl_rank_set know;
     struct cecl_rank_set inside; /* members that wait for the outcome, or died waiting */
     char words[WORDS_BYTES];
 };
@@ -44,8 +47,8 @@ struct part {
 
 /* Valid when zeroed. */
 struct table {
-    _Atomic uint32_t holder;              /* of the lock: rank + 1, or 0 */
-    uint64_t last;                        /* the last serial that was given */
+    _Atomic uint32_t holder;              /* who holds the lock: rank + 1, or 0 */
+    uint64_t last;                        /* the last serial in use */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
     struct meeting list[];                /* [nranks + OUTCOMES]; behind them [nranks] parts */
 };
@@ -88,7 +91,7 @@ static inline void unite(struct cecl_rank_set *a, const struct cecl_rank_set *b)
         a->words[i] |= b->words[i];
 }
 
-/* The ranks of a set that are not in another one. */
+/* The ranks of one set that are not in another. */
 static inline struct cecl_rank_set without(const struct cecl_rank_set *a,
                                            const struct cecl_rank_set *b)
 {
@@ -107,7 +110,7 @@ static inline int first_of_both(const struct cecl_rank_set *a, const struct cecl
     return rank;
 }
 
-/* The ranks that are, or are not, in a set. */
+/* A set, or the ranks outside of it, as a list. */
 static inline struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks, bool in)
 {
     struct cecl_rank_list list = {0};
@@ -164,17 +167,18 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
 /* The oldest failure that is to be told to this rank as it comes, or NULL. */
 const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
 
-/* Fails `mine`, to which this rank comes with a list of its own, for the reason of `news`. Returns that
+/* Fails `mine`, this rank's own meeting, with the reason of the failure `news`. Returns that
  * reason. */
 ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
                                const struct meeting *news);
 
-/* If this rank's coming has closed a circle of meetings that wait for each other's ranks, fails them and
- * all that wait for them. Returns the reason, or success. */
+/* Whether this rank's coming has closed a circle of meetings that wait for each other's ranks. If
+ * so, fails these meetings and all meetings that wait for them, and returns the reason; otherwise
+ * success. */
 ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
-/* This rank's list has the rank itself. So it differs from the list of all that wait for this rank, or
- * that come later and count on it, whether they are on the list or not. */
+/* Called when this rank excludes itself. Its list then differs from the list of every rank that
+ * waits for it, or that comes later with this rank on its list. Fails those meetings. */
 void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
 #endif

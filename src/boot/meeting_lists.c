@@ -1,12 +1,14 @@
-/* See meeting_internal.h. Lists differ for certain where meetings wait for each other's ranks in a
- * circle. A rank that waits for one whose list excludes it may be right: that one may come later. */
+/* See meeting_internal.h. Meetings that wait for each other's ranks in a circle have lists that
+ * differ. A rank that waits for another whose list excludes it may still be right: the other may
+ * come to its meeting later. */
 #include "boot/meeting_internal.h"
 
 /* ---- news */
 
-/* Whether lists differ in a way that concerns a rank that comes. It counts on a rank whose call failed
- * so. That call counted on this rank as well, or is still the other's last one. Otherwise the other
- * rank has made a call without this one since, and may come to this one. */
+/* Whether a failure for lists that differ must be told to a rank that comes now. Yes, if another
+ * rank on the newcomer's list has failed so, and its failed call counted on the newcomer or is its
+ * latest call. Otherwise that rank has since made a call without the newcomer, and may still come
+ * to this meeting. */
 static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     for (int r = 0; r < plan->nranks; r++)
@@ -16,8 +18,9 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether a failure is to be told to a rank that comes. Of other reasons than lists it is told as a
- * member, and if it excludes neither the rank that found the reason nor the one that is the reason. */
+/* Whether a failure must be told to a rank that comes now. If the reason is not that lists differ,
+ * yes if the rank was a member and excludes neither the rank that found the reason nor the rank at
+ * fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     if (meeting->state != FAILED || cecl_rank_set_has(&meeting->know, plan->rank))
@@ -47,8 +50,9 @@ static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, ui
     return failed;
 }
 
-/* This rank is told of a failure. If other ranks failed apart from these, they did so in the same round
- * of calls, and that is no news for the next one. A rank that failed both times has made two calls. */
+/* This rank is told of a failure. Marks the meetings that failed in the same round of calls as
+ * known to this rank, so that its next call is not told of them. (A rank that was in both meetings
+ * has made two calls, so for it they are two rounds.) */
 static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
 {
     const struct cecl_rank_set failed = failed_with(plan, news->cause);
@@ -58,8 +62,8 @@ static void know(const struct cecl_meeting_plan *plan, const struct meeting *new
             cecl_rank_set_add(&m->know, plan->rank);
 }
 
-/* Whom the ranks of a meeting exclude, and whom those of another one do. Both ranks are named.
- * others: the ranks among which the second is */
+/* Names a rank of `meeting` with the ranks that it excludes, and a rank of another meeting with
+ * those that it excludes. others: the ranks among which the second is */
 static void name_lists(const struct cecl_meeting_plan *plan, const struct meeting *meeting,
                        const struct meeting *other, const struct cecl_rank_set *others)
 {
@@ -80,7 +84,7 @@ static bool waits_for(const struct meeting *meeting, const struct meeting *other
     return intersect(&late, &other->came);
 }
 
-/* What `meeting` waits for, of `mine` and the meetings that are stuck; or NULL. */
+/* What `meeting` waits for: `mine` or a meeting that is stuck; NULL: neither. */
 static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
                                        const struct meeting *meeting, const struct meeting *mine)
 {
@@ -92,16 +96,16 @@ static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
     return NULL;
 }
 
-/* Ranks that know of the failure that this rank is told of now are at their next try. They go on to
- * wait for this rank's. */
+/* Whether a meeting belongs to the next try. Its ranks already know of the failure that this rank
+ * is told of now, and go on to wait for this rank's next call. */
 static bool is_next_try(const struct meeting *meeting, const struct meeting *news)
 {
     const struct cecl_rank_set deaf = news ? without(&meeting->came, &news->know) : meeting->came;
     return equal(&deaf, &nobody);
 }
 
-/* Finds the meetings that are stuck once the calls of `mine` fail: they wait for a rank there, or at
- * another meeting that is stuck. Notes the lists of each. */
+/* Finds the meetings that are stuck once the calls of `mine` fail: they wait for a rank that came
+ * to `mine` or to another stuck meeting. Notes the lists of each. */
 static void find_stuck(const struct cecl_meeting_plan *plan, const struct meeting *mine,
                        const struct meeting *news)
 {
@@ -123,9 +127,9 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
     }
 }
 
-/* Whether the last call of a rank was of the same round as those that fail now, those of `callers`: it
- * counted on one of them in vain, and no call of theirs failed with it; or it had the list of `mine`,
- * without the caller. */
+/* Whether a rank's last call belongs to the round of calls that fails now, that of `callers`. It
+ * does if it counted on one of the callers and no call of theirs failed with it, or if it had the
+ * list of `mine` without the caller. */
 static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {
@@ -188,7 +192,7 @@ ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meet
     return cecl_fail_with((ceclResult_t)mine->result, words);
 }
 
-/* Fails all meetings that are stuck with this one, because of the lists of this call. */
+/* Fails this meeting and all that are stuck with it, because their lists differ. */
 static void fail_for_lists(const struct cecl_meeting_plan *plan, struct meeting *mine,
                            const char *words)
 {

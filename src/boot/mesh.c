@@ -1,5 +1,6 @@
 /* Exchanges over the mesh. One routine moves frames between this rank and all peers at the same
- * time, so no order of sends and receives can deadlock ranks. The public calls are built on it. */
+ * time, so no order of sends and receives can deadlock ranks. All exchanges are built on that
+ * routine. */
 #include "boot/mesh.h"
 
 #include <errno.h>
@@ -20,11 +21,12 @@
 #define FRAME_MAGIC 0x6365636cu
 
 struct exchange {
-    struct mesh_header header; /* of this rank's frame */
-    const char *send;          /* its payload */
-    char *recv;                /* the payload of rank r goes header.bytes * r bytes behind it */
-    size_t bytes;              /* of a payload: all of header.bytes, or a piece */
-    int fd;                    /* a descriptor to send along, or -1 */
+    struct mesh_header header; /* the header of this rank's frame */
+    const char *send;          /* the payload of this rank's frame */
+    char *recv;                /* the payload of rank r goes to recv + header.bytes * r */
+    /* bytes of the payload that this frame has: all of header.bytes, or a piece */
+    size_t bytes;
+    int fd; /* a descriptor to send along, or -1 */
 };
 
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
@@ -130,8 +132,8 @@ static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct ex
                : mesh_io_error(mesh, rank, "sending to", errno);
 }
 
-/* Receives the peer's frame, if it has come. One descriptor is expected, and further ones are closed.
- * The payload of a frame that does not match may be cut. */
+/* Receives the peer's frame, if it has come. One descriptor is expected; others are closed. The
+ * payload of a frame that does not match may be cut. */
 static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
@@ -162,8 +164,9 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
 
 /* ---- all peers at the same time */
 
-/* A late rank may only be waiting itself: for one that completed the exchange before with this rank
- * and not with that one. Its time is up soon, if not now, and then it says for whom it waited. */
+/* A late rank may itself wait for another one, which completed the exchange before with this rank
+ * but not with the late one. The time of the late rank is up soon, and then it names the rank that
+ * it waited for. So this rank listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
@@ -192,9 +195,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in what is polled: the peers' processes, and behind them their sockets. poll() skips -1. It
- * looks at the processes first: if one has ended, all that it sent is there when poll() looks at its
- * socket. Returns the number of peers to wait for. */
+/* Fills in the poll list: the peers' processes, and behind them their sockets. poll() skips -1. It
+ * looks at the processes first, so if a process has ended, its last data is there when poll() looks
+ * at its socket. Returns the number of peers to wait for. */
 static int fill_polls(struct cecl_mesh *mesh)
 {
     int awaited = 0;
@@ -227,7 +230,8 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
     if (ready == 0)
         return name_who_is_late(mesh);
     for (int r = 0; r < n; r++)
-        if (polls[r].revents && !polls[n + r].revents) { /* it has ended, and nothing is left */
+        /* the peer has ended, and nothing is left to read */
+        if (polls[r].revents && !polls[n + r].revents) {
             mesh_note_end(mesh, r);
             return mesh_peer_error(mesh, r);
         }
@@ -267,7 +271,7 @@ static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct exchange *x, 
 {
     x->header.sequence = mesh->sequence++;
     ceclResult_t result = move_frames(mesh, x, deadline);
-    if (result != ceclSuccess) { /* a peer may wait for this frame, or not have sent its own */
+    if (result != ceclSuccess) { /* a peer may wait for this frame, or may not have sent its own */
         cecl_fail(result, "%s: %s", mesh->activity, cecl_message());
         mesh->broken = result;
         cecl_keep_message(mesh->broken_text);
@@ -286,8 +290,8 @@ static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct exchange *x, 
     return result;
 }
 
-/* Exchanges `bytes` bytes, in as many frames as that takes. A rank inside another call is found out
- * with the first one. */
+/* Exchanges `bytes` bytes, in as many frames as that takes. The first frame shows if a rank is
+ * inside another call. */
 static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const char *send, char *recv,
                              size_t bytes, int fd)
 {
@@ -340,7 +344,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
     return ceclSuccess;
 }
 
-/* Hands over the descriptor that `rank` sent in the last exchange; -1 is this rank's own. */
+/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank. */
 static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
 {
     struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
@@ -356,7 +360,7 @@ static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
     return ceclSuccess;
 }
 
-/* Exchanges descriptors, and takes those of the ranks from `first` on. */
+/* Exchanges descriptors, and keeps those of the ranks from `first` on. */
 static ceclResult_t exchange_fds(struct cecl_mesh *mesh, const char *kind, int fd, int first,
                                  int count, int *fds)
 {

@@ -1,7 +1,7 @@
-/* The mesh: lasting connections among the ranks of one host, Unix sockets between every pair.
+/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives.
  *
- * They carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS), messages
- * about memory that come at any time, and the news that a peer left, died or aborted. The sockets'
+ * The sockets carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS),
+ * messages about memory at any time, and the news that a peer left, died or aborted. The sockets'
  * names are abstract and random, and each rank has a secret. A rank accepts a connection only from
  * an expected rank, with the secret, and from the same user id. */
 #ifndef CECL_BOOT_MESH_H
@@ -44,9 +44,10 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
  * the peers without a connection know why; cecl_mesh_tell_abort tells the others. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
-/* Watches the processes of peers that cecl_mesh_open could not watch, because they are in namespaces
- * below this one. So a peer's end is noticed even if a forked child of it keeps its sockets open. It
- * takes one descriptor for each peer; where there are too few, it drops all of them. Local. */
+/* Watches the processes of peers that cecl_mesh_open could not watch, because they are in
+ * namespaces below this one. Then a peer's end is noticed even if a forked child of it keeps its
+ * sockets open. Takes one descriptor for each peer; if there are too few, no such process is
+ * watched. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
 /* Ends the time of init: the communicator is made, or given up. Nobody uses the oob any more. Local. */
@@ -58,9 +59,10 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 /* Whether an exchange was cut short, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* Gives the goodbye to the peers a word to carry. Local. */
+/* Sets the word that this rank's goodbye carries. Local. */
 void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word);
-/* Says goodbye to the peers, so that they do not take what follows for a death. Local. */
+/* Says goodbye to the peers, so that they do not take the end of the connections for a death.
+ * Local. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
@@ -81,19 +83,19 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to every peer and receives theirs: fds[r] is from rank r, fds[rank] is -1. The caller
- * closes them, and keeps `fd`. On failure none of them is left open. Collective. */
+ * closes them, and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Rank `root` sends *fd to every peer. On the others *fd becomes their descriptor of the same file,
- * and is left alone on failure. The caller closes it. Where root's *fd is -1, the others fail.
- * Collective. */
+/* Rank `root` sends *fd to every peer. On the other ranks *fd becomes a descriptor of the same
+ * file, which the caller closes; on failure *fd is unchanged. If root's *fd is -1, the other ranks
+ * fail. Collective. */
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
 
 /* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree,
  * cecl_mesh_exchange_fd and cecl_mesh_share_fd count 1 each. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
-/* -- messages to one peer, at any time: outside of exchanges, and during them. -- */
+/* -- messages to one peer, also while an exchange runs -- */
 
 #define CECL_MESH_POST_BYTES CECL_PACKET_BODY /* most bytes of a message */
 #define CECL_MESH_POST_FDS CECL_PACKET_FDS    /* most descriptors of a message */
@@ -116,41 +118,40 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
  * room     bytes at `message`; CECL_MESH_POST_BYTES hold every message
  * fds      [CECL_MESH_POST_FDS]; the *nfds received ones are the caller's, and close-on-exec
  *
- * ceclInProgress when there is no message. ceclRemoteError when a peer sent what is no message, or
- * one too long for `room`, or when descriptors were lost on the way: it names the peer, from which
- * no further message is taken. The outputs are set on success only. */
+ * ceclInProgress when there is no message. ceclRemoteError when a peer sent no valid message, or
+ * one too long for `room`, or when descriptors were lost on the way. The message names the peer,
+ * from which no further message is taken. The outputs are set on success only. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 
-/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take. Returns
- * whether there is one, or a connection for messages has ended. For the thread that takes messages.
- * Local. */
+/* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take.
+ * Returns true also when such a connection has ended. For the thread that takes messages. Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
-/* The same without an eye to messages. */
+/* Waits up to wait_ms, or until cecl_mesh_rouse, whatever messages come. */
 void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
-/* -- for the watchdog thread. It may call these while another thread is in a call above. -- */
+/* -- news of peers. Any thread may call these, while another thread is in a call above. -- */
 
-/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes, which
- * cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names it. */
+/* Waits up to wait_ms (or until cecl_mesh_wake) for news. ceclSuccess: no news, or only goodbyes,
+ * which cecl_mesh_left remembers. ceclRemoteError: a peer died or aborted; cecl_message() names
+ * it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. Any thread.
- * If a peer sent news before it wrote to this rank's memory, a thread that has seen that
- * write also gets the news. */
+/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. If a thread has
+ * seen a write of a peer to this rank's memory, it also gets the news that the peer sent before. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that gave up is
- * there until then. This rank itself is always there. Any thread.
+/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that
+ * gave up counts as there until it leaves. This rank itself always counts as there.
  * of  what the message says behind the number: "", or CECL_OF_PARENT (rank_list.h) */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye with a last word, which is then in *word. */
+/* Whether `peer` has said goodbye with a last word. Then *word is that word. */
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word);
 /* Tells all peers that this rank gives up, and why. Best effort; it never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
-/* Makes calls in which another thread of this rank waits return ceclRemoteError soon. */
+/* Makes waits of this rank's other threads in calls above return ceclRemoteError soon. */
 void cecl_mesh_interrupt(struct cecl_mesh *mesh);
 
 #endif

@@ -1,7 +1,8 @@
 /* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
  * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
- * else who finds the name. A rank that gives up meanwhile also calls the ranks to which it has no
- * connection yet, to tell them why; they would otherwise wait for it until the end of init. */
+ * else who finds the name. A rank that gives up meanwhile also connects to the ranks to which it
+ * has no connection yet, to tell them why. Otherwise they would wait for it until init times
+ * out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -22,7 +23,7 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define CHANNELS 3      /* connections to each peer: data, life, post */
-#define REASON CHANNELS /* the channel of a call that only tells why a rank gives up */
+#define REASON CHANNELS /* the channel of a connection that only tells why a rank gives up */
 #define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
 #define LONG_MS 1000    /* ms after which ranks that do not come may have failed elsewhere */
 
@@ -66,7 +67,7 @@ ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine)
     return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, &mesh->listener);
 }
 
-/* The process at the other end. The kernel names it, not the other end. pid 0: unknown. */
+/* The process at the other end, as the kernel says. pid 0: unknown. */
 static struct ucred credentials_of(int fd)
 {
     struct ucred credentials = {.uid = (uid_t)-1};
@@ -80,8 +81,8 @@ static bool same_user(int fd)
     return credentials_of(fd).uid == geteuid();
 }
 
-/* Finds a rank that connected and closed again, or whose process has ended. Data that it sent is not
- * read. */
+/* Finds a rank that connected and closed again, or whose process has ended. Leaves data that it
+ * sent unread. */
 static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -90,7 +91,7 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
         if (!ended && (peer->data < 0 || cecl_net_look(peer->data) != 0))
             continue;
         if (peer->life >= 0 && mesh_read_life(mesh, r) == MESH_ABORTED)
-            return mesh_peer_error(mesh, r); /* it has sent the reason */
+            return mesh_peer_error(mesh, r); /* the rank has sent the reason */
         return ended
                    ? cecl_fail(ceclRemoteError, "rank %d ended while the communicator was made", r)
                    : mesh_peer_error(mesh, r);

@@ -1,5 +1,5 @@
-/* Messages between two ranks at any time, with descriptors. Each is a packet, so it arrives whole or
- * not at all. */
+/* Messages between two ranks at any time, with descriptors. Each is a packet, so it arrives whole
+ * or not at all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -17,7 +17,8 @@
 #define POST_MAGIC 0x74736f70u
 #define TICK_MS 50 /* ms after which a full socket's peer is looked at again */
 
-/* What a message begins with. So no message is empty, and 0 bytes are the end. */
+/* What each message begins with. So no message is empty, and a read of 0 bytes means that the
+ * connection has ended. */
 struct post_header {
     uint32_t magic;
     uint16_t bytes, nfds;
@@ -46,8 +47,8 @@ static ceclResult_t check_post(const struct cecl_mesh *mesh, int peer, size_t by
     return ceclSuccess;
 }
 
-/* A process that ends closes its sockets one by one. So what its life connection tells may come a
- * moment after the end of this one. */
+/* A process that ends closes its sockets one by one. So news on the life connection may come a
+ * moment after the end of the post connection. */
 static enum mesh_state await_news(struct cecl_mesh *mesh, int peer)
 {
     for (int ms = 0; ms < CECL_PROCESS_ENDING_MS && mesh_read_life(mesh, peer) == MESH_ALIVE;
@@ -60,7 +61,7 @@ static enum mesh_state await_news(struct cecl_mesh *mesh, int peer)
     return mesh_read_life(mesh, peer);
 }
 
-/* The error for a message that could not be sent for `error`, an errno. */
+/* The error for a message that could not be sent because of `error`, an errno. */
 static ceclResult_t no_post(struct cecl_mesh *mesh, int peer, int error)
 {
     return cecl_net_is_closed(error) && await_news(mesh, peer) == MESH_ALIVE
@@ -113,7 +114,7 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 
 /* ---- taking */
 
-/* No further message is taken from the peer, and it can post none. */
+/* Takes no further message from the peer, nor posts any to it. */
 static void end_post(struct mesh_peer *peer)
 {
     atomic_store(&peer->post_ended, true);
@@ -135,8 +136,10 @@ bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
     mesh_hear_event(rouse);
     for (int r = 0; r < mesh->nranks; r++)
         if (mesh->post_polls[r].revents) {
-            if (cecl_net_look(mesh->peers[r].post) == 0) /* closed and read to its end: it stays */
-                end_post(&mesh->peers[r]);               /* readable, so it is polled no more */
+            /* closed and read to its end: no more is to come */
+            if (cecl_net_look(mesh->peers[r].post) == 0)
+                /* an ended socket stays readable, so it is no longer polled */
+                end_post(&mesh->peers[r]);
             any = true;
         }
     return any;
@@ -154,7 +157,7 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh)
     (void)!eventfd_write(mesh->rouse_fd, 1);
 }
 
-/* Why what was received is no message, or NULL. */
+/* Why a received packet is no valid message, or NULL. */
 static const char *find_fault(const struct post_header *header, size_t got, int nfds, int flags)
 {
     if (flags & MSG_TRUNC)
@@ -183,7 +186,7 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
     const ssize_t got = cecl_packet_take(peer->post, parts, received, &count, &flags);
     if (got < 0 && !cecl_net_is_closed(errno))
         return ceclInProgress;
-    if (got <= 0) { /* the news of its end comes by its life connection */
+    if (got <= 0) { /* the life connection has the news of the peer's end */
         end_post(peer);
         return ceclInProgress;
     }
@@ -193,10 +196,11 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
         end_post(peer);
         return cecl_fail(ceclRemoteError, "a message of rank %d cannot be taken: %s", rank, fault);
     }
-    if (flags & MSG_CTRUNC) { /* this process's own trouble; what is lost cannot be sent again */
+    /* Our own descriptor limit, not the peer's fault. The lost descriptors cannot be sent again. */
+    if (flags & MSG_CTRUNC) {
         cecl_net_drop(received, count);
         atomic_store(&peer->post_ended, true);
-        shutdown(peer->post, SHUT_RD); /* what this rank has to tell may still go */
+        shutdown(peer->post, SHUT_RD); /* messages to the peer may still go */
         return cecl_fail(
             ceclSystemError,
             "no descriptor is left here for those that rank %d sent with a message; is "

@@ -21,10 +21,10 @@ static void tell(struct cecl_mesh *mesh, struct mesh_life message)
                         MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* The message of the rank that gave up first, or NULL if that is this rank. Then `cause` repeats it:
- * this rank gives up because that one did. While ranks join, it may also have come through their
- * exchange. It is passed on unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave up:
- * ...". */
+/* If this rank gives up because another rank did, returns the other rank's message, which `cause`
+ * repeats; otherwise NULL. While ranks join, that message may also have come through their
+ * exchange. It is passed on unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave
+ * up: ...". */
 static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -62,7 +62,8 @@ void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
     mesh->word = word;
 }
 
-/* Notes what a message says of a peer. Returns false where it is none. The caller holds life_lock. */
+/* Notes what a message says of a peer. Returns false if it is no valid message. The caller holds
+ * life_lock. */
 static bool note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
 {
     if (got != (ssize_t)sizeof(*message))
@@ -83,7 +84,7 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
     struct mesh_peer *peer = &mesh->peers[rank];
     struct mesh_life message = {0};
     struct pollfd arrival = {.fd = fd, .events = POLLIN};
-    (void)!poll(&arrival, 1, MESH_REASON_MS); /* it is sent behind the hello, which has come */
+    (void)!poll(&arrival, 1, MESH_REASON_MS); /* the reason follows the hello, which has come */
     const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
     pthread_mutex_lock(&mesh->life_lock);
     if (atomic_load(&peer->state) == MESH_ALIVE && message.kind == LIFE_ABORT)
@@ -102,7 +103,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         if (cecl_packet_again(got))
             continue;
         if (got < 0 && !cecl_net_is_closed(errno))
-            break; /* nothing has come, or this process lacks memory: the next look will tell */
+            break; /* nothing has come, or this process lacks memory: the next look shows which */
         if (!note(peer, &message, got))
             atomic_store(&peer->state, MESH_DEAD);
     }
@@ -110,8 +111,8 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
     return (enum mesh_state)atomic_load(&peer->state);
 }
 
-/* Returns a rank whose process has ended: `rank` if that is one; -1: there is none. When a process
- * ends, its sockets close a moment before its descriptor tells. */
+/* Returns a rank whose process has ended, `rank` first; -1: none. Waits a moment for `rank`,
+ * because a process that ends closes its sockets a little before its descriptor tells. */
 static int find_ended(const struct cecl_mesh *mesh, int rank)
 {
     for (int ms = 0; ms < CECL_PROCESS_ENDING_MS; ms++) {
@@ -125,9 +126,9 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
     return -1;
 }
 
-/* The error for a peer that has closed without a word. While ranks join, a rank that gives up closes
- * connections over which it cannot tell why yet. Then its process lives, and the one whose process
- * has ended is the reason, or the one that has told why it gave up. */
+/* The error for a peer that has closed without a message. While ranks join, a rank that gives up
+ * closes connections on which it cannot tell the reason yet. If the peer's process still lives, the
+ * reason is another rank: one whose process has ended, or one that has told why it gave up. */
 static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
 {
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
@@ -227,7 +228,7 @@ void mesh_hear_event(const struct pollfd *event)
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
     struct pollfd *polls = mesh->life_polls, *wake = &polls[2 * mesh->nranks];
-    for (int r = 0; r < mesh->nranks; r++) { /* poll() skips -1, as all are of this rank */
+    for (int r = 0; r < mesh->nranks; r++) { /* poll() skips -1, which all of this rank's are */
         const struct mesh_peer *peer = &mesh->peers[r];
         const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
@@ -255,7 +256,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);
-    /* More may have come than its abort: a goodbye, or the end of the connection. */
+    /* Behind the abort may come a goodbye, or the end of the connection. */
     if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
                          "rank %d%s gave up and then ended, or destroyed its communicator", rank,

@@ -62,7 +62,7 @@ int cecl_net_look(int fd)
 {
     char byte;
     ssize_t got;
-    do /* a reset is told once, also before packets that can still be received (packet.h) */
+    do /* a reset is reported once, possibly before packets that can still be received (packet.h) */
         got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     while (got < 0 && (errno == EINTR || errno == ECONNRESET));
     return got >= 0 ? (int)got : cecl_net_is_closed(errno) ? 0 : -1;
@@ -83,8 +83,8 @@ void cecl_net_drop(int *fds, int count)
     }
 }
 
-/* poll() looks at the process first. If that has ended, all that it sent is there when poll() looks
- * at `fd`. */
+/* poll() looks at the process first. So if the process has ended, all that it sent is there when
+ * poll() looks at `fd`. */
 static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,
                                 const char *who)
 {
@@ -102,7 +102,7 @@ static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadl
     }
 }
 
-/* The error of a connection for `error`, an errno. */
+/* The error for a connection whose call failed with `error`, an errno. */
 static ceclResult_t broken(int error, const char *doing, const char *who)
 {
     return cecl_net_is_closed(error)

@@ -11,39 +11,41 @@
 
 #include "util/error.h"
 
-/* Whether `error`, the errno of a socket's call, says that the other end has closed. Any other one
- * (no memory, no descriptor) is this process's own trouble and says nothing of the other end. */
+/* Whether `error`, the errno of a socket call, says that the other end has closed. Other errors (no
+ * memory, no descriptor) are this process's own and say nothing of the other end. */
 bool cecl_net_is_closed(int error);
-/* Whether it says only that the call would have to wait. */
+/* Whether `error` only says that the call would have to wait. */
 bool cecl_net_is_early(int error);
 /* Whether it says that this process lacks descriptors or memory, and may have some later. */
 bool cecl_net_is_scarce(int error);
 
-/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. -1: there is none. Then the message and errno
- * say why, and the result is ceclSystemError. */
+/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. Returns -1 on failure; then the message and
+ * errno say why, and the last result is ceclSystemError. */
 int cecl_net_open(int family, int type);
 
-/* Opens a listener at `address`. Its port, if it is 0, becomes the one that was given. */
+/* Opens a listener at `address`. If the port is 0, the kernel chooses one, which is written
+ * there. */
 ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
 
-/* Looks at a socket without waiting. 1: something has come; 0: the other end has closed, and all that
- * it sent was taken; -1: neither. */
+/* Looks at a socket without waiting. 1: there is data to read; 0: the other end has closed, and all
+ * of its data was read; -1: neither. */
 int cecl_net_look(int fd);
 
 /* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other
- * end has closed, ceclSystemError for this process's own trouble. `who` names the other end in the
+ * end has closed, ceclSystemError for an error of this process. `who` names the other end in the
  * message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
-/* process  of the other end, from cecl_process_watch: its end ends the wait, with ceclRemoteError */
+/* process a descriptor of the other end's process (cecl_process_watch): when that process ends, the
+ * wait ends with ceclRemoteError */
 ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
                            const char *who);
 
 /* Ends the connection and closes `fd`. close() alone would leave the connection open where a forked
- * child holds a copy of `fd`, and the other end would wait for nothing. */
+ * child holds a copy of `fd`, and the other end would go on waiting. */
 void cecl_net_close(int fd);
 
-/* Closes descriptors, of which each may be -1, and makes them -1. */
+/* Closes each descriptor that is not -1, and sets it to -1. */
 void cecl_net_drop(int *fds, int count);
 
 /* Waits until `fd` is ready for `events` (poll's). ceclTimeout at `deadline`. */
@@ -52,7 +54,7 @@ ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *w
 /* Fills `data` with random bytes from the kernel; at most 256. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
 
-/* Whether two secrets are equal. Its time does not depend on where they differ. */
+/* Whether two secrets are equal, in a time that does not depend on where they differ. */
 int cecl_net_equal(const void *a, const void *b, size_t bytes);
 
 #endif

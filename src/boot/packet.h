@@ -16,15 +16,16 @@ struct iovec;
  * parts  [CECL_PACKET_PARTS] */
 ssize_t cecl_packet_send(int socket, struct iovec *parts, const int *fds, int nfds);
 
-/* Takes a packet. Returns as recvmsg does; the descriptors that came are the caller's, whatever else
- * came.
+/* Takes a packet. Returns as recvmsg does; the received descriptors are the caller's, whatever the
+ * packet is.
  *
  * fds    [CECL_PACKET_FDS]; *nfds of them came
  * flags  [out] MSG_TRUNC: it was longer than the parts; MSG_CTRUNC: descriptors were lost */
 ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, int *flags);
 
-/* Whether to receive once more after a call that returned `got`. ECONNRESET comes once, before packets
- * that can still be received: the other end has closed and did not take all of this one's. */
+/* Whether to receive once more after a call that returned `got`. ECONNRESET is reported once,
+ * possibly before packets that can still be received: the other end has closed without reading all
+ * that was sent to it. */
 bool cecl_packet_again(ssize_t got);
 
 #endif

@@ -6,19 +6,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Identifies a process to others, which may be on another host. */
+/* Identifies a process to other processes, also on other hosts. */
 struct cecl_process {
-    uint64_t
-        space; /* where `pid` has its meaning: one boot of one kernel, one namespace; 0: unknown */
+    uint64_t space; /* where `pid` is valid: one boot of one kernel, one namespace; 0: unknown */
     int32_t pid;
     int32_t reserved;
 };
 
-/* Identifies this boot of the kernel and this process's namespace `kind`, as in /proc/self/ns: "net",
- * "pid". 0 when that cannot be read. */
+/* Identifies this boot of the kernel and this process's namespace `kind`, as in /proc/self/ns:
+ * "net", "pid". 0 when that cannot be read. */
 uint64_t cecl_namespace_id(const char *kind);
 
-/* This process. */
+/* Describes this process. */
 struct cecl_process cecl_process_self(void);
 
 /* Returns a descriptor that is readable once the process has ended, also if it has ended already.
@@ -32,8 +31,8 @@ int cecl_process_watch_pid(int32_t pid);
 /* A process that ends closes its sockets a little before its descriptor tells of the end. A thread
  * that has seen a socket close waits up to this many ms for the descriptor. */
 #define CECL_PROCESS_ENDING_MS 50
-/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is -1.
- * */
+/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is
+ * -1. */
 bool cecl_process_ends_within(int watched, int ms);
 
 static inline bool cecl_process_has_ended(int watched)

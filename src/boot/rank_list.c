@@ -66,7 +66,7 @@ static const char *next_of_list(const char *at)
     return is_rank ? at + skipped : NULL;
 }
 
-/* Only "ranks" have more than one number. */
+/* Only a list that begins with "ranks" has several numbers. */
 static const char *end_of_list(const char *number)
 {
     const bool is_plural = number[-2] == 's';
@@ -92,7 +92,7 @@ static void put(struct text *text, const char *from, size_t bytes)
     text->out[text->used] = '\0';
 }
 
-/* Writes a list with each rank by its name. A number that is no rank stays as it is. */
+/* Writes a list with the new name of each rank. A number that is no rank stays as it is. */
 static void put_renamed(struct text *text, const char *list, const char *end, const int *names,
                         int count)
 {
@@ -110,8 +110,9 @@ static void put_renamed(struct text *text, const char *list, const char *end, co
     }
 }
 
-/* Copies `words` with each of `count` ranks by its name. Behind each list goes `of`, instead of
- * CECL_OF_PARENT where that stands; a list with it has names of the parent already. */
+/* Copies `words`, and replaces the numbers of `count` ranks by `names`. `of` follows each list. A
+ * list that ends with CECL_OF_PARENT already has the parent's numbers: only that ending is replaced
+ * by `of`. */
 static void translate(const char *words, const int *names, int count, const char *of,
                       char out[CECL_MESSAGE_BYTES])
 {

@@ -1,11 +1,10 @@
 /* Ranks in messages. A message names ranks of its communicator in one form, "rank 3" or "ranks 0, 3
  * and 5". A long list is cut: "and 984 more".
  *
- * While a communicator is made of another one, the parent, its messages say "rank 3 of the parent" of
- * ranks that may not be in it. The caller has only the parent then, so what it is told in the end names
- * all ranks by the parent's numbers. A message may name several ranks, and what ranks tell each other
- * is shown or passed on by others. So numbers are read out of the text, which no number beside it
- * could replace. */
+ * While a communicator is made out of a parent, its messages say "rank 3 of the parent" of ranks
+ * that may not be in it. The caller has only the parent then, so the message that it gets must name
+ * all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages on.
+ * So the numbers are read out of the text itself. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -32,7 +31,8 @@ const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
 #define CECL_OF_PARENT " of the parent"
 
-/* Turns a message of the new communicator into one of the parent. It is cut where it gets too long.
+/* Turns a message of the new communicator into one of the parent. A message that gets too long is
+ * cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
@@ -40,8 +40,9 @@ void cecl_words_for_parent(const char *words, const int *parent_ranks, int nrank
 /* Turns a message of the parent into one that the new communicator may pass on. */
 void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES]);
 
-/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. Of several such
- * parts the last: each rank passes on the reason of another one, so the last rank gave up first. */
+/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. If there are several
+ * such parts, the last one: each rank passes on another's reason, so the rank named last gave up
+ * first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

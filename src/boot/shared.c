@@ -1,5 +1,5 @@
-/* A memfd that rank 0 makes and hands to all. It is sealed, so no rank can take pages away that
- * another has mapped. */
+/* Shared memory is a memfd that rank 0 makes and hands to all. It is sealed, so no rank can remove
+ * pages that another has mapped. */
 #include "boot/shared.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ static ceclResult_t map(int fd, size_t bytes, char **base)
                          "rank %d's shared memory: %lld bytes with seals %#x, %zu bytes with %#x "
                          "expected",
                          MAKER, (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
-    /* No MAP_POPULATE: most of the memory is rings, of which first calls use little, and allocating
-     * all pages here took half of the time of an init. */
+    /* No MAP_POPULATE: most of the memory is rings, and a program may use few of their entries.
+     * Allocating all pages here took half of the time of an init. */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));

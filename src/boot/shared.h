@@ -13,15 +13,15 @@
 
 #define CECL_SHARED_PARTS_MAX 12
 
-/* All zero: none. */
+/* All zero: no memory. */
 struct cecl_shared {
     char *base; /* this rank's mapping */
     size_t bytes;
-    size_t offsets[CECL_SHARED_PARTS_MAX]; /* of the parts; each begins a cache line */
+    size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
 };
 
-/* Rank 0 makes the memory, and all ranks map it, or all fail. It is zeroed and cannot be resized.
- * Collective over `mesh`.
+/* Rank 0 makes the memory and all ranks map it, or all fail. The memory is zeroed and cannot be
+ * resized. Collective over `mesh`.
  *
  * sizes  [count] bytes of each part, equal on all ranks; at most CECL_SHARED_PARTS_MAX parts */
 ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *sizes, int count,

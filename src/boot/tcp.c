@@ -11,14 +11,14 @@
 #include "util/clock.h"
 
 #define ROOT "the rank that made the unique id"
-#define BEAR_MS 1000 /* ms of trying again where this process lacks descriptors or memory */
+#define BEAR_MS 1000 /* ms for which this process tries again when it lacks descriptors or memory */
 #define REST_MS 20   /* ms between two tries */
 
 struct client {
     int fd;
-    int process; /* the root's, watched, or -1 */
+    int process; /* watches the root's process, or -1 */
     int64_t deadline;
-    int64_t timeout_ms; /* ms from the beginning to the deadline */
+    int64_t timeout_ms; /* ms from the start to the deadline */
 };
 
 /* What else may be the reason when the root does not answer at the id's address. */
@@ -39,7 +39,7 @@ static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
                      other_reason(id));
 }
 
-/* Names the wait's limit in the message, if `result` of a wait for the root is ceclTimeout. */
+/* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
 static ceclResult_t in_time(const struct client *client, ceclResult_t result)
 {
     return result != ceclTimeout
@@ -78,7 +78,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     }
 }
 
-/* Connects to the root and sets client->fd, which the caller closes also on failure. */
+/* Connects to the root and sets client->fd. The caller closes it, also on failure. */
 static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *client)
 {
     int error;
@@ -101,7 +101,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
     return ceclSuccess;
 }
 
-/* Receives a reply. One that tells an error is followed by the root's message. */
+/* Receives a reply. If the reply is an error, also receives the root's message. */
 static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_reply *reply)
 {
     char words[CECL_MESSAGE_BYTES] = "";
@@ -131,9 +131,10 @@ static ceclResult_t hear_parts(const struct client *client, int nranks, char *re
     return ceclSuccess;
 }
 
-/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the step reached
- * says what that means. *put_off: newer callers pushed this one out, and it is to come again. The
- * root may say that before it has the answer, so it is read also if the answer was not sent. */
+/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the reason
+ * depends on the step reached. *put_off: newer callers replaced this one, which is to come again.
+ * The root may say so before it has the answer, so its reply is read even if the answer could not
+ * be sent. */
 static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
                           struct cecl_tcp_proof *proof, bool *put_off)
 {

@@ -33,7 +33,7 @@ struct cecl_tcp_id {
     } at;
     uint32_t reserved;
     uint8_t secret[16];
-    struct cecl_process process; /* of the root */
+    struct cecl_process process; /* the root's process */
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
@@ -46,8 +46,8 @@ struct cecl_tcp_answer {
     uint64_t magic;
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* ms that it will still wait; 0: as long as the root does */
-    int64_t timeout_ms;  /* ms that it waits in all, for messages */
+    int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
+    int64_t timeout_ms;  /* ms that this rank waits in all, for messages */
     struct cecl_process process;
     char part[CECL_OOB_PART_BYTES]; /* what it tells the other ranks; the rest is 0 */
     uint64_t tag;                   /* over "rank", both nonces and all fields above */
@@ -56,7 +56,7 @@ struct cecl_tcp_answer {
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
 };
-/* Proves nothing, and need not: whoever could forge it could also cut the connection. */
+/* Needs no tag: whoever could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* A message of `bytes` bytes follows; or, if status is ceclSuccess, the parts of all ranks. */

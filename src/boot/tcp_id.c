@@ -37,7 +37,8 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16
 void cecl_tcp_send_at_once(int fd)
 {
     const int one = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* without it, only slower */
+    /* a failure only makes messages slower */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
 bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
@@ -46,8 +47,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* How well an interface's address suits; 0: not at all. Only the interface that is named is
- * considered, or loopback: nobody on the network needs to reach a job on one host. */
+/* How well an interface's address suits; 0: not at all. Only the interface that is named suits, or
+ * loopback if none is named: a job on one host needs no other. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

@@ -23,7 +23,7 @@
 #define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* ms, at most, between telling a rank who is missing and its giving up */
+#define MARGIN_MS 1000  /* a rank is told who is missing so many ms before it gives up, or less */
 
 struct seat {
     int fd;
@@ -118,7 +118,7 @@ static bool greet(struct cecl_caller *caller)
         return false;
     memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
     cecl_tcp_send_at_once(caller->fd);
-    /* A new socket's buffer takes this at once; if not, the connection is dropped. */
+    /* A new socket's buffer has room for this; otherwise the connection is dropped. */
     return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(challenge);
 }
@@ -143,7 +143,7 @@ static bool make_seats(struct root *root, int nranks)
     return true;
 }
 
-/* Whether a rank that has proved the secret may have the seat that it asks for. */
+/* Whether a rank that has proved the secret may have the rank number that it asks for. */
 static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
 {
     const int rank = answer->rank, nranks = answer->nranks;
@@ -161,8 +161,8 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
     return ceclSuccess;
 }
 
-/* Gives a seat to a rank that has proved the secret, or fails the job for a reason
- * that all ranks are told. */
+/* Gives a seat to a rank that has proved the secret, or fails the job and tells all ranks the
+ * reason. */
 static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answer)
 {
     if (answer->nranks > root->expected && answer->nranks <= RANKS_MAX)
@@ -184,13 +184,13 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
     if (answer->timeout_ms > 0 && answer->timeout_ms < root->bound_ms)
         root->bound_ms = answer->timeout_ms;
     const int64_t end = deadline_in(root, root->timeout_ms);
-    /* a rank that comes does not prolong the wait of another */
+    /* a rank that comes does not make the others wait longer */
     if (root->joined++ == 0 || end < root->deadline)
         root->deadline = end;
 }
 
-/* Looks at a caller that has sent all its bytes. It is a rank if it knows the secret; then it gets
- * the proof that the root knows it too. */
+/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank, and gets
+ * the proof that the root knows the secret too. */
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;
@@ -222,8 +222,8 @@ static void notice_leavers(struct root *root)
     }
 }
 
-/* Ranks may be waiting outside that cannot be accepted. The descriptors by which processes are watched
- * are needed more for them. If that does not help for long, the job fails. */
+/* Called when no connection can be accepted. Closes the descriptors that watch processes, because
+ * ranks that connect need them more. If that does not help, the job fails after a while. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);

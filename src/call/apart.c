@@ -32,9 +32,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* What the sweep knows of the ranges so far, which come in the order of their low ends. It keeps
- * the written range that ends last, and, of all ranges, the two of different calls that end last.
- * That is enough, because the written ranges are disjoint as long as no clash was found. */
+/* What the sweep keeps. Ranges come in the order of their low ends. Kept are the written range that
+ * ends last, and the two ranges of different calls that end last. That is enough, because written
+ * ranges are disjoint as long as no clash was found. */
 struct seen {
     const struct range *writer, *last, *second;
 };
@@ -61,8 +61,8 @@ static void remember(struct seen *seen, const struct range *now)
     }
 }
 
-/* Returns a range that shares bytes with an earlier one, *other, where one of the two is
- * written. */
+/* Returns a range that shares bytes with an earlier one, *other, if a call writes one of the two.
+ * NULL: none. */
 static const struct range *find_clash(const struct range *ranges, size_t count,
                                       const struct range **other)
 {

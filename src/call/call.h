@@ -2,9 +2,9 @@
  *
  * A description is made once, from the arguments of the public function (describe.h). Everything
  * else is derived from it: the buffers that the call touches, the key under which its plan is kept,
- * what ranks must agree on, its name in a trace, its result. A description does not change once it
- * is made. It is canonical: a field that a call does not have is 0, so calls with equal arguments have
- * equal bytes. How the call is carried out is no part of it: see way.h. */
+ * what ranks must agree on, its name in a trace, its result. A description never changes. It is
+ * canonical: fields that a call does not use are 0, so calls with equal arguments have equal bytes.
+ * How the call is carried out is in way.h. */
 #ifndef CECL_CALL_CALL_H
 #define CECL_CALL_CALL_H
 
@@ -16,13 +16,13 @@
 struct cecl_shape {
     uint64_t width; /* 0: blocks are contiguous, and the other fields are 0 */
     uint64_t rows;
-    /* send_stride: only where a rank sends each rank a block of its own */
+    /* send_stride: only for calls that send a different block to each rank */
     uint64_t send_pitch, send_stride;
     uint64_t recv_pitch, recv_stride;
 };
 
-/* How the blocks of a call lie in its buffers: dense, one behind the other in rank order; strided;
- * or where a layout says. */
+/* How the blocks of a call lie in its buffers: dense (one behind the other in rank order), strided,
+ * or at the places of a layout. */
 struct cecl_view {
     struct cecl_shape shape;
     const uint64_t *layout; /* [layout_words] NULL: no layout */
@@ -32,18 +32,18 @@ struct cecl_view {
 struct cecl_options {
     uint8_t sm_policy; /* ceclSmPolicy_t */
     uint8_t direction; /* ceclDirection_t */
-    uint16_t max_sms;  /* of any kernel; 0: the tuning table decides */
+    uint16_t max_sms;  /* most SMs of any kernel; 0: the tuning table decides */
 };
 
 struct cecl_call {
     const struct cecl_op *op;
-    /* none where the call is one buffer, and none where nothing is sent */
+    /* not used if the call has one buffer, nor if nothing is sent */
     struct cecl_buffer send;
-    struct cecl_buffer recv; /* of an in-place reduce-scatter: its sendbuff */
+    struct cecl_buffer recv; /* in-place reduce-scatter: its sendbuff */
     uint64_t count;          /* elements, as the caller gave them */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
-    int32_t root; /* 0 where the op has none; of a message the peer */
+    int32_t root; /* 0 where the op has no root; for a message, the peer */
     uint8_t type; /* ceclDataType_t */
     uint8_t red_op;
     uint8_t element; /* bytes of one element */
@@ -99,29 +99,30 @@ static inline bool cecl_call_is_empty(const struct cecl_call *call)
     return call->bytes == 0 && !cecl_op_always(call->op);
 }
 
-/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in place. */
+/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in
+ * place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
 {
     return call->in_place && !cecl_op_has_both_buffers(call->op);
 }
 
-/* How many blocks a rank's input has: one for each rank, or one in all. */
+/* How many blocks a rank's input has: one for each rank, or a single one. */
 static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
 {
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place on all ranks. Only an all-to-all has to be: in place it takes another
- * way. In a reduction being in place changes no step of the peers. Where one block goes to all ranks,
- * see cecl_call_is_outside. */
+/* Whether the call is in place on all ranks. Ranks must agree only for an all-to-all, which takes
+ * another way in place. In a reduction being in place changes no step of the peers. For calls that
+ * send one block to all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
-/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block has still
- * to come into its own recvbuff. Ranks differ in that, and tell each other: peers may have to return the
- * block. */
+/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block has
+ * still to come into its own recvbuff. Ranks may differ in this, so they tell each other: peers may
+ * have to return the block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
@@ -131,11 +132,11 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
 
-/* -- key.c: descriptions as keys. All fields count, nranks too -- */
+/* -- key.c: descriptions as keys. All fields count, also nranks -- */
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
-/* A number of what must be equal on all ranks that make the call. */
+/* A hash of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
-/* The same of calls that are carried out as one. Whether they are in place does not count. */
+/* The same for calls that are carried out as one. In place or not makes no difference. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has
@@ -154,43 +155,44 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- peer.c: the same call, as far as this rank knows how `rank` describes it. The blocks between the
- * two ranks are right; a layout has no others.
+/* -- peer.c: the same call as `rank` describes it, as far as this rank knows. The blocks between
+ * the two ranks are right; of a layout no other blocks are known.
  *
  * outside  cecl_call_is_outside for that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,
  *          else NULL
- * layout   room for CECL_LAYOUT_WORDS_MAX words, zeroed; of use as long as *peer's */
+ * layout room for CECL_LAYOUT_WORDS_MAX words, zeroed; must live as long as *peer */
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
                        const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer);
 
 /* -- touched.c: which memory a call uses on this rank -- */
 struct cecl_touched {
     struct cecl_buffer buffer;
-    uint64_t low, high;    /* bytes [low, high) of the buffer; low < high */
-    uint64_t width, pitch; /* `width` bytes of every `pitch`, from `low` on; pitch 0: all bytes */
+    uint64_t low, high; /* bytes [low, high) of the buffer; low < high */
+    /* the first `width` bytes of every `pitch`, from `low` on; pitch 0: all bytes */
+    uint64_t width, pitch;
     bool written;
 };
-/* The parts of sendbuff and recvbuff that the call uses. Returns how many there are. */
+/* The parts of sendbuff and recvbuff that the call uses. Returns their number. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
 /* ranges.c: the bytes that the call uses of one of these parts, in order, without those between
  * blocks and rows. Ranges that meet are one. Returns how many there are. Where there would be more
  * than CECL_RANGES_MAX, or blocks are interleaved, it is one, with all bytes from `low` to `high`. */
 uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touched *touched,
                           struct cecl_range ranges[CECL_RANGES_MAX]);
-/* Whether bytes come into recvbuff on this rank. In place, a root sends out of it and no more. */
+/* Whether bytes come into recvbuff on this rank. A root in place only sends out of recvbuff. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
 /* Bytes of sendbuff and of recvbuff up to the last byte that is used. Traces show them. */
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes);
-/* Bytes of recvbuff and of sendbuff, from their start on, that the call needs on this rank. In place
- * all of them are recvbuff's. */
+/* Bytes of recvbuff and of sendbuff, from their start on, that the call needs on this rank. In
+ * place sendbuff needs none. */
 uint64_t cecl_call_recv_needed(const struct cecl_call *call);
 uint64_t cecl_call_send_needed(const struct cecl_call *call);
 /* Refuses buffers of other devices, buffers that pass the end of their allocation, and buffers that
  * overlap partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
-/* apart.c: refuses calls of a group that share memory which one of them writes. */
+/* apart.c: refuses a group in which one call writes memory that another call uses. */
 ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t count);
 
 #endif

@@ -60,9 +60,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. A reduction reads it on every rank, whichever rank gets the result.
- * Without a layout of its own, a rank that sends anything sends a block to the root (rank 0 where
- * there is none). */
+/* Whether this rank has input. In a reduction every rank has. In calls without layouts of their
+ * own, a rank that sends anything sends a block to the root (to rank 0 if the call has no root). */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;
@@ -87,7 +86,7 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     call->recv = cecl_window_find(scope->windows, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
     if (call->in_place && cecl_op_reduces_to(call->op, CECL_TO_EACH))
-        call->recv = send; /* sendbuff holds all blocks, and the result among them */
+        call->recv = send; /* sendbuff holds all blocks, also the result */
     else if (reads && !cecl_call_is_one_buffer(call))
         call->send = send;
     return ceclSuccess;

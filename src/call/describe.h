@@ -27,10 +27,9 @@ struct cecl_scope {
     uint64_t *layout;
 };
 
-/* Describes a call, or refuses it with ceclInvalidArgument, naming the argument. The description of
- * a refused call has at least its name, type, count and root, because peers that compare calls get
- * these. It is cheap, because it runs at every call. cecl_call_check_buffers checks where the
- * buffers lie. */
+/* Describes a call, or refuses it with ceclInvalidArgument, naming the argument. Even for a refused
+ * call the description has name, type, count and root, because peers that compare calls get these.
+ * Runs at every call, so it is cheap. cecl_call_check_buffers checks where the buffers lie. */
 ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
                                 const struct cecl_args *args, struct cecl_call *call);
 
@@ -44,11 +43,11 @@ cecl_describe_fn cecl_describe_exchangev; /* counts that each rank has of its ow
 cecl_describe_fn cecl_describe_reduction;
 cecl_describe_fn cecl_describe_pair; /* one buffer, and the peer as root */
 
-/* What the describe functions share: fills in the buffers, and whether the call is in place. `call`
+/* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call`
  * already has its blocks. */
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call);
-/* The bytes of `count` elements. Refuses a size of which `blocks` times do not fit an address
+/* The bytes of `count` elements. Refuses it if `blocks` times that size does not fit an address
  * space. */
 ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
                                  uint64_t *bytes);

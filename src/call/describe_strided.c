@@ -1,11 +1,10 @@
-/* Describing calls of strided blocks: their shape in bytes, its defaults, and what may be wrong
- * with it. */
+/* Describing calls of strided blocks: the shape in bytes, its defaults and its checks. */
 #include <inttypes.h>
 
 #include "call/describe.h"
 #include "device/device.h"
 
-/* Converts a field of ceclStrided_t to bytes. `otherwise`: its default, in elements. */
+/* Converts a field of ceclStrided_t to bytes. `otherwise` is the default, in elements. */
 static ceclResult_t take(const char *name, size_t elements, size_t otherwise, size_t size,
                          uint64_t *bytes)
 {
@@ -45,7 +44,7 @@ static ceclResult_t check_pitch(const char *name, uint64_t pitch, uint64_t width
     return ceclSuccess;
 }
 
-/* Blocks of recvbuff must lie side by side or one behind the other, or they would overlap. */
+/* Blocks in recvbuff must not overlap: they lie side by side, or one behind the other. */
 static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, uint64_t block_extent)
 {
     uint64_t all_wide;

@@ -22,7 +22,7 @@ uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
     return hash;
 }
 
-/* Where ranks have their buffers, and what each has of its own, does not count. */
+/* Where buffers lie, and fields that each rank has of its own, are left out. */
 uint32_t cecl_call_signature(const struct cecl_call *call)
 {
     const bool own = call->op->family == CECL_FAMILY_OWN_LAYOUT;

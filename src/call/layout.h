@@ -1,4 +1,5 @@
-/* Where the blocks of a call lie that has a layout: arrays of [nranks] words, one behind the other. */
+/* The layout of a call, which says where its blocks lie: arrays of [nranks] words, one behind the
+ * other. */
 #ifndef CECL_CALL_LAYOUT_H
 #define CECL_CALL_LAYOUT_H
 
@@ -6,13 +7,13 @@
 
 #define CECL_MAX_RANKS 1024
 
-/* The arrays of a layout that is equal on all ranks: each rank's block, and its offset in
+/* The arrays of a layout that is equal on all ranks: bytes of each rank's block, and its offset in
  * recvbuff. */
 enum { CECL_LAYOUT_BYTES, CECL_LAYOUT_AT, CECL_LAYOUT_ARRAYS };
 
-/* The arrays of a layout that each rank has of its own (CECL_FAMILY_OWN_LAYOUT): of the block to
- * each rank the bytes, the offset in this rank's sendbuff and that in the other's recvbuff; of the
- * block from each rank the bytes, and the offset in this rank's recvbuff. */
+/* The arrays of a layout that each rank has of its own (CECL_FAMILY_OWN_LAYOUT): for the block to
+ * each rank: bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff; for the
+ * block from each rank: bytes, offset in this rank's recvbuff. */
 enum {
     CECL_LAYOUT_SENT,
     CECL_LAYOUT_SENT_AT,

@@ -1,6 +1,6 @@
-/* A row of the table of public calls: what distinguishes one collective from the others. All other
- * files work from a row's family and fields, and name no collective. The table itself is in
- * launch/ops.c, because it names lowerings. */
+/* A row of the table of public calls: the properties in which collectives differ. All other files
+ * work from a row's family and fields, and name no collective. The table itself is in launch/ops.c,
+ * because it names lowerings. */
 #ifndef CECL_CALL_OP_H
 #define CECL_CALL_OP_H
 
@@ -19,24 +19,24 @@ struct cecl_plan;
 struct cecl_scope;
 struct cecl_way;
 
-/* What a call does with blocks. A family has one choice of a way and one lowering. */
+/* What a call does with blocks. Each family has one choice of a way and one lowering. */
 enum cecl_family {
-    CECL_FAMILY_NONE,       /* moves no blocks: ranks at most compare the call */
+    CECL_FAMILY_NONE,       /* moves no blocks, but ranks may compare the call */
     CECL_FAMILY_GATHERED,   /* one block from a rank to all ranks */
     CECL_FAMILY_EXCHANGED,  /* a block from each rank to each rank, all of one size */
     CECL_FAMILY_AT_ROOT,    /* a block between the root and each rank */
     CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that each rank has of its own */
     CECL_FAMILY_REDUCTION,  /* blocks of all ranks become one, by arithmetic */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
-    /* within this rank, by the part of the next rank's staging that is its own */
+    /* within this rank, through a part of the next rank's staging that only this rank uses */
     CECL_FAMILY_CARRY,
-    /* between this rank and call->root; ranks make no plan of it together: see launch/messages.h */
+    /* between this rank and call->root; the two make no common plan: see launch/messages.h */
     CECL_FAMILY_MESSAGE,
     CECL_FAMILIES
 };
 
 /* Whom a rank's input is for: one block for all ranks, a block for each rank, or one block for one
- * rank. In a reduction: who gets the result, or each a block of it. */
+ * rank. In a reduction: who gets the result, or a block of it. */
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
@@ -46,15 +46,15 @@ struct cecl_op {
     enum cecl_to to;
     bool rooted; /* has a root */
     /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
-     * trace, and the call that may be in a group instead. NULL: ranks do not exchange that. */
+     * trace, and the call to use in a group. NULL: no such exchange. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    const char *count_name; /* under CECL_CHECK, what messages call its count; NULL: count */
+    const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
 
-    /* Makes a description from arguments: fills in `call`, or refuses and names the argument. NULL:
-     * the row is the whole description. */
+    /* Makes a description from arguments: fills in `call`, or returns an error that names the
+     * argument. NULL: there are no arguments to describe. */
     ceclResult_t (*describe)(const struct cecl_scope *scope, const struct cecl_args *args,
                              struct cecl_call *call);
     /* Defines the collective, block by block. NULL: the row makes no plan. */
@@ -63,8 +63,8 @@ struct cecl_op {
 
 /* How calls of a family become plans. */
 struct cecl_lowering {
-    /* Chooses the way from the tuning table. It depends on nothing that may differ between ranks.
-     * NULL: there is one way. */
+    /* Chooses the way from the tuning table. Uses only what is equal on all ranks. NULL: there is
+     * one way. */
     void (*choose)(const struct cecl_call *call, const struct cecl_means *means,
                    struct cecl_way *way);
     /* Makes a plan from a call and its way. Pure. NULL: the family makes no plan. */
@@ -89,7 +89,7 @@ enum cecl_op_index {
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
     CECL_OP_CARRY, /* the library's own: see launch/carry.h */
-    CECL_OP_SEND,  /* from here on: calls that make no plan of a struct cecl_plan */
+    CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
     CECL_OP_MEM_FREE,
@@ -103,8 +103,8 @@ extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
 /* -- what code asks of a row -- */
 
-/* Whether no more than a rank's own block may be in place, which only that rank knows. Such a call
- * has both buffers, in place too. */
+/* Whether only a rank's own block may be in place, which only that rank knows. Such a call has both
+ * buffers even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||
@@ -123,7 +123,7 @@ static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)
     return op->family == CECL_FAMILY_REDUCTION && op->to == to;
 }
 
-/* Whether peers write to recvbuff. Otherwise it may be memory that none of them reaches. */
+/* Whether peers write to recvbuff. If not, recvbuff may be memory that no peer reaches. */
 static inline bool cecl_op_peers_write(const struct cecl_op *op)
 {
     return op->family != CECL_FAMILY_MESSAGE && op->family != CECL_FAMILY_BARRIER &&
@@ -131,7 +131,7 @@ static inline bool cecl_op_peers_write(const struct cecl_op *op)
 }
 
 /* Whether senders state where their blocks belong at the receivers. Under CECL_CHECK ranks compare
- * that. */
+ * these places. */
 static inline bool cecl_op_states_places(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT && !op->asks_places;

@@ -3,7 +3,7 @@
 
 #include "call/block.h"
 
-/* The blocks of a call in one buffer; of blocks of rows, their first rows. */
+/* The blocks of a call in one buffer. For strided blocks, their first rows. */
 struct blocks {
     struct cecl_range of[CECL_MAX_RANKS];
     uint64_t count;
@@ -24,8 +24,8 @@ static bool is_of_received(const struct cecl_call *call, bool written)
            !(cecl_call_is_one_buffer(call) && cecl_op_reduces_to(call->op, CECL_TO_EACH));
 }
 
-/* In place, the blocks of the input are among those of the output; in a reduce-scatter it is the
- * other way round. One block for all ranks comes once for each rank, and counts once. */
+/* In place, the input's blocks are among the output's (in a reduce-scatter the output's are among
+ * the input's). A block that goes to all ranks counts once. */
 static void find_blocks(const struct cecl_call *call, bool written, struct blocks *blocks)
 {
     const struct cecl_shape *shape = &call->view.shape;
@@ -49,8 +49,8 @@ static void find_blocks(const struct cecl_call *call, bool written, struct block
         qsort(blocks->of, blocks->count, sizeof(blocks->of[0]), by_low);
 }
 
-/* Adds a range behind the others, or makes the last one longer. Returns false if there is no room,
- * or if the range does not come behind. */
+/* Appends a range, or makes the last one longer. Returns false if there is no room, or if the range
+ * begins before the last one ends. */
 static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uint64_t high)
 {
     struct cecl_range *last = *count > 0 ? &ranges[*count - 1] : NULL;
@@ -64,7 +64,7 @@ static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uin
     return true;
 }
 
-/* Blocks that lie side by side go row by row, others one after the other. */
+/* Blocks side by side are appended row by row, others block by block. */
 static bool append_all(const struct blocks *blocks, struct cecl_range *ranges, uint32_t *count)
 {
     const uint64_t n = blocks->count, rows = blocks->rows;
@@ -88,7 +88,7 @@ uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touche
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return 1;
     find_blocks(call, touched->written, &blocks);
-    /* rows with no byte between them are not looked at one by one: there may be millions */
+    /* adjacent rows are not looked at one by one: there may be millions */
     if (blocks.rows > 1 && blocks.count * call->bytes >= extent)
         return 1;
     if (append_all(&blocks, ranges, &count))

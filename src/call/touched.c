@@ -28,9 +28,9 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
-/* In a reduction to a root, only the root receives any. But all ranks pass both buffers whole, and
- * all ranks must refuse the same buffers: otherwise the others would wait for a root that refused.
- * So the output is the root's on every rank. */
+/* In a reduction to a root only the root receives. But all ranks must refuse the same buffers, or
+ * the others would wait for a root that refused. So every rank's output counts as the root's
+ * does. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
 {
     const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);
@@ -83,8 +83,8 @@ static struct extent union_of(struct extent a, struct extent b)
 }
 
 /* Sets the width and the pitch of blocks of rows, from the first byte of the first row on. Blocks
- * that lie side by side are together as wide as all of them. Blocks that lie one behind the other
- * are as wide as one, if all begin in the same column. */
+ * side by side form one wide block. Blocks one behind the other are as wide as one, if all begin in
+ * the same column. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
@@ -157,8 +157,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
-/* In place, the own block is in both buffers, and no other block may be. That is certain where the
- * input or the output has no other block. */
+/* In place only the own block may be in both buffers. If the input or the output has no other
+ * block, nothing needs to be checked. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
                                   const struct extent *out)
 {
@@ -197,7 +197,7 @@ ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
         return ceclSuccess;
     CECL_TRY(cecl_window_check(windows, cecl_buffer_at(call->send, in.low), in.high - in.low,
                                "sendbuff"));
-    if (call->op->family == CECL_FAMILY_MESSAGE) /* it has one buffer */
+    if (call->op->family == CECL_FAMILY_MESSAGE) /* a message has one buffer */
         return ceclSuccess;
     return check_overlap(call, &in, &out);
 }

@@ -1,5 +1,6 @@
-/* How a call goes: what the tuning table chose for it. Facts about the call are in call.h, and what
- * the communicator lends it is in struct cecl_means. A choice and a fact never share a field. */
+/* How a call goes: the choices of the tuning table. Facts about the call are in call.h, and the
+ * communicator's resources for it are in struct cecl_means. A choice and a fact never share a
+ * field. */
 #ifndef CECL_CALL_WAY_H
 #define CECL_CALL_WAY_H
 
@@ -23,16 +24,16 @@ struct cecl_way {
         bool no_sm;  /* no copy stays within one GPU, unless a copy engine runs it */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* ask one more peer to return a piece of the own block for every so many bytes */
+            /* ask one more peer to return a piece for every so many bytes of the own block */
             piece_worth;
-        /* Number of rounds in which the only block of a call goes, in pieces that peers pass on. 0:
-         * the block goes whole. */
+        /* The only block of a call goes in so many rounds, in pieces that peers pass on. 0: it goes
+         * whole. */
         uint64_t spread;
     } move;
 
     /* How SMs reduce blocks. */
     struct {
-        /* bytes that each rank reduces for all ranks; the last ranks may have less or nothing */
+        /* bytes that each rank reduces; the last ranks may reduce less or nothing */
         uint64_t share;
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other kernels that wait for them */
@@ -43,8 +44,8 @@ struct cecl_way {
         /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
         uint64_t halved;
         uint64_t one_shot; /* up to so many bytes, every rank reduces everything */
-        /* Ranks meet between the last reduction and the copies of results, because the receivers
-         * may be those that copy. */
+        /* Ranks meet between the last reduction and the copies of results, because receivers may be
+         * the ones that copy. */
         bool meet_first;
         uint32_t max_sms;  /* of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least so many bytes by bulk copies */
@@ -64,26 +65,26 @@ struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
-    /* where the slots of small calls begin in staging, behind the parts of all calls */
+    /* where the slots of small calls begin in staging, behind the parts that calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
-    /* what a rank may put into memory of the host at a time: one half of its part; 0: there is none */
+    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: it has
+     * none */
     uint64_t host_bytes;
-    /* 0 or 1: which half of the slots, or of the rank's part of host memory; the call before that
-     * used one of the two used the other half */
+    /* 0 or 1: which half of the slots, or of the rank's part of host memory. Calls that use either
+     * alternate between the halves */
     uint8_t half;
-    /* Whether a copy engine runs the copies within one GPU that this call would make. Init tries
-     * it. */
+    /* Whether a copy engine runs the copies within one GPU that this call would make. Found out
+     * when the communicator is made. */
     bool engine_copies_locally;
     /* Whether ranks share a GPU, so that copies between them stay within it. */
     bool shares_gpu;
-    /* Whether every rank's input is where kernels of its peers can read it. */
+    /* Whether kernels of the peers can read every rank's input. */
     bool inputs_readable;
-    /* Whether cecl_call_is_outside holds for some ranks and for others not, and all ranks know for
-     * which. */
+    /* Whether cecl_call_is_outside holds for some ranks only; all ranks know for which. */
     bool some_outside;
-    /* Whether some rank came late to the call: ranks that came before it do not know where its
-     * buffers lie. See route.c. */
+    /* Whether a rank came late to the call. Then ranks that came earlier do not know where the late
+     * rank's buffers lie; see route.c. */
     bool late;
     /* Over several nodes: who is where. NULL: all ranks are on one node. */
     const struct cecl_nodes *nodes;
@@ -94,7 +95,7 @@ struct cecl_means {
 #define CECL_CHUNK_ALIGN 256u
 
 #define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
-/* a GPU keeps flags between the data; the shortest slots need so many times the bytes */
+/* a GPU keeps flags between the data, so the smallest slots have so many times the bytes */
 #define CECL_SLOT_FACTOR 2
 
 #endif

@@ -1,7 +1,7 @@
 /* Binding: turns a plan's symbolic steps into commands for the device. */
 #include "ce/bound.h"
 
-/* `first` is the index of the command's first item, or the lane that the command follows. */
+/* Adds a command. `first` is the index of its first item, or the lane that it follows. */
 static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first)
 {
@@ -11,7 +11,7 @@ static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_comm
     return command;
 }
 
-/* NULL: there is no command yet. */
+/* The last command, or NULL if there is none yet. */
 static struct cecl_command *last_command(const struct cecl_bound *bound)
 {
     return bound->ncommands > 0 ? &bound->commands[bound->ncommands - 1] : NULL;
@@ -32,7 +32,7 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
                                           .counter = (uint8_t)counter};
 }
 
-/* Adds an operation on `lane`. Returns its value, which is 0. */
+/* Adds an operation on `lane`. Returns its value to be filled in, which is 0. */
 static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_kind kind,
                         uint32_t *word)
 {
@@ -45,8 +45,8 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Lists a pointer into host memory, where the half that is used changes from one small call to the
- * next. */
+/* Lists a pointer into host memory as a cell, because small calls alternate between two halves of
+ * that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
 {
@@ -78,7 +78,7 @@ static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind
     return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
 }
 
-/* The same of a peer. */
+/* The same for a peer. */
 static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
                                            uint32_t kind)
 {
@@ -89,8 +89,8 @@ static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint3
     return bound->told->buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
 
-/* The address of so many bytes at a place, as this rank reaches them. Memory that is new may have to
- * be imported first. */
+/* The address of so many bytes at a place, as this rank reaches them. Waits until new memory of a
+ * peer is imported. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, uint64_t bytes, char **address)
 {
@@ -121,7 +121,7 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
     return ceclSuccess;
 }
 
-/* Bytes from the first to the last of a copy, at an end of it where rows are so far apart. */
+/* How many bytes a copy spans at one of its ends, where rows are `pitch` apart. */
 static uint64_t span_of(const struct cecl_copy *copy, uint64_t pitch)
 {
     return copy->rows > 1 ? (copy->rows - 1) * pitch + copy->bytes : copy->bytes;
@@ -139,8 +139,8 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* Binds the copies of a step that are rows, or those that are not. The device has a separate array
- * for each. */
+/* Binds either the row copies of a step or its contiguous ones. The device has an array for each
+ * kind. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
@@ -178,8 +178,8 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
-/* What a reduction reads in a peer's buffer is that peer's input. Whether the peer is in place is known
- * from what it told. */
+/* A reduction reads a peer's input. Whether that peer is in place follows from the places that it
+ * told. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;
@@ -334,7 +334,7 @@ static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan
                cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->counter));
 }
 
-/* Writes for the host that the call is done up to a phase. */
+/* Tells the host, by `done`, that the call has come to a phase. */
 static void write_done(const struct cecl_engine *engine, uint32_t phase, struct cecl_bound *bound)
 {
     cecl_bound_value(engine, bound, CECL_COUNTER_DONE, phase,

@@ -19,9 +19,10 @@ static uint32_t count_rows(const struct cecl_plan *plan)
     return count;
 }
 
-/* Lays the arrays out one behind the other from `at` on, and returns how many bytes they take. A step, or a
- * write of `done`, needs at most two operations, or copies; two commands, where a batch has rows; and
- * two cells. A copy has three cells at most, and so has a kernel that exchanges flags. */
+/* Lays the arrays out one behind the other from `at` on, and returns how many bytes they take. A
+ * step, or a write of `done`, needs at most two operations or copies, two commands (if a batch has
+ * rows), and two cells. A copy needs three cells at most, and so does a kernel that exchanges
+ * flags. */
 static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, char *at)
 {
     const size_t nsteps =
@@ -81,7 +82,7 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
     const struct cecl_call *call = &plan->part.call;
     *out = (ceclExplanation_t){.reductions = (int)plan->nreductions,
-                               /* the kernel posts, waits, and takes what arrived, so there are no
+                               /* the kernel posts, waits and takes what arrived, so there are no
                                 * copies */
                                .kernels = 1,
                                .barriers = (int)plan->phases[CECL_LANE_MAIN],

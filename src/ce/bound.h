@@ -5,7 +5,7 @@
 
 #include "ce/engine.h"
 
-/* A command is a stretch of work of one kind. One call to the device issues it. */
+/* A command is work of one kind that one call to the device issues. */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -26,14 +26,14 @@ struct cecl_command {
     uint32_t phase;        /* FLAGS */
 };
 
-/* Where both ends of a message lie, as this rank reaches them. */
+/* Both ends of a message, as addresses of this rank. */
 struct cecl_ends {
     void *here, *there;
 };
 
 struct cecl_bound {
-    /* the calls of the plan, and what ranks told of them. Their owner keeps them, and outlives this
-     * bound plan */
+    /* the calls of the plan, and what ranks told of them; the owner keeps both for as long as this
+     * bound plan lives */
     const struct cecl_call *calls;
     const struct cecl_told *told;
     struct cecl_advance advance; /* by how much this call moves the flags */
@@ -50,11 +50,12 @@ struct cecl_bound {
     void **also;             /* further places to which reductions write */
     struct cecl_cell *cells; /* places in these arrays, and in `small`, that are filled late */
     void *memory;
-    uint32_t steps, copies; /* of the plan that it was made for */
-    int nlanes;             /* one more than the last lane that a command is on */
-    /* the plan is of messages: where those of each part lie; NULL: in buffers that were told */
+    uint32_t steps, copies; /* of the plan for which the memory was allocated */
+    int nlanes;             /* highest lane of a command, plus 1 */
+    /* for a plan of messages: where both ends of each lie; NULL: places come from `told` */
     const struct cecl_ends *ends;
-    const uint64_t *given;   /* what cells with CECL_CELL_GIVEN name, when the plan is issued */
+    /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
+    const uint64_t *given;
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
     ceclExplanation_t explanation;
@@ -64,22 +65,23 @@ struct cecl_bound {
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
- * a plan of copies alone that is no larger than the last plan for which it allocated. A zeroed
- * bound plan has no room. */
+ * a plan of copies alone if the plan before had at least as many. A zeroed bound plan has no
+ * room. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
-/* A long call writes `done` every so many phases. This is far less than half a cycle of flags. With
- * more than half a cycle between two writes, nothing could tell whether the call has begun. */
+/* A long call writes `done` every so many phases. That is far less than half a cycle of flags. With
+ * more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether
+ * the call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);
 
-/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. Where
- * the cells have fixed values, a run needs nothing else. */
+/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. For
+ * cells of fixed values this is all that a run needs. */
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work);
 
-/* bind.c: lists a word of the bound plan that holds the value of a counter at +k. */
+/* bind.c: lists a word of the bound plan as a cell that gets the value of a counter at +k. */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
@@ -87,11 +89,11 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 
-/* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits
- * for them around it. */
+/* fuse.c: steps that one kernel carries out: a reduction, and the signals and waits of all peers
+ * around it. */
 struct cecl_fused {
     uint32_t count;       /* how many steps, with the first one */
-    uint32_t at;          /* which of them is the reduction */
+    uint32_t at;          /* index of the reduction among them */
     bool sends;           /* whether the step after it is copies of its result */
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */

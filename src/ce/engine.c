@@ -11,7 +11,7 @@ static uint64_t slots_bytes(const struct cecl_engine *engine)
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
 }
 
-/* After this, no line of a slot holds a flag that any call could wait for. */
+/* Afterwards no line of a slot holds a flag that a call could wait for. */
 static ceclResult_t clear_slots(const struct cecl_engine *engine)
 {
     char *staging = cecl_pool_at(engine->pool, engine->rank, engine->staging_offset);

@@ -14,15 +14,15 @@ struct cecl_bound;
 struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
-    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Ranks that came later, and
-     * what no peer touches, have none. nbuffers 0: as on this rank, in the pool */
+    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Empty for ranks that came
+     * later, and for buffers that no peer touches. nbuffers 0: as on this rank, in the pool */
     const struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
     const uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: for all ranks as for this
-     * one */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are as this one
+     * is */
     const uint64_t *outside;
     size_t noutside;
 };
@@ -30,21 +30,22 @@ struct cecl_told {
 struct cecl_engine {
     struct cecl_device *dev;
     struct cecl_pool *pool;
-    const struct cecl_windows *windows; /* the opener sets it */
+    const struct cecl_windows *windows; /* set by the opener */
     int rank, nranks;
-    const struct cecl_hosted *hosted; /* the opener keeps it */
+    const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
     /* slots of small calls: bytes from the start of staging to the first, and bytes of each; 0:
      * none */
     uint64_t slots_offset, slot_bytes;
-    /* bytes from the start of staging to what only the rank before this one uses, and bytes of it */
+    /* bytes from the start of staging to the part that only the rank before this one uses, and
+     * bytes of that part */
     uint64_t carry_offset, carry_bytes;
-    /* limit of the waits of small calls' kernels; 0: none; the opener sets it */
+    /* time limit of waits in small calls' kernels; 0: none; set by the opener */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
-    /* streams of the messages' lanes (numbered after the side lane); the opener makes and owns them
-     * */
+    /* streams of the messages' lanes, which are numbered after the side lane; owned by the
+     * opener */
     ceclStream_t *lanes;
     /* -- graphs: graph.h -- */
     struct cecl_event
@@ -65,8 +66,8 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* Binds `plan`, which was made of these calls and of what ranks told of them. Calls and told must
- * outlive the bound plan, which the caller frees. */
+/* Binds `plan`, which was made from `calls` and `told`. Both must outlive the bound plan, which the
+ * caller frees. */
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
                               const struct cecl_told *told, const struct cecl_plan *plan,
                               struct cecl_bound **bound);
@@ -79,12 +80,12 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
 }
 
 /* Fills the cells of a bound plan, and enqueues the plan. Waits only where the driver's queue is
- * full. After a failure, *started says whether a part may be enqueued. If so, peers wait for
- * signals that will not come, and the communicator has failed. */
+ * full. After a failure, *started says whether a part of the plan may be enqueued. If so the
+ * communicator must fail, because peers wait for signals that will not come. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 
-/* What ceclExplain reports of a plan, and of a bound plan. */
+/* The report of ceclExplain on a plan, and on a bound plan. */
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *explanation);
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound);
 

@@ -1,15 +1,15 @@
 /* Finds the steps around a reduction that its kernel can do. A kernel signals to all peers at once
- * and waits for all of them. It writes its result to the peers, where the call is tuned so:
+ * and waits for all of them. If the call is tuned so, it also writes its result to the peers:
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
  * Any of these may be missing, except the reduction. A wait without a signal just before it stays
- * with the stream: it may be long, and kernels that waited while copies ran made the
- * copies slower. */
+ * with the stream, because it may be long, and kernels that wait beside copies make the copies
+ * slower. */
 #include "ce/bound.h"
 
-/* Whether steps [at, at + nranks - 1) are of this kind, alike, and one for each peer, in the order
- * in which plans have them. */
+/* Whether the nranks - 1 steps from `at` on are of this kind, one for each peer, in the order that
+ * plans use. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
                        uint8_t lane)
 {
@@ -34,7 +34,7 @@ static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
            plan->steps[at].phase == plan->steps[at + peers].phase;
 }
 
-/* Whether a step is a reduction that a kernel may do together with the steps around it. */
+/* Whether a step is a reduction that a kernel may carry out together with steps around it. */
 static bool is_reduction(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     return at < plan->nsteps && plan->steps[at].kind == CECL_STEP_REDUCE &&
@@ -46,7 +46,7 @@ static bool is_place(const struct cecl_place *a, const struct cecl_place *b)
     return a->area == b->area && a->rank == b->rank && a->offset == b->offset;
 }
 
-/* Whether a step is copies of all that the step before has reduced. */
+/* Whether a step copies all that the step before has reduced. */
 static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     if (at >= plan->nsteps || plan->steps[at].kind != CECL_STEP_COPY ||

@@ -1,12 +1,12 @@
-/* Lowers a call to a plan, by the lowering of its family or of small calls, and states the reason that
- * ceclExplain gives. */
+/* Lowers a call to a plan, by the lowering of its family or of small calls, and states the reason
+ * that ceclExplain gives. */
 #include "ce/lower.h"
 
 #include <stdio.h>
 
 #include "ce/lower_nodes.h"
 
-/* ---- why a plan needs SMs, or none */
+/* ---- why a plan needs SMs, or needs none */
 
 static const char zero_sm[] =
     "zero SM: every copy crosses between GPUs and flags are stream operations";

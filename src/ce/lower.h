@@ -10,8 +10,8 @@
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
 /* Lowers several calls of one rank to one plan, in which they share barriers. Gives each call that
- * goes through staging a part of it (parts[i].means). Where a rank came late, copies go to the rank
- * that knows where they belong (route.c). Errors as cecl_lower. */
+ * goes through staging its part of staging (parts[i].means). Where a rank came late, copies are
+ * made by the rank that knows both places (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* The same, as if no rank had come late, so each rank pushes. For route.c. */

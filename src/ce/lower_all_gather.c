@@ -23,10 +23,11 @@
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
  * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
  *
- * Barrier 2 of a call with three says "my block is with you: return it". Where a rank came late, the
- * later one of two ranks makes both copies, of the block and of its piece back (route.c), and no other
- * rank touches the piece in between. So the order of that rank's stream is enough. Also no rank then
- * needs to know whether a later one is in place: that changes no barrier. */
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call
+ * the later one of two ranks makes both copies: the block to its receiver, and the piece back
+ * (route.c). No other rank touches the piece in between, so the order of that rank's stream is
+ * enough. Nor does a rank then need to know whether a later one is in place, because that changes
+ * no barrier. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -67,7 +68,7 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-/* Returns this rank's piece to the `i`-th rank before it, from 0 on. */
+/* Returns this rank's piece to the `i`-th rank before it; i begins at 0. */
 static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, int i)
 {
     const int owner = cecl_peer_before(part, i + 1);
@@ -108,7 +109,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-/* Equal on all ranks, except where a rank came late. Then it changes no barrier. */
+/* Equal on all ranks, except where a rank came late. Then the answer changes no barrier. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < cecl_part_peers(part); i++)

@@ -21,8 +21,8 @@
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
  *
- * Without SMs, staging has two halves. The receiver sends a block back to its owner before the
- * owner sends it to its place:
+ * Without SMs, staging has two halves. The receiver sends a block back to its owner, and the owner
+ * sends the block to its place:
  *     | barrier | for each chunk:
  *     | my block p -> first half at p | barrier | my first half -> second half at the owners
  *     | barrier | my block p, in my second half -> its place at p | at last: barrier |
@@ -65,7 +65,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
                                                     : "one batch");
 }
 
-/* Bytes of a block from byte `from` on, where they lie in staging. */
+/* Where the bytes of a block, from byte `from` on, lie in staging. */
 static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uint64_t offset,
                                      uint64_t from)
 {
@@ -95,8 +95,9 @@ static ceclResult_t staging_too_small(const struct cecl_part *part, uint64_t lea
 /* The rounds in which a rank's own block goes through its peers' staging. */
 struct rounds {
     struct cecl_pieces pieces;
-    uint64_t bytes; /* of the own block, in one round */
-    uint64_t half;  /* of staging, where rounds alternate; 0: the only round uses all of staging */
+    uint64_t bytes; /* bytes of the own block in one round */
+    /* bytes of the half of staging that a round uses; 0: the only round uses all of staging */
+    uint64_t half;
 };
 
 static struct rounds rounds_of(const struct cecl_part *part)

@@ -1,4 +1,4 @@
-/* What lowerings are made of: copies of blocks, dense or of rows, and blocks in pieces. */
+/* Building blocks of lowerings: copies of blocks, dense or of rows, and blocks in pieces. */
 #include "ce/lowering.h"
 #include "util/round.h"
 

@@ -1,13 +1,14 @@
 /* Carries bytes between a rank's private memory and memory that peers reach, both on this rank.
  *
- * A copy within one GPU needs SMs. So the bytes go to the next rank, to a part of its staging that
- * nobody else uses, and come back, in chunks that alternate between the halves of that part:
+ * A copy within one GPU needs SMs. So the bytes go to a part of the next rank's staging that only
+ * this rank uses, and come back, in chunks that alternate between the halves of that part:
  *
- *     | chunk 0 -> the first half there
- *     | chunk 1 -> the second half there; chunk 0 -> its place here | chunk 2 -> the first half; ...
+ *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
+ *     here | chunk 2 -> the first half; ...
  *
- * This rank makes all copies itself, and stream order separates its batches. So there is no flag, and
- * peers need not know. With SMs, or where a copy engine copies locally, it is one local copy. */
+ * This rank makes all copies itself, and stream order separates its batches. So there is no flag,
+ * and peers need not know. With SMs, or if a copy engine copies locally, a single local copy does
+ * all of this. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)
@@ -17,7 +18,7 @@ static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uin
                                 .from = n * chunk};
 }
 
-/* 0: not even a row fits, or a rank alone has no staging. */
+/* Bytes of a chunk. 0: not even a row fits, or the communicator has one rank and no staging. */
 static uint64_t chunk_of(const struct cecl_part *part)
 {
     const uint64_t half = part->means.staging_bytes / 2, width = part->call.view.shape.width,

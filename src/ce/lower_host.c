@@ -1,23 +1,23 @@
-/* Calls by way of memory of the host. Each rank has a part of that memory, which it alone writes, in
- * two halves, between which calls alternate:
+/* Calls through memory of the host. Each rank has a part of that memory, which only it writes.
+ * Calls alternate between the two halves of the part:
  *
  *     my blocks -> my half | signal all | wait for all | halves of the peers -> my recvbuff
  *
- * One copy engine of a GPU makes all of its copies to and from other GPUs, one after the other, so a
- * small copy waits until large ones are through. Copies to and from the host have engines of their
- * own. (docs/measurements.md, "Small calls beside bulk copies")
+ * One copy engine of a GPU makes all copies to and from other GPUs, one after the other, so a small
+ * copy waits behind large ones. Copies to and from the host have engines of their own.
+ * (docs/measurements.md, "Small calls beside bulk copies")
  *
- * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11 us
- * each time, and a call of 1 MiB took longer in 2 or 4 chunks.
+ * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11
+ * us each time, and a call of 1 MiB took longer in 2 or 4 chunks.
  *
  * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in
- * call k + 1, and every rank signals there only after it has taken what it wants of call k. Calls
- * through slots count as well (lower_small.c): in those a rank waits for the lines of all ranks. Any
- * other call between them changes nothing, because a rank's calls run in order. No rank touches a
- * peer's buffers. */
+ * call k + 1. Every rank signals in call k + 1 only after it has read its blocks of call k. Calls
+ * through slots alternate with these (lower_small.c): there a rank waits for the lines of all
+ * ranks. Other calls in between change nothing, because a rank's calls run in order. No rank
+ * touches a peer's buffers. */
 #include "ce/lowering.h"
 
-/* Where the block from rank `from` to rank `to` lies between the two. */
+/* Where the block from rank `from` to rank `to` lies in memory of the host. */
 static struct cecl_extent hosted(const struct cecl_part *part, int from, int to)
 {
     const uint64_t half = part->means.half * part->means.host_bytes,
@@ -25,14 +25,14 @@ static struct cecl_extent hosted(const struct cecl_part *part, int from, int to)
     return (struct cecl_extent){.at = cecl_place_at(CECL_AREA_HOST, from, half + at)};
 }
 
-/* Bytes of a block that has to go. */
+/* Bytes of a block that must be sent; 0: none. */
 static uint64_t bytes_of(const struct cecl_part *part, int from, int to)
 {
     const bool is_there = from == to && part->call.in_place;
     return is_there ? 0 : cecl_call_block(&part->call, from, to).bytes;
 }
 
-/* One block for all ranks is sent once. */
+/* Copies this rank's blocks to its half. One block for all ranks is copied once. */
 static void send(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;

@@ -1,13 +1,13 @@
 /* Lowers a group of messages (ceclSend and ceclRecv).
  *
- * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them comes
- * second and knows both buffers. That rank moves the bytes: the sender pushes them, or the receiver
- * pulls them. The counters are in flags/pairs.h.
+ * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them
+ * comes second and knows both buffers. That rank moves the bytes: the sender pushes them, or the
+ * receiver pulls them. The counters are in flags/pairs.h.
  *
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved
  *
- * A group in the stream of its caller, where this rank came second in messages with peers a and b:
+ * The lanes of a group in which this rank came second in messages with peers a and b:
  *
  *     main        signal ready of all messages            wait for moved of all messages
  *                 in which this rank came first   \       in which this rank came first
@@ -15,17 +15,16 @@
  *     lane of a   wait for ready, copies, signal moved  |
  *     lane of b   wait for ready, copies, signal moved  |
  *
- * No deadlock. Say that a group has begun where its stream has come to it. A message ends once both of
- * its groups have begun, whatever other messages do:
+ * There is no deadlock. A group begins when its stream reaches it. A message ends once both of its
+ * groups have begun, whatever other messages do:
  * - The first rank signals as its group begins, and waits for nothing before that.
- * - The second rank waits for it on the lane of that peer. What stands before that on the lane are
- *   messages with earlier groups of the same peer. The peer's groups follow each other, so these have
- *   ended when the peer's group begins. That is why a lane has the messages of one peer, in the order
- *   of that peer's groups.
- * So a group ends once the groups that it has messages with have begun, which is NCCL's rule: a program
- * that ends with groups of any shape by this rule ends here. With one lane for all peers it would not:
- * a copy for one peer would wait behind a peer that comes later, perhaps because it waits for the
- * former.
+ * - The second rank waits for that signal on the lane of that peer. Before it on the lane are only
+ *   messages with earlier groups of the same peer. The peer's groups follow each other, so these
+ *   messages have ended when the peer's group begins. That is why a lane has the messages of one
+ *   peer, in the order of that peer's groups.
+ * So a group ends once the groups that it exchanges messages with have begun. NCCL has the same
+ * rule, so every program that ends with NCCL ends here. With a single lane for all peers some would
+ * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. It ends once
  * the groups that it has messages with have begun theirs, by the same rule.
@@ -36,21 +35,21 @@
  * behind all lanes. */
 #include "ce/messages.h"
 
-/* Signals to the peer of a message what this rank has come to: READY or MOVED. */
+/* Signals READY or MOVED to the peer of a message. */
 static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
 
-/* Waits until the peer has come to it. */
+/* Waits until the peer of a message has come to READY or MOVED. */
 static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group. The
- * order within a group is that of the caller. */
+/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group.
+ * The order within a group is that of the caller. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
@@ -59,7 +58,7 @@ static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t 
     return one->group != two->group ? one->group < two->group : a < b;
 }
 
-/* Sorts the messages in which this rank came second by their lanes. A Shell sort allocates nothing.
+/* Sorts by lane the messages in which this rank came second. A Shell sort allocates nothing.
  * Returns how many such messages there are. */
 static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count, uint32_t *order)
 {

@@ -10,16 +10,16 @@
  * and each would get half of that peer's link.
  *
  * That is a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because nothing
- * is sent while the last reduction runs. An all-reduce has something to send then: it first sends
- * what it has reduced so far to every recvbuff, and then the rest. (Sending each result behind the
+ * is sent while the last reduction runs. An all-reduce sends results during its last reduction:
+ * first the results of all chunks except the last, then the rest. (Sending each result behind the
  * chunk that follows it would cost one more exchange for each chunk.) A reduce sends a chunk's
  * result to the root's recvbuff behind the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Lanes may share a queue of the hardware. The queue takes their steps in the order in which they
- * are issued, which is the order of the plan. So chunk k + 1 is sent before chunk k is reduced, and
- * every wait comes behind its signal.
+ * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
+ * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
+ * its signal.
  *
  * A reduced chunk lies in the rank's own recvbuff. In a reduce it lies in staging until it is
  * sent, because only the root has a recvbuff. With one chunk, everything is on one lane:
@@ -29,14 +29,14 @@
  * In a small all-reduce every rank sends its input to all ranks and reduces everything. This takes
  * one exchange less.
  *
- * Where peers can reach every sendbuff, SMs may read all of it in the peers' memory:
+ * If peers can reach every sendbuff, SMs may read all inputs in the peers' memory:
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
  * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
- * same link. But the hand-over from SMs to copy engines takes a while, in which the link is idle.
- * The end of a large block may be left for that time (way.reduce.sms_end). It is no larger
- * than what SMs can read and send in that time:
+ * same link. But the link is idle for a while when copy engines take over from SMs. In that time
+ * SMs may reduce the end of a large block (way.reduce.sms_end), which is as large as SMs can read
+ * and send meanwhile:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
@@ -45,10 +45,12 @@
  * fetch it. So all ranks meet before results are copied: an all-reduce copies all of them at the
  * end, and a reduce goes through these steps once for each chunk:
  *
- *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result -> root |
+ *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
+ *     -> root |
  *
- * In place, the recvbuff is the input. A push overwrites block p at a peer, which was that peer's
- * part of p's block. This is safe, because the part arrived at p before p could reduce it. */
+ * In place, the recvbuff is the input. When p pushes its result to a peer, it overwrites that
+ * peer's input to block p. This is safe, because p reduced the block only after that input had
+ * arrived. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -64,15 +66,15 @@ struct chunks {
     uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
     uint64_t count;
     uint64_t equal; /* how many chunks have `bytes` */
-    /* where each chunk after those begins in a share, and where the last ends */
+    /* where each further chunk begins in a share, and where the last ends */
     uint64_t begin[HALVINGS + 2];
     /* bytes of staging that a chunk takes, from all senders together */
     uint64_t room;
-    uint64_t results; /* where in that room the reduced chunk of a reduce lies */
+    uint64_t results; /* where the reduced chunk of a reduce lies in `room` */
 };
 
-/* Each rank receives its own share, all ranks receive everything, or the root receives everything.
- * */
+/* The three kinds: each rank receives its own share, all ranks receive everything, or the root
+ * receives everything. */
 static bool scatters(const struct cecl_part *part)
 {
     return part->call.op->to == CECL_TO_EACH;
@@ -92,13 +94,13 @@ static uint64_t total_of(const struct cecl_part *part)
     return part->call.bytes * cecl_call_input_blocks(&part->call);
 }
 
-/* Where the share of a rank begins: the part that the rank reduces for all. */
+/* Where the share of a rank begins, that is, the part that the rank reduces for all. */
 static uint64_t share_begin(const struct cecl_part *part, int rank)
 {
     return (uint64_t)rank * part->way.reduce.share;
 }
 
-/* How many of the bytes [first, first + most) the block has. */
+/* How many of the bytes [first, first + most) a rank's block has. */
 static uint64_t bytes_of(const struct cecl_part *part, int block, uint64_t first, uint64_t most)
 {
     const uint64_t begin = share_begin(part, block) + first;
@@ -140,16 +142,16 @@ static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
     return bytes - bytes % unit_of(part, bytes);
 }
 
-/* Cuts the block into as few chunks as `most` allows, of about equal size, so that none is a small
- * rest. */
+/* Bytes of a chunk: as few chunks as `most` allows, of about equal size, so that the last is not
+ * small. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
     return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
 }
 
-/* Cuts the share into chunks. The last of several chunks is halved again and again, because nothing
- * is sent while the last reduction runs: that reduction is to be short. */
+/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
+ * reduction short: nothing is sent while it runs. */
 static void cut(const struct cecl_part *part, struct chunks *chunks)
 {
     const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;
@@ -177,7 +179,7 @@ static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
 
 static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
 {
-    /* in the room of a chunk */
+    /* blocks that the room of a chunk holds */
     const uint64_t places = (uint64_t)part->call.nranks - !to_root(part);
     const uint64_t whole = part->means.staging_bytes / places,
                    room = part->means.staging_bytes / IN_FLIGHT / places;
@@ -245,7 +247,7 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
                          bytes);
 }
 
-/* Sends what this rank reduced to all ranks or to the root, as the call wants it. */
+/* Sends the result of this rank's reduction to all ranks, or to the root. */
 static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
                         struct cecl_place result, uint64_t first, uint64_t most)
 {
@@ -257,7 +259,7 @@ static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* Sends bytes of an all-reduce's result, which lie in the rank's own recvbuff. */
+/* Sends a range of an all-reduce's result, which lies in the rank's own recvbuff. */
 static void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                      uint64_t most)
 {
@@ -271,8 +273,8 @@ static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
                 chunk_bytes(chunks, k));
 }
 
-/* Sends what an all-reduce has reduced of its block so far, as soon as all ranks have sent their
- * last chunk. */
+/* Sends all that an all-reduce has reduced so far, as soon as all ranks have sent their last
+ * chunk. */
 static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, uint64_t bytes)
 {
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
@@ -280,7 +282,7 @@ static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, u
     send_own(part, plan, 0, bytes);
 }
 
-/* From here on, the side lane's steps come after what the main lane did so far. */
+/* Later steps of the side lane come after all steps so far of the main lane. */
 static void side_follows(struct cecl_plan *plan)
 {
     cecl_begin_side(plan);
@@ -317,7 +319,7 @@ static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
 static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
-    /* each chunk's result lies in staging, and is sent by itself */
+    /* the result of each chunk lies in staging, and is sent by itself */
     const bool each = to_root(part), meet = part->way.reduce.meet_first;
     cecl_plan_barrier(plan);
     /* flags would order the inputs too, but CUDA does not see flags as dependencies */
@@ -335,10 +337,10 @@ static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
         cecl_plan_after_other(plan);
         if (meet)
             break;
-        /* copies nothing in a reduce-scatter */
+        /* a reduce-scatter copies nothing here */
         send_chunk(part, plan, chunks, k);
         if (each)
-            side_follows(plan); /* a result may be replaced once it is sent */
+            side_follows(plan); /* a result may be overwritten once it is sent */
     }
     if (meet) {
         cecl_plan_barrier(plan);
@@ -363,7 +365,7 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* A reduce in which receivers may fetch results. The next chunk uses the other half of staging. */
+/* A reduce in which receivers may fetch results. Chunks alternate between two halves of staging. */
 static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
@@ -399,8 +401,8 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
                      total_of(part));
 }
 
-/* Reduces bytes [first, first + most) of this rank's block, as far as it has them, reading all
- * inputs where they are. */
+/* Reduces those of the bytes [first, first + most) that this rank's block has, reading all inputs
+ * at the peers. */
 static void reduce_at_peers(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {
@@ -435,7 +437,7 @@ static void read_in_two(const struct cecl_part *part, struct cecl_plan *plan, ui
     cecl_plan_barrier(plan);
 }
 
-/* ---- which way, and the words that describe it */
+/* ---- which way, and how ceclExplain describes it */
 
 static void alone(const struct cecl_part *part, struct cecl_plan *plan)
 {

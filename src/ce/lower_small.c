@@ -1,5 +1,5 @@
-/* Small calls by a single exchange. Every rank has a slot for what each rank sends to it. Slots
- * have two halves, between which calls alternate:
+/* Small calls by a single exchange. Every rank has a slot for each sender. Slots have two halves,
+ * between which calls alternate:
  *
  *     signal all | post my block for p into my slot at p, for all p | wait for the lines of all
  *     | my slots -> recvbuff, or reduced to it |
@@ -9,8 +9,8 @@
  * waits for them.
  *
  * There is no barrier in front. A rank that writes a slot for call k + 2 has waited for the lines
- * of call k + 1, and every rank posts those only after it has finished with the slots of call k. No
- * other rank touches a rank's sendbuff and recvbuff. */
+ * of call k + 1. Every rank posts those lines only after it has finished with the slots of call k.
+ * No other rank touches a rank's sendbuff and recvbuff. */
 #include "ce/lowering.h"
 
 static struct cecl_place slot_at(const struct cecl_part *part, int holder, int sender)

@@ -1,14 +1,14 @@
-/* A large block that is the only one of its call: a broadcast of much data. If the root sent it
- * whole to each peer, it would pass the root's link N-1 times. So the root sends each peer one
- * piece, and the peers pass the pieces on among themselves. This goes in rounds: while the peers
- * pass on one round, the root sends the next:
+/* A large block that is the only one of its call: a broadcast of much data. If the root sent the
+ * whole block to each peer, the block would cross the root's link N-1 times. So the root sends each
+ * peer one piece, and the peers pass the pieces on among themselves. Rounds overlap: while the
+ * peers pass on the pieces of one round, the root sends those of the next:
  *
  *     | barrier | root: piece i of round 0 -> the i-th peer after it
  *     | barrier | root: piece i of round 1; i-th peer: piece i of round 0 -> all others
  *     | barrier | ... | i-th peer: piece i of the last round -> all others | barrier |
  *
  * All pieces go to their place in recvbuff. Out of place and without SMs, peers pass their pieces
- * on to the root too, which so gets its own block. With SMs, the root copies its own block. */
+ * on to the root too, so that it gets its own block. With SMs, the root copies its own block. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -54,8 +54,8 @@ static struct cecl_place source_of(const struct cecl_part *part, const struct pi
     return place;
 }
 
-/* The piece of the `i`-th peer (from 0) after the root. Returns where it begins, and sets its
- * bytes. */
+/* The piece of the `i`-th peer after the root; i begins at 0. Returns where the piece begins, and
+ * sets its bytes. */
 static uint64_t piece_at(const struct pieces *p, uint64_t round, int i, uint64_t *bytes)
 {
     const uint64_t at = round * p->round + (uint64_t)i * p->piece;

@@ -1,6 +1,6 @@
-/* All-to-all whose blocks differ; gather, where each rank sends one block, to the root; and
- * scatter, where only the root sends. Every rank knows where its blocks belong in the other ranks'
- * recvbuffs:
+/* An all-to-all of blocks of different sizes; a gather, where each rank sends a block to the root;
+ * a scatter, where only the root sends. Every rank knows where its blocks belong in the other
+ * ranks' recvbuffs:
  *
  *     | barrier 1 | my block p -> its place at p, for all p; my own block locally | barrier 2 |
  *
@@ -10,11 +10,11 @@
  *     | round 1 -> the other half there; round 0 -> its place in my recvbuff
  *     | round 2 -> the first half; round 1 -> its place in my recvbuff | ... | barrier 2 |
  *
- * Only its owner knows the size of an own block, so the owner itself both sends and fetches it. Stream
- * order separates two batches of one rank, so no flag is needed. Therefore all ranks have two
- * barriers, whatever the sizes of their blocks are. Barrier 1 says "my recvbuff and my staging may
- * be written", barrier 2 "my data is with you". The direction is always push, because sendbuff may
- * be any memory. */
+ * Only the owner knows the size of its own block, so the owner itself both sends and fetches it.
+ * Both batches are on the owner's stream, so no flag is needed between them, and all ranks have two
+ * barriers whatever the sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be
+ * written", barrier 2 "my data is with you". The direction is always push, because sendbuff may be
+ * any memory. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -33,9 +33,10 @@ static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
 
 /* The rounds in which a rank's own block goes to its neighbour and back. */
 struct rounds {
-    uint64_t bytes; /* of the own block, in one round */
-    uint64_t count; /* 0: there is no own block to lend */
-    uint64_t half;  /* of staging, where rounds alternate; 0: the only round uses all of staging */
+    uint64_t bytes; /* bytes of the own block in one round */
+    uint64_t count; /* 0: no own block goes to the neighbour */
+    /* bytes of the half of staging that a round uses; 0: the only round uses all of staging */
+    uint64_t half;
 };
 
 static struct rounds rounds_of(const struct cecl_part *part)
@@ -89,7 +90,7 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
         lend(part, plan, &rounds, 0);
     push_to_peers(part, plan);
     for (uint64_t n = 0; n < rounds.count; n++) {
-        cecl_plan_next_wave(plan); /* the bytes lent so far have arrived before the next batch */
+        cecl_plan_next_wave(plan); /* the bytes sent so far have arrived before the next batch */
         if (n + 1 < rounds.count)
             lend(part, plan, &rounds, n + 1);
         fetch(part, plan, &rounds, n);
@@ -103,8 +104,8 @@ ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan 
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }
-    /* All ranks refuse this, or none does. So the refusal does not depend on whether this rank has
-     * an own block. */
+    /* Staging that is too small must be refused by all ranks or by none. So the refusal does not
+     * depend on whether this rank has an own block. */
     if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64

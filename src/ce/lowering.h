@@ -31,8 +31,8 @@ static inline uint64_t cecl_sender_place(const struct cecl_part *part, int sende
     return (uint64_t)(at - (sender > receiver)) * bytes;
 }
 
-/* lower.c: why a plan that only moves data needs no SM, or needs them because ranks share a GPU; NULL: it
- * copies within a GPU. */
+/* lower.c: the reason that ceclExplain gives for a plan that only moves data: it needs no SM, or it
+ * needs SMs because ranks share a GPU. NULL: it copies within a GPU. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
 /* lower_block.c, up to cecl_pieces_of */
@@ -42,8 +42,8 @@ struct cecl_extent {
     uint64_t from;
     uint64_t pitch; /* of the block's rows, if the call has rows (`from` is then 0); 0: dense */
 };
-/* The block from rank `from` to rank `to`, in the receiver's recvbuff. Gathered blocks lie alike on
- * all ranks. */
+/* The block from rank `from` to rank `to`, in the receiver's recvbuff. A gathered block is at the
+ * same place on all ranks. */
 static inline struct cecl_extent cecl_received(const struct cecl_part *part, int from, int to)
 {
     const struct cecl_call *call = &part->call;
@@ -62,9 +62,8 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
                                                     cecl_call_block(call, from, to).send_offset),
                                 .pitch = shape->width ? pitch : 0};
 }
-/* Copies bytes [first, first + bytes) of a block from where the block lies in `src` to where it
- * lies in `dst`. This takes up to three copies: the rest of a row, whole rows, and the beginning of
- * a row. */
+/* Copies bytes [first, first + bytes) of a block from `src` to `dst`, which say where the block
+ * lies. Takes up to three copies: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
 /* Copies the whole block from one rank to another, directly. */
@@ -73,8 +72,8 @@ void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int 
 /* Copies the block of a communicator's only rank, unless the call is in place. */
 void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Steps between these two calls are on the side lane, behind all that the main lane did so far.
- * Steps of the main lane that follow run at the same time, until cecl_plan_after_other. */
+/* Steps between cecl_begin_side and cecl_end_side are on the side lane, behind all steps so far of
+ * the main lane. Later steps of the main lane run at the same time, until cecl_plan_after_other. */
 static inline void cecl_begin_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
@@ -85,15 +84,15 @@ static inline void cecl_end_side(struct cecl_plan *plan)
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* How a rank's own block comes into its recvbuff without an SM. Pieces of it go to the `count`
- * ranks after it, and each of them returns its piece from its own memory. Piece i goes to rank + 1
- * + i. */
+/* A rank's own block in pieces, which come into its recvbuff without an SM. The pieces go to the
+ * `count` ranks after it (piece i to rank + 1 + i), and each of these ranks returns its piece from
+ * its own memory. */
 struct cecl_pieces {
     int count;
     uint64_t bytes; /* of each piece; the last may be smaller */
 };
-/* Divides `bytes` into pieces. All pieces together have at most `most` bytes. If that is too
- * little, they are the first round of several. */
+/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`,
+ * these are the pieces of the first of several rounds. */
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most);
 /* Bytes of piece `i`, where the pieces begin at byte `first` of `bytes`. */
 static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,
@@ -111,7 +110,7 @@ static inline int cecl_peer_before(const struct cecl_part *part, int i)
     return cecl_part_peer(part, cecl_part_peers(part) - i);
 }
 
-/* What ceclExplain adds where a copy engine makes a local copy. */
+/* The text that ceclExplain adds if a copy engine makes a local copy. */
 #define CECL_SAY_BY_ENGINE "local copy by a copy engine (probed)"
 
 static inline const char *cecl_plural(uint64_t count)

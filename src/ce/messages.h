@@ -5,7 +5,7 @@
 #include "alloc/posts.h"
 #include "plan/plan.h"
 
-/* A message of a group, as one of its two ranks sees it after both places were told. */
+/* A message of a group, as one of its two ranks sees it when it has posted. */
 struct cecl_message {
     int32_t peer;
     uint8_t role;   /* enum cecl_role: what this rank does */
@@ -13,12 +13,12 @@ struct cecl_message {
     bool away;      /* the peer is on another node: the network moves the bytes */
     uint64_t bytes; /* may be 0: then nothing is copied */
     uint64_t number;
-    uint64_t group; /* second: the number of the peer's group */
+    uint64_t group; /* if `second`: the number of the peer's group */
 };
 
 /* Makes the plan of a group in the memory of `plan`, which was initialized. Message i is part i.
- * Pure. Allocates only if no group before had as many messages. No message is with this rank
- * itself. Messages of one role and peer stand in the order of their numbers.
+ * Pure. Allocates only if no earlier group had as many messages. Requires that no message is with
+ * this rank itself, and that messages of one role and peer are in the order of their numbers.
  *
  * order  [count] room for the messages that this rank moves, lane by lane */
 ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t count,

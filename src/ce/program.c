@@ -1,8 +1,8 @@
 /* Making a program: a plan that is bound to addresses. */
 #include "ce/bound.h"
 
-/* Makes the side lane's stream when a plan first needs it. Plans with a side lane need it, and
- * plans with urgent kernels. */
+/* Makes the side lane's stream when a plan first needs it, for a side lane or for urgent
+ * kernels. */
 static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;

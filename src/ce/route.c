@@ -1,25 +1,24 @@
-/* Who moves which bytes, where a rank came late to a call.
+/* Who moves which bytes in a late call, that is, a call to which a rank came late.
  *
  * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
- * other when they make the call (alloc/places.h), and no rank waits long for another. So of two
- * ranks only the one that came later may know the other's buffers. It then moves what goes between
- * the two, in both directions.
+ * other when they make the call (alloc/places.h), and no rank waits long for another. So the
+ * earlier one of two ranks may not know the buffers of the later one. That rank then moves the
+ * bytes between the two in both directions.
  *
- * Lowerings know nothing of that: a lowered plan lets each rank push. From the plans of this rank
- * and of those that came before, this file makes the plan in which
+ * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
+ * and of the ranks that came before, this file makes the plan in which
  *
  *     a copy that touches the buffer of a rank that comes later  is left to that rank,
  *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
  *
- * All ranks meet at the same barriers as before, and the copies of a wave have no order. So the rank that
- * makes a copy can change within the wave. Where one wave must follow another, that concerns the bytes
- * between two ranks, and the same rank makes both. Copies to and from staging stay with their rank, because
- * everybody knows where staging lies.
+ * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
+ * rank can make a copy within the same wave. If one wave must follow another, both concern the
+ * bytes between the same two ranks, so one rank makes both. Copies to and from staging stay with
+ * their rank, because everybody knows where staging lies.
  *
- * What this rank takes over it mostly pulls, in the batch of what it pushes. It pushes and pulls one
- * after the other, whichever streams they are on, because one copy engine of a GPU makes all of its
- * copies over links.
- */
+ * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
+ * makes pushes and pulls one after the other, on whichever streams, because one copy engine makes
+ * all of its copies over links. */
 #include "ce/route.h"
 
 #include <stdlib.h>
@@ -96,8 +95,8 @@ struct route {
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    uint32_t wave; /* `out` has what others leave to this rank in earlier waves of this phase */
-    bool more;     /* they may leave it more in this phase */
+    uint32_t wave; /* what others leave to this rank in earlier waves of this phase is in `out` */
+    bool more;     /* later waves of this phase have more for this rank */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)
@@ -106,7 +105,7 @@ static bool keeps(const struct route *route, const struct cecl_copy *copy)
     return rank < 0 || came_before(route->plan, rank);
 }
 
-/* Adds what others leave to this rank in the next wave to the open batch. */
+/* Adds to the open batch what others leave to this rank in the next wave. */
 static void take_next(struct route *route)
 {
     const int rank = route->plan->part.call.rank;
@@ -118,7 +117,7 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Adds what others leave to this rank in waves before `wave`, in batches of their own. */
+/* Adds, as batches of their own, what others leave to this rank in waves before `wave`. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {
@@ -168,8 +167,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* The part of the plan of rank `rank` that this rank must know: what goes between the two ranks.
- * `parts` are this rank's parts, before they were lowered. */
+/* What this rank needs of the plan of rank `rank`: the copies between the two ranks. `parts` are
+ * this rank's parts before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -2,10 +2,10 @@
 #include "ce/bound.h"
 #include "ce/graph.h"
 
-/* Calls of one communicator share flags, so they must run in the order in which they were made. On
- * one stream they do. A call on another stream first waits until the last call is done. A stream
- * writes the word that this wait reads, and CUDA does not see this dependency. The wait is safe,
- * because it always refers to work that was enqueued before. */
+/* Calls of one communicator share flags, so calls must run in the order in which they were made.
+ * One stream keeps that order. A call on another stream first waits until the last call is done. It
+ * waits for a word that another stream writes, a dependency that CUDA does not see. This cannot
+ * deadlock, because the write was enqueued before. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
     if (engine->order) /* graphs run between the calls */
@@ -20,8 +20,9 @@ static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
     return ceclSuccess;
 }
 
-/* Next to other kernels a reduction waits for SMs behind all thread blocks of the kernels that came
- * before. On a stream with priority, such as the side lane's, it does not wait. */
+/* A reduction's kernel waits for SMs behind all thread blocks of kernels that came before. On a
+ * stream of higher priority, such as the side lane's, it gets SMs before those blocks that still
+ * wait. */
 static ceclResult_t issue_reductions(const struct cecl_engine *engine,
                                      const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
@@ -85,10 +86,10 @@ static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_bound *b
     return cecl_graph_mark(engine, work);
 }
 
-/* Marks the end of a call that failed while it was enqueued, because otherwise its memory would
- * never be freed. The mark comes after what other lanes have of the call, because the buffers are
- * the caller's again after the mark, as far as lanes can be joined. Where main and side cannot, the
- * mark goes on the side lane, which so far follows the main lane. */
+/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory
+ * would never be freed. After `done` the buffers are the caller's again, so the write waits for all
+ * lanes of the call that can be joined. If main and side cannot be joined, the write goes on the
+ * side lane, which so far follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {

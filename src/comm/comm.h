@@ -1,5 +1,5 @@
-/* A communicator: all that one rank has of it, how it fails, and its threads. Calls are in
- * src/launch; what makes and ends communicators is in src/api. */
+/* A communicator as one rank has it: its parts, how it fails, and its threads. Calls are in
+ * src/launch; src/api makes and ends communicators. */
 #ifndef CECL_COMM_COMM_H
 #define CECL_COMM_COMM_H
 
@@ -35,8 +35,9 @@ struct cecl_resolved {
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
     int64_t pool_bytes, segment_bytes, staging_bytes;
-    int64_t tuning;     /* a hash of the thresholds in force, which ranks compare */
-    int32_t trace_rank; /* names the trace's file; negative: this communicator's rank */
+    int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
+    /* number in the name of the trace's file; negative: the rank in this communicator */
+    int32_t trace_rank;
 };
 
 /* The watchdog: a thread that notices peers that died, left, or do not come, and that ends the
@@ -67,8 +68,10 @@ struct cecl_worker {
     pthread_mutex_t lock;
     pthread_cond_t news; /* an answer is there, or the thread has ended */
     bool ended;
-    void (*frees)(ceclComm_t comm); /* set where the thread ends after the communicator */
-    uint64_t asked, answered; /* how many questions about progress there were; which is answered */
+    /* set if the thread ends only after the communicator has ended */
+    void (*frees)(ceclComm_t comm);
+    /* number of questions asked about progress; number of the latest answered one */
+    uint64_t asked, answered;
     /* the last answer */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
@@ -94,16 +97,16 @@ enum cecl_shared_part {
 struct ceclComm {
     uint32_t magic;
     int rank, nranks;
-    uint64_t id; /* equal on all ranks, and on no other communicator */
+    uint64_t id; /* equal on all ranks, and different for each communicator */
     struct cecl_resolved config;
-    struct cecl_options options; /* of the calls that follow */
+    struct cecl_options options; /* for the calls that follow */
     uint32_t local_copies;       /* CECL_LOCAL_...: copies that need no SM on any rank */
     struct cecl_tuning tuning;   /* the thresholds for its device and ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
     struct cecl_hosted hosted;
-    int *parent_ranks; /* [nranks] ranks in the communicator that this one was made of; or NULL */
+    int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */
     struct cecl_pool pool;
     struct cecl_registry registry;
     struct cecl_windows windows;      /* of the pool and the registry */
@@ -116,15 +119,16 @@ struct ceclComm {
     struct cecl_worker worker;
     _Atomic bool finalized; /* written inside, and read before a thread enters */
     bool shares_process;    /* another rank is in this process */
-    bool is_one_process;    /* all ranks are */
-    int ranks_here;         /* in this process, this one included */
-    bool shares_gpu;        /* some ranks have one GPU (CECL_SHARE_GPU=1) */
-    bool few_queues;        /* on some rank, streams share fewer hardware queues than by default */
-    bool drained;           /* no work is pending on its memory as it ends */
-    unsigned generation;    /* generation of the process that made it: see util/fork.h */
-    ceclComm_t next;        /* next in end.c's list of ended communicators */
-    /* The program can reach memory of peers. So a peer may wait for what the program writes there,
-     * and no flag tells whether it has come. */
+    bool is_one_process;    /* all ranks are in this process */
+    int ranks_here;         /* ranks in this process, this one included */
+    bool shares_gpu;        /* some ranks share a GPU (CECL_SHARE_GPU=1) */
+    /* on some rank streams share fewer hardware queues than CUDA's default */
+    bool few_queues;
+    bool drained;        /* no work was pending on its memory when it ended */
+    unsigned generation; /* generation of the process that made it: see util/fork.h */
+    ceclComm_t next;     /* next in end.c's list of ended communicators */
+    /* The program can reach memory of peers, so a peer may wait for writes of the program, and no
+     * flag tells whether they have come. */
     _Atomic bool gave_pointers;
     struct {
         ceclComm_t next, *at;            /* *at is this communicator */
@@ -138,15 +142,15 @@ struct ceclComm {
     struct cecl_trace *trace;            /* NULL: no trace is wanted */
     void *check_room; /* [nranks] what ranks tell each other; see cecl_check_room */
 
-    /* The asynchronous error is written once, under the lock. Its message is written first. */
+    /* Guards writes of the asynchronous error. It is set once; its message is written before it. */
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
 };
 
 /* config.c: combines defaults, configuration and environment. */
-/* Refuses a field of the caller's struct `of` that is out of range. CECL_UNDEF is always in
- * range. */
+/* Refuses a field of the caller's struct that is out of range; `of` is the name of the struct.
+ * CECL_UNDEF is always in range. */
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high);
 static inline struct cecl_options cecl_config_options(const struct cecl_resolved *config)
@@ -166,11 +170,11 @@ ceclResult_t cecl_comm_check(ceclComm_t comm);
 /* Whether the communicator is usable, and its ranks compare their calls (CECL_CHECK). Records no
  * message. */
 bool cecl_comm_is_checked(ceclComm_t comm);
-/* Takes in what peers have reported by now. Returns the asynchronous error, or success. If it
- * succeeds, the peers' data that this rank saw before is valid. */
+/* Reads what peers have reported by now. Returns the asynchronous error, or success. On success the
+ * peers' data that this rank saw before is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
 /* Remembers the call that is enqueued now. The watchdog names this call while work is pending,
- * because the call that is enqueued last ends last. */
+ * because calls end in order. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -180,11 +184,12 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
-/* Refuses the second of two threads that make calls on the communicator at once: call `name`, while
- * the other one is inside `other`. */
+/* Refuses call `name` of a second thread, while another thread is in call `other` on the same
+ * communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
-/* Enters a call of which only one may run at a time. A second thread is refused before it touches
- * what calls work on. Whoever has entered leaves. Calls that may run beside others do not enter. */
+/* Enters a call, of which only one may run at a time. A second thread is refused before it touches
+ * any state of calls. Each enter is followed by a leave. Functions that may run beside calls do not
+ * enter. */
 static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 {
     const char *other = NULL;
@@ -216,8 +221,8 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
-/* Fails the communicator with `result` and the last message, because peers rely on what will not be
- * done. Returns its error, which may be an earlier one. */
+/* Fails the communicator with `result` and the last message, because peers rely on work that will
+ * not be done. Returns its error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
@@ -225,8 +230,8 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether peers need this rank for nothing that it has begun. Then it may leave, and only peers
- * that need it for a later call fail. */
+/* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
+ * leave, and only peers that need it for a later call fail. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
 /* Records the `result` of an exchange over the mesh. If an exchange was cut off, none can follow,
  * so the communicator fails. */
@@ -235,40 +240,41 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns the asynchronous error, with its message as this thread's own, or success. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`, or the communicator's error if `result` is a peer's error that follows from
- * that one. Peers that were told of a failure take no messages. */
+/* Returns `result`, or the communicator's error if `result` only follows from it: peers that were
+ * told of a failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
 #define CECL_WATCH_TICK_MS 500 /* the longest time between two looks of the watchdog */
-/* The longest time for which the watchdog waits for the worker at each look. The driver takes
- * microseconds unless it is held up. */
+/* How long the watchdog waits for the worker's answer at each look. The driver takes microseconds
+ * unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* By how much the watchdog may be late. It begins to count at one look, and ends at another one. */
+/* How late the watchdog may be: it starts and ends time measurements only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
-/* A kernel of a small call ends its wait as late, and the watchdog finds that at its next look. */
+/* The kernel of a small call ends its wait by then, and the watchdog finds that at its next
+ * look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
                "a rank listens until those that know more have spoken");
-/* When the watchdog has spoken, at the latest. */
+/* After the time limit the watchdog reports the failure within so many ms. */
 #define CECL_WATCH_SLACK_MS (CECL_WATCH_LATE_MS + CECL_MESH_WORD_MS)
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
-/* Notifies the peers of a failed communicator, and then ends all waits on this rank. To be called
- * again and again, because a late signal of a peer may set a flag back. */
+/* Notifies the peers of a failed communicator, and then ends all waits on this rank. Must be called
+ * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-/* Waits until nothing of this communicator is pending. Returns ceclTimeout at `deadline`. */
+/* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the worker is still inside a call of the driver after some seconds. Then the
- * worker calls `frees` when it comes back, and the caller does not touch the communicator again. */
+/* Returns false if the worker is still in a driver call after some seconds. Then the worker calls
+ * `frees` when it returns, and the caller must not touch the communicator again. */
 bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
-/* Frees what the worker has. It must not run. */
+/* Frees what the worker has. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
 /* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress
- * if the driver has not answered in time. Any thread. */
+ * if the driver has not answered in time. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

@@ -57,7 +57,7 @@ static ceclResult_t override(enum cecl_setting_id id, int64_t *value)
 
 static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
 {
-    int64_t wide = *value; /* the table's ranges keep it within 32 bits */
+    int64_t wide = *value; /* the range in the table keeps it within 32 bits */
     CECL_TRY(override(id, &wide));
     *value = (int32_t)wide;
     return ceclSuccess;
@@ -70,7 +70,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
         config = &defaults;
     cecl_settings_warn();
     /* Every field gets a value even when one is invalid, because the rank still meets its peers to
-     * notify them. */
+     * tell them the error. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,
@@ -119,7 +119,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 
     int64_t debug;
     CECL_TRY(
-        /* log.c reads it too, but cannot report an invalid value */
+        /* log.c reads CECL_DEBUG too, but cannot report an invalid value */
         override(CECL_SET_DEBUG, &debug));
     return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
 }

@@ -1,5 +1,5 @@
-/* How a communicator fails: the asynchronous error, what leads to it, and who is refused because of
- * it. */
+/* How a communicator fails: the asynchronous error, its causes, and the calls that are refused
+ * because of it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -46,13 +46,14 @@ static enum verdict compare(const struct cecl_history *history, int rank, uint32
                    theirs =
                        atomic_load_explicit(word_of(history, rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
-        return UNKNOWN; /* it is still to come, or its word was taken by a later call */
+        /* one of the ranks has not come to it, or its word was reused for a later call */
+        return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
 }
 
-/* Hashes that are equal at one call are equal at all calls before it. So the latest call that both
- * ranks have reached decides whether they differ. If they do, the first call that differs is named.
- * */
+/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that
+ * both ranks have reached decides whether they differ. If they do, the first call that differs is
+ * named. */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

@@ -1,9 +1,10 @@
 /* What calls each rank has made: a running hash of their signatures, in words that all ranks of the
  * host see. A rank that makes another call than its peers, or the same with other arguments, has
- * another hash from then on. Nobody waits: ranks compare what both have reached, after the fact.
+ * another hash from then on. Nobody waits: ranks compare the calls that both have made.
  *
- * It does not see where buffers lie, blocks that each rank sizes for itself, and calls by which one
- * rank is more than CECL_HISTORY_CALLS ahead of another, until they come closer. */
+ * The hash does not cover where buffers lie, nor the sizes of blocks that each rank sets for
+ * itself. While one rank is more than CECL_HISTORY_CALLS calls ahead of another, the two are not
+ * compared. */
 #ifndef CECL_COMM_HISTORY_H
 #define CECL_COMM_HISTORY_H
 
@@ -18,16 +19,16 @@ struct cecl_history {
     /* [nranks][CECL_HISTORY_CALLS] the number of a call, and the hash of all calls up to it */
     _Atomic uint64_t *words;
     int rank, nranks;
-    _Atomic uint32_t calls; /* of this rank so far */
+    _Atomic uint32_t calls; /* how many calls this rank has made */
     uint32_t hash;
     _Atomic(const char *) names[CECL_HISTORY_CALLS]; /* of this rank's last calls */
 };
 
 /* A difference between this rank and another. */
 struct cecl_history_difference {
-    int rank;         /* the other */
+    int rank;         /* the other rank */
     uint32_t call;    /* the first call that is known to differ, counted from 1 */
-    const char *name; /* this rank's name of it */
+    const char *name; /* what this rank called there */
 };
 
 size_t cecl_history_bytes(int nranks);

@@ -5,8 +5,8 @@
 
 #include "util/thread.h"
 
-/* Threads wait here until all of them exist. A task that is missing would let its peers wait until
- * their timeout. */
+/* Threads wait here until all of them exist. If a thread cannot be made no task runs, because its
+ * peers would wait until their timeout. */
 struct cecl_gate {
     pthread_mutex_t lock;
     pthread_cond_t decided;

@@ -1,6 +1,6 @@
-/* The events of a communicator. They are kept in memory that is allocated at the start, and written
- * when that memory is full and at the end. Calls on one communicator come one at a time, so nothing
- * is locked. */
+/* The events of a communicator. They are kept in memory that is allocated at the start, and are
+ * written when the memory is full and at the end. Calls on a communicator come one at a time, so
+ * there is no lock. */
 #include "comm/trace.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A system call, made once for each thread. */
+/* Made by a system call, once for each thread. */
 static int32_t thread_id(void)
 {
     static _Thread_local int32_t id;
@@ -89,8 +89,8 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
         cecl_log(CECL_LOG_WARN, rank, "CECL_TRACE, CECL_NVTX: no host memory; none of them");
         return NULL;
     }
-    /* The file of a communicator that was made of another is that of the other. Ranks of the new
-     * one may have the numbers of other processes' files. */
+    /* A communicator made out of another uses the parent's file, because its own rank numbers may
+     * be those of other processes' files. */
     trace->rank = config->trace_rank >= 0 ? config->trace_rank : rank;
     trace->nvtx = config->nvtx && cecl_nvtx_open();
     if (config->nvtx && !trace->nvtx && rank == 0)
@@ -103,7 +103,7 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
     return NULL;
 }
 
-/* Writes the events. A file that can no longer be written is given up, after a warning. */
+/* Writes the events. If the file can no longer be written, warns and stops writing. */
 static void flush(struct cecl_trace *trace)
 {
     if (trace->count > 0 &&

@@ -1,6 +1,5 @@
-/* What calls record for people who look at a timeline: NVTX ranges (CECL_NVTX), and a file of host
- * times that Chrome's viewers read (CECL_TRACE). A communicator without either only tests a pointer
- * at each call. */
+/* Records of calls for timelines: NVTX ranges (CECL_NVTX), and a file of host times that Chrome's
+ * viewers read (CECL_TRACE). Without either, each call only tests a pointer. */
 #ifndef CECL_COMM_TRACE_H
 #define CECL_COMM_TRACE_H
 
@@ -21,19 +20,20 @@ struct cecl_trace_event {
     char path[sizeof(((ceclExplanation_t *)0)->path)];
 };
 
-/* A call that is being made. Holds nothing where there is no trace. */
+/* A call that is being made. Empty if there is no trace. */
 struct cecl_traced {
     struct cecl_trace *trace;
     const char *name;
     int64_t start_ns;
 };
 
-/* Returns NULL where neither is wanted, and where neither can be had; then a warning says so. */
+/* Returns NULL if neither NVTX nor a file is wanted, or if neither could be opened; then it has
+ * warned. */
 struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank, int nranks);
-/* Writes what is left, and frees. NULL has no effect. */
+/* Writes what is left, and frees the trace. NULL has no effect. */
 void cecl_trace_close(struct cecl_trace *trace);
 
-/* The trace of a handle that has not been checked yet; NULL: there is none. */
+/* The trace of a handle that has not been checked yet; NULL if there is none. */
 static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
 {
     return comm && comm->magic == CECL_COMM_MAGIC && comm->generation == cecl_fork_generation()
@@ -57,7 +57,7 @@ void cecl_trace_end(const struct cecl_traced *call, uint64_t send_bytes, uint64_
 
 /* trace_file.c: one file for each name that the process has begun. Every communicator with that
  * name adds to it. The file is complete after each write. */
-/* Begins the file, unless it has been begun. Returns false, with a warning, where it cannot be
+/* Begins the file, if this process has not begun it. Returns false, with a warning, if it cannot be
  * written. */
 bool cecl_trace_file_begin(const char *name, int rank, int nranks);
 bool cecl_trace_file_add(const char *name, int rank, const struct cecl_trace_event *events,

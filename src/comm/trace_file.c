@@ -1,4 +1,4 @@
-/* The file of a trace. It has events in an array, as Chrome's viewers read them. The array is
+/* The file of a trace. It is an array of events, the format of Chrome's viewers. The array is
  * closed after each write, and opened again for the next one. */
 #include <errno.h>
 #include <inttypes.h>

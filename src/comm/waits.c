@@ -63,7 +63,7 @@ static bool holds(const struct cecl_rank_list *list, int rank)
     return false;
 }
 
-/* Adds those for whom `rank` waits. Returns whether there was room. */
+/* Adds the ranks for which `rank` waits. Returns whether there was room. */
 static bool add_next(const struct cecl_waits *waits, int rank, struct cecl_rank_list *met)
 {
     for (int other = 0; other < waits->nranks; other++)
@@ -83,7 +83,7 @@ void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
         return;
     for (int i = 0; i < met.count; i++) {
         const int rank = met.ranks[i];
-        if (rank == waits->rank) /* `late` is for whom it waits */
+        if (rank == waits->rank) /* `late` has the ranks for which this rank waits */
             continue;
         if (!is_waiting(waits, since_ms, rank))
             cecl_rank_list_add(&ends, rank);

@@ -1,6 +1,6 @@
 /* The watchdog of a communicator: one thread that learns of peers' ends at once, checks for calls
- * that take too long, and ends waits once the communicator has failed. It never touches what a call
- * in progress uses, except flags and their counters. It makes no slow call of the driver: see
+ * that take too long, and ends waits once the communicator has failed. It touches nothing that a
+ * call in progress uses, except flags and their counters. It makes no slow driver call: see
  * worker.c and decision 20. */
 #include <errno.h>
 #include <stdio.h>
@@ -22,13 +22,13 @@
 #define TICK_MIN_MS 5
 #define RELEASE_TICK_MS 5
 
-/* What was seen of the pending call when it last made progress. */
+/* The state of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES], messages;
-    int64_t since; /* in ms: since when the started call has made no progress */
+    int64_t since; /* time from which on the started call has made no progress, ms */
     bool started;
-    bool blind;          /* the driver answers no question */
-    int64_t blind_since; /* in ms */
+    bool blind;          /* the driver does not answer */
+    int64_t blind_since; /* since when, ms */
 };
 
 static bool is_hosted(ceclComm_t comm)
@@ -36,8 +36,8 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
-/* Asks how far the pending call is. The words of messages lie in memory of the host, and flags may,
- * too. Reading such words needs no driver. */
+/* Asks how far the pending call is. The words of messages, and in some communicators the flags, lie
+ * in memory of the host, which is read without the driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     const ceclResult_t result = is_hosted(comm)
@@ -48,9 +48,9 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
     return result;
 }
 
-/* Returns a rank that has left without a call that is pending here, or -1. A goodbye carries how
- * far the main lane's epochs have come there. Every call moves these epochs alike on all ranks.
- * Message signals that the leaving rank sent have arrived before its goodbye. */
+/* Returns a rank that has left before making its part of a call that is pending here, or -1. Its
+ * goodbye says how far its main lane's epoch has come, which every call moves alike on all ranks.
+ * Its message signals arrived before the goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
@@ -74,9 +74,9 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     return true;
 }
 
-/* Words for the ranks that are to blame. A late rank may itself wait for another rank, which is
- * then to blame. What ranks published counts for half of the time limit at most, so a rank that has
- * stopped since then is not excused. */
+/* The part of a message that names the ranks at fault. A late rank may itself wait for another
+ * rank, which is then to blame. Waits that were published more than half of the time limit ago do
+ * not count, so that a stopped rank is not excused. */
 static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
 {
     const int half = comm->config.timeout_ms / 2;
@@ -118,8 +118,8 @@ static const char *what_to_look_for(ceclComm_t comm, const struct cecl_progress 
                : "did the peer make its part?";
 }
 
-/* A peer that has just given up signals flags that look late. It told its peers before that, and is
- * not blamed. */
+/* A peer that has just given up may look late. It has told its peers that it gave up, so it is not
+ * blamed here. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
@@ -137,8 +137,8 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
 
 /* The driver does not answer how far the pending call is, for example because freeing memory waits
  * for the call. The mesh reports peers' ends without the driver. So only the time limit is checked
- * here. It is not known whether the caller's work that comes before the call has ended, so that
- * work's time counts, too. */
+ * here. Whether the caller's earlier work on the stream has ended is not known either, so its time
+ * counts, too. */
 static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
 {
     const int64_t now = cecl_now_ms();
@@ -166,8 +166,9 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
            progress->messages != seen->messages;
 }
 
-/* One of several late ranks may itself wait for another rank, whose signal came here and not there.
- * The time of that late rank is up soon, if not now, and then it names the other rank. */
+/* Whether the time is up. If several ranks are late, one of them may wait for another whose signal
+ * came here but not there. Its own limit passes soon, and then it names that rank. So this rank
+ * waits a little longer. */
 static bool is_out_of_time(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
 {
     const int64_t more = progress->late.count > 1 ? CECL_MESH_WORD_MS : 0;
@@ -203,8 +204,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     }
     cecl_waits_tell(&comm->waits, progress.started ? &progress.late : &nobody, now);
-    /* The caller's work that comes before the call in its stream does not count as time of the
-     * call, however long it takes. */
+    /* The time of the caller's earlier work on the stream does not count, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
         progress.late.count == 0) {
         *seen = (struct watched){
@@ -250,8 +250,8 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
-    /* Releasing these flags needs no driver, and pending waits may hold up the driver. They cannot
-     * be silenced. */
+    /* Releasing these flags needs no driver, and pending waits may hold up the driver. These flags
+     * cannot be silenced. */
     if (pending && is_hosted(comm)) {
         (void)!cecl_flags_release(&comm->engine.flags);
         release_words(comm);
@@ -260,12 +260,13 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     if (pending && !comm->watch.silenced)
         complain(comm);
-    /* Ends kernels that wait, so that what is enqueued behind them goes on. */
+    /* Ends kernels that wait, so that work enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
     if (!comm->watch.kernels_ended)
         complain(comm);
-    /* Nothing that is released here may signal to peers. */
+    /* Flags are released only once they are silenced, so that released work signals nothing to
+     * peers. */
     if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)
@@ -364,5 +365,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         if (pause.tv_nsec < 1000000)
             pause.tv_nsec *= 2;
     }
-    return cecl_comm_hear(comm); /* a peer that gave up may have ended these calls, and told so */
+    /* a peer that gave up may have ended these calls, after it told this rank */
+    return cecl_comm_hear(comm);
 }

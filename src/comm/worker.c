@@ -1,12 +1,12 @@
-/* The worker of a communicator: a thread for what the driver may do slowly. It opens and closes the
+/* The worker of a communicator: a thread for driver calls that may be slow. It opens and closes the
  * memory that peers tell of, and reads flags.
  *
- * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost) and
- * that waits for pending work, the driver makes other threads wait that copy, allocate or launch.
+ * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost),
+ * CUDA waits for pending work and holds up other threads that copy, allocate or launch.
  * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory
- * operations and questions go on (measured, docs/measurements.md). If the pending work is a call
- * whose peer has died, it ends when the watchdog releases it, which takes stream memory operations
- * alone. */
+ * operations and queries go on (docs/measurements.md, "What the driver holds up"). If the pending
+ * work is a call whose peer has died, the watchdog must release it, for which it uses only stream
+ * memory operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* between two looks for memory that can be closed */
-/* The same while there is such memory, because moments without a pending call are short. */
+#define REST_MS 500 /* ms between two looks for memory that can be closed */
+/* The same while there is such memory: moments without a pending call are short. */
 #define CLOSE_MS 5
-#define MESSAGES_A_SWEEP 32 /* the largest number of messages between two such looks */
+#define MESSAGES_A_SWEEP 32 /* the most messages between two such looks */
 #define END_MS 10000
 
 void cecl_worker_init(struct cecl_worker *worker)
@@ -36,10 +36,10 @@ void cecl_worker_close(struct cecl_worker *worker)
     pthread_cond_destroy(&worker->news);
 }
 
-/* Carries out one message of a peer about its memory, so that questions are answered between
- * messages. Closing memory that peers dropped takes as long as opening memory, and a call may wait
- * for the next message. So memory is closed only after a while without messages, or after many of
- * them. Returns how many messages have come since memory was closed last. */
+/* Carries out one message of a peer about its memory; questions are answered between messages.
+ * Closing dropped memory takes as long as opening memory, and a call may wait for the next message.
+ * So memory is closed only after a while without messages, or after many messages. Returns how many
+ * messages have come since memory was last closed. */
 static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
 {
     bool any = false;
@@ -82,7 +82,7 @@ static void *work(void *argument)
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         bool comes = false;
-        if (failed) /* messages stay where they are, and would end each wait for one */
+        if (failed) /* messages stay unread, and would end each wait for one */
             cecl_mesh_rest(comm->mesh, REST_MS);
         else
             comes = cecl_mesh_await(
@@ -143,7 +143,7 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     worker->frees = frees;
     comm->magic = 0;
     cecl_mesh_say_goodbye(
-        comm->mesh); /* peers hear of it now, and not when the thread comes back */
+        comm->mesh); /* peers learn of it now, and not only when the thread returns */
     pthread_detach(worker->thread);
     pthread_mutex_unlock(&worker->lock);
     return false;

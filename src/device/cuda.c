@@ -14,8 +14,7 @@ static bool has_ended(const struct cuda_device *cuda, CUstream stream)
 static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
-    /* Freeing pinned memory waits for the GPU. While work is pending, the
-     * memory is left unfreed. */
+    /* Freeing pinned memory waits for the GPU. So it is not freed while work is pending. */
     const bool idle = cuda_streams_end(cuda) && !cuda->stuck && has_ended(cuda, cuda->release) &&
                       has_ended(cuda, cuda->side);
     if (cuda->side)
@@ -116,8 +115,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
         return "its memory cannot be shared by file descriptor";
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
         return "it has no unified addressing";
-    /* No attribute tells of 32-bit stream memory operations alone. A GPU without the 64-bit ones
-     * counts as having neither. */
+    /* CUDA has no attribute for 32-bit stream memory operations. A GPU without the 64-bit ones
+     * counts as having none. */
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
         return "it has no stream memory operations";
     if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
@@ -125,8 +124,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
     return NULL;
 }
 
-/* The ordinal that the caller means. The driver is asked for the current device, because the
- * caller's CUDA runtime may be another copy than ours. Asking creates no context. */
+/* The ordinal that the caller means. The current device comes from the driver, because the caller
+ * may have another copy of the CUDA runtime. Asking for it creates no context. */
 static int choose(const struct cecl_driver *cu, int which, int rank, int count)
 {
     CUcontext current = NULL;
@@ -138,7 +137,7 @@ static int choose(const struct cecl_driver *cu, int which, int rank, int count)
     if (cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current &&
         cu->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return device;
-    return 0; /* the CUDA runtime's own default in a thread that has not chosen */
+    return 0; /* the CUDA runtime's default in a thread that has chosen no device */
 }
 
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes)
@@ -203,8 +202,8 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
                          "GPU %d: allocation granularity %zu; a power of two is expected",
                          cuda->base.ordinal, granularity);
     cuda->base.granularity = granularity;
-    /* Loads the kernels now, while no work of ours is pending (see sm/reduce.h). It happens once
-     * per process and GPU. */
+    /* Loads the kernels now, while no work of ours is pending (see sm/reduce.h). They are loaded
+     * once per process and GPU. */
     CECL_TRY(cecl_reduce_cuda_prepare());
     return cecl_small_cuda_prepare();
 }

@@ -1,4 +1,4 @@
-/* What the files of the CUDA device share. */
+/* Shared by the files of the CUDA device. */
 #ifndef CECL_DEVICE_CUDA_H
 #define CECL_DEVICE_CUDA_H
 
@@ -7,18 +7,18 @@
 #include "device/device.h"
 #include "driver/driver.h"
 
-/* `scratch`: words to which words_read copies, and two that nobody reads. */
+/* `scratch` has words to which words_read copies, and two that nobody reads. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
-/* A living stream of stream_create. If the caller destroyed it behind our back, the id tells it
- * from a new stream at the same address. */
+/* A stream of stream_create that exists. The id differs from that of a new stream at the same
+ * address, in case the caller destroyed the old one with CUDA's function. */
 struct cuda_stream {
     CUstream stream;
     unsigned long long id;
 };
 
-/* All living streams of stream_create. The lock is not held during a wait for a stream. */
+/* All streams of stream_create that exist. The lock is not held during a wait for a stream. */
 struct cuda_own {
     pthread_mutex_t lock;
     struct cuda_stream *streams; /* [room], unordered */
@@ -32,16 +32,16 @@ struct cuda_device {
     const struct cecl_driver *cu;
     CUdevice device;
     CUcontext context;        /* the primary context, retained */
-    CUstream side;            /* for init and the watchdog, independent of callers' streams */
+    CUstream side;            /* cecl's own, independent of callers' streams */
     CUstream release;         /* for words_release alone */
-    CUstream legacy;          /* runs work for the callers' legacy default stream */
+    CUstream legacy;          /* stands for the callers' legacy default stream */
     CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
     CUevent order;            /* orders any two streams */
     uint32_t *scratch;        /* pinned words: see CUDA_SCRATCH_... */
-    bool rdma;                /* network cards may reach allocations */
-    _Atomic bool unlanded;    /* words_release gave up: its writes may land at any time */
-    bool stuck;               /* our own work has not ended: nothing may wait for the GPU */
-    struct cuda_local *local; /* the words of cuda_local.c; NULL until it needs them */
+    bool rdma;                /* allocations can be made reachable for network cards */
+    _Atomic bool unlanded;    /* words_release gave up: its writes may still come at any time */
+    bool stuck;               /* work of cecl's own has not ended: nothing may wait for the GPU */
+    struct cuda_local *local; /* the words of cuda_local.c; NULL until they are needed */
     struct cuda_own own;
 };
 
@@ -65,8 +65,8 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
 #define CUDA_CALL(cuda, function, ...)                                                             \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
-/* cuda_context.c. Makes the device's context current for this thread, if it is not. cuda_leave undoes
- * that. */
+/* cuda_context.c. Makes the device's context current for this thread, unless it is already;
+ * cuda_leave undoes this. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
 
@@ -81,9 +81,9 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         }                                                                                          \
     } while (0)
 
-/* CUDA_WITHIN for the watchdog. While any thread captures a graph in the global mode, CUDA may
- * refuse a call that waits or queries, and the call may invalidate that capture. Our calls are no
- * part of any capture, so the calling thread switches to the relaxed mode while `expr` runs. */
+/* CUDA_WITHIN for calls that wait or query. While any thread captures a graph in the global mode,
+ * CUDA may refuse such a call, and the call may invalidate the capture. Calls of cecl's own are no
+ * part of a capture, so the thread is in the relaxed mode while `expr` runs. */
 #define CUDA_BESIDE(cuda, result, expr)                                                            \
     do {                                                                                           \
         CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                           \

@@ -7,9 +7,8 @@
  *
  * The copies have the priority of callers' streams, the kernel a higher one.
  *
- * A word that is written while all SMs are held shows that the copies before it needed none.
- * A local copy that runs on SMs waits for the kernel's end. With drivers up to CUDA 13.0
- * every local copy does. */
+ * If a word is written while all SMs are held, the copies before it needed no SM. A local copy that
+ * runs on SMs waits for the kernel's end. With drivers up to CUDA 13.0 every local copy does. */
 #include <time.h>
 
 #include "device/cuda.h"
@@ -18,7 +17,7 @@
 
 #define LAST_WITHOUT 13000 /* the newest driver known to run every local copy on SMs */
 #define HOLD_MS 50
-#define RESIDENT_MS 15 /* ms for all blocks to start; past it other work holds SMs */
+#define RESIDENT_MS 15 /* ms for all blocks to start; if they take longer, other work holds SMs */
 #define COPY_MS 15     /* ms for the copies to end: 2 MiB at 87 GB/s take 0.03 ms */
 #define END_MS 10000   /* ms for the GPU to finish everything that was tried */
 _Static_assert(RESIDENT_MS + COPY_MS < HOLD_MS, "held until the copies were waited for");
@@ -31,10 +30,11 @@ _Static_assert(RESIDENT_MS + COPY_MS < HOLD_MS, "held until the copies were wait
  * for all work of the GPU. */
 struct cuda_local {
     struct cecl_hold_words hold;
-    uint32_t done[2]; /* the word behind the contiguous copies, and the word behind the rows */
+    uint32_t done[2]; /* written behind the contiguous copies, and behind the rows */
 };
 
-/* One thread of a process at a time: loading kernels waits for running work, on other GPUs too. */
+/* One thread of a process at a time, because loading kernels waits for running work, also on other
+ * GPUs. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static bool has_word(const uint32_t *word)
@@ -54,8 +54,8 @@ static ceclResult_t tell_done(struct cuda_device *cuda, uint32_t *word)
     return cuda_memops(&cuda->base, cuda->legacy, &write, 1);
 }
 
-/* Issues copies as calls have them: one in a batch alone, several in one batch, large and small
- * ones, at odd addresses, and rows. They go from the first half of `room` to the second. */
+/* Issues copies as calls do: a batch of one, a batch of several, large and small ones, at odd
+ * addresses, and rows. They go from the first half of `room` to the second. */
 static ceclResult_t copy_locally(struct cuda_device *cuda, char *room, size_t bytes)
 {
     const size_t half = bytes / 2, most = half < COPY_MOST ? half : COPY_MOST,
@@ -96,8 +96,8 @@ static bool all_run(const struct cuda_device *cuda, struct cecl_hold_size size)
     return cecl_hold_all_run(&cuda->local->hold, size);
 }
 
-/* Returns the kinds of copies that end while the kernel holds all SMs; 0
- * when it does not hold all. */
+/* Returns the kinds of copies that end while the kernel holds all SMs; 0 if the kernel does not
+ * hold all SMs. */
 static uint32_t copies_while_held(struct cuda_device *cuda, struct cecl_hold_size size, char *room,
                                   size_t bytes)
 {

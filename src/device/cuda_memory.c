@@ -7,10 +7,10 @@
 #include "util/clock.h"
 
 #define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
-/* A stream write that is not held up takes microseconds, or some time slices of a shared GPU. */
+/* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
-#define LAND_MS 2000 /* most time for words that are written behind a copy */
-/* Between two questions whether a stream has ended there is a pause, but not at first. */
+#define LAND_MS 2000 /* ms for words that are written behind a copy */
+/* For so long a stream's end is queried without pauses; then with pauses. */
 #define SPIN_NS 200000
 #define PAUSE_NS 50000
 
@@ -160,7 +160,7 @@ ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 
 /* ---- words */
 
-/* Checks that the GPU has pinned memory of the host at the address that the host has. */
+/* Checks that pinned memory of the host has the same address on the GPU. */
 static ceclResult_t check_address(struct cuda_device *cuda, void *addr)
 {
     CUdeviceptr seen = 0;
@@ -253,13 +253,13 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
     return result;
 }
 
-/* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A
- * stream that waits for a flag holds one. While streams that wait hold all, stream writes and
- * kernels of all other streams are held up. Copies have queues of their own, and so have the
- * stream operations right behind a copy (docs/measurements.md, "Hardware queues"). But a copy is
- * held up while the program frees memory. So a write is tried first, to a word that nobody
- * reads: what is held up may land late, when the words of a communicator are gone. If the trial
- * is held up, the words are written behind a copy. */
+/* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A stream
+ * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
+ * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
+ * other queues (docs/measurements.md, "Hardware queues"). But a copy is held up while the program
+ * frees memory. So first a write to a word that nobody reads is tried: a write to a communicator's
+ * words that is held up might come only after the words were freed. If the trial is held up, the
+ * words are written behind a copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
@@ -313,9 +313,9 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
                      count, LAND_MS);
 }
 
-/* Uses stream memory operations alone, if they get through. A memset may be a kernel, and the
- * kernels that hold the SMs may be waiting for these very words. A copy is held up while the
- * program frees memory, and that may wait for these very words, too. */
+/* Uses only stream memory operations, unless they are held up. A memset may be a kernel, and
+ * kernels that hold the SMs may be waiting for these words. A copy is held up while the program
+ * frees memory, which may wait for these words, too. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

@@ -1,5 +1,5 @@
-/* Profilers' ranges in an NVTX domain of cecl's own. NVTX is header-only: it looks for a profiler
- * at the first call. Without one, each later call only checks a pointer. */
+/* NVTX ranges in a domain of cecl's own, for profilers. NVTX is header-only: it looks for a
+ * profiler at the first call. Without one, later calls only check a pointer. */
 #include "device/nvtx.h"
 
 #include <nvtx3/nvToolsExt.h>

@@ -1,4 +1,4 @@
-/* The CUDA device's own streams: creating them, keeping them in a table, waiting for all,
+/* The CUDA device's own streams: creating them, keeping them in a table, waiting for all of them,
  * destroying them. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
     return result;
 }
 
-/* The caller holds the lock. The table does not hold streams that the caller made elsewhere. */
+/* Removes a stream from the table, if it is there (streams that the caller made elsewhere are not).
+ * The caller holds the lock. */
 static void forget(struct cuda_own *own, CUstream stream)
 {
     for (size_t i = own->count; i-- > 0;)
@@ -82,9 +83,8 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
     return result;
 }
 
-/* The stream leaves the table after its work is done, so that a drain waits for it until
- * then. It leaves the table and is destroyed under one lock, so that a drain never queries
- * a stream that is gone. */
+/* A stream leaves the table only when its work is done, so that a drain waits for that work. It is
+ * removed and destroyed under one lock, so that a drain never queries a destroyed stream. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
@@ -137,8 +137,7 @@ static ceclResult_t ask_kept(struct cuda_device *cuda, const struct cuda_stream 
     return id == kept->id ? ask(cuda, kept->stream, busy) : ceclSuccess;
 }
 
-/* A stream that cannot be queried does not stop the others: its error is kept and
- * the next one is queried. */
+/* If a stream cannot be queried, its error is kept and the next stream is queried. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -152,7 +151,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
     for (size_t i = 0; i < own->count; i++) {
         const ceclResult_t asked = ask_kept(cuda, &own->streams[i], busy);
         if (asked != ceclSuccess)
-            result = asked; /* the last error, to agree with the recorded message */
+            result = asked; /* the last error, which belongs to the recorded message */
     }
     pthread_mutex_unlock(&own->lock);
     return result;

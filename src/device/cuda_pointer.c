@@ -1,4 +1,4 @@
-/* What CUDA knows of a pointer, and which pointers the CUDA device refuses. */
+/* What CUDA knows about a pointer, and which pointers the CUDA device refuses. */
 #include "device/cuda.h"
 
 struct pointer {
@@ -8,7 +8,8 @@ struct pointer {
     size_t bytes;      /* 0 when CUDA does not know */
 };
 
-/* An address that CUDA does not know is no error here: all values are 0 then. */
+/* Looks up what CUDA knows of an address. If CUDA does not know it, all values are 0; that is no
+ * error here. */
 static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
 {
     CUpointer_attribute which[] = {

@@ -12,9 +12,10 @@
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)
 
 struct memory {
-    unsigned legacy, types; /* whether it has an IPC handle; a set of CUmemAllocationHandleType */
-    CUmemoryPool pool;      /* of stream-ordered memory */
-    CUdeviceptr start;      /* start of the allocation, or of the whole reservation */
+    /* whether the memory has an IPC handle; the set of its CUmemAllocationHandleType */
+    unsigned legacy, types;
+    CUmemoryPool pool; /* for stream-ordered memory */
+    CUdeviceptr start; /* start of the allocation, or of the whole reservation */
     size_t bytes;
     unsigned long long id;
 };
@@ -53,7 +54,7 @@ static ceclResult_t find(struct cuda_device *cuda, CUdeviceptr at, struct cecl_r
     CECL_TRY(look(cuda, at, &memory));
     uint32_t kind = kind_of(&memory);
     if (cuda->cu->cuMemGetAddressRange(&base, &bytes, at) != CUDA_SUCCESS) {
-        kind = CECL_REGION_NONE; /* what has no bounds cannot be shared */
+        kind = CECL_REGION_NONE; /* memory without bounds cannot be shared */
         base = at;
         bytes = 1;
     }
@@ -82,8 +83,8 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
     return cuda->cu->cuPointerGetAttribute(id, CU_POINTER_ATTRIBUTE_BUFFER_ID, cuda_address(ptr));
 }
 
-/* Any current context will do: ids are unique in the process. So the context is changed only where
- * the thread has none. A region is mapped and unmapped as a whole, so one byte stands for all. */
+/* Ids are unique in the process, so any current context will do; one is made current only if the
+ * thread has none. A region is mapped and unmapped as a whole, so its first byte stands for all. */
 ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {
@@ -172,8 +173,8 @@ ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_regio
 
 /* ---- import */
 
-/* Lets this device reach memory of another GPU of this process. CUDA counts no uses of this access,
- * so it stays: others may rely on it. */
+/* Lets this device reach memory of another GPU of this process. The access is never withdrawn,
+ * because CUDA does not count its users, and others may rely on it. */
 static ceclResult_t reach(struct cuda_device *cuda, int ordinal)
 {
     CUdevice device;
@@ -190,8 +191,8 @@ static ceclResult_t reach(struct cuda_device *cuda, int ordinal)
 }
 
 /* Opens a peer's handle. The driver maps the whole block of a small allocation, and returns the
- * allocation's own place in it. No document promises the latter; a driver that returned the block's
- * start would have us write to other memory. So the place within a block is compared. */
+ * allocation's address in it. No document promises that, and if a driver returned the block's
+ * start, cecl would write to other memory. So the offset within the block is checked. */
 static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_region_export *exported,
                                 void **addr)
 {

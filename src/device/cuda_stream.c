@@ -1,11 +1,11 @@
-/* What the CUDA device does with any stream, and the work on streams: batches of copies and stream
- * memory operations. cuda_own.c has the device's own streams. */
+/* Work on streams of the CUDA device: batches of copies, and stream memory operations. cuda_own.c
+ * has the device's own streams. */
 #include <string.h>
 
 #include "device/cuda.h"
 
 #define MEMOPS_MAX 128 /* operations in one driver call: CUDA needs fewer than 256 in a batch */
-/* copies of rows in one driver call: their descriptions are built on the stack */
+/* copies of rows in one driver call; their descriptions are on the stack */
 #define ROW_COPIES_MAX 64
 
 /* CUDA's own refusal would break the capture. */
@@ -42,7 +42,8 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 /* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
  * argument"), so its work runs on an internal stream between two events. */
 
-/* Names what is wrong with a caller's stream. A good stream costs two look-ups in the driver. */
+/* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the
+ * driver. */
 static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -133,7 +134,7 @@ uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 
 /* ---- work on a stream */
 
-/* Chooses between the two signatures of the batch. */
+/* Calls the batch function by whichever signature the driver has. */
 static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch,
                            CUstream stream)
 {
@@ -161,7 +162,7 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
     return result;
 }
 
-/* An operand of rows: an element is a byte, and there is one layer. */
+/* An operand of a 3D copy that describes rows: elements of one byte, and one layer. */
 static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
 {
     CUmemcpy3DOperand operand = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER};
@@ -171,7 +172,7 @@ static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
     return operand;
 }
 
-/* Chooses between the two signatures of the batch of row copies. */
+/* The same for the batch of row copies. */
 static CUresult row_batch(const struct cecl_driver *cu, CUDA_MEMCPY3D_BATCH_OP *ops, size_t count,
                           CUstream stream)
 {
@@ -251,8 +252,8 @@ static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
         for (size_t i = 0; i < n; i++) {
             const CUdeviceptr address = cuda_address(ops[i].addr);
             if (ops[i].kind == CECL_MEMOP_WRITE) {
-                /* The default flags include the memory barrier: peers see earlier
-                 * copies before the word. */
+                /* The default flags include a memory barrier, so peers see earlier copies before
+                 * the word. */
                 params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
                 params[i].writeValue.address = address;
                 params[i].writeValue.value = ops[i].value;
@@ -261,7 +262,7 @@ static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
                 params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
                 params[i].waitValue.address = address;
                 params[i].waitValue.value = ops[i].value;
-                /* CUDA defines this comparison as cyclic */
+                /* CUDA compares modulo 2^32 */
                 params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
             }
         }

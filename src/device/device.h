@@ -2,12 +2,10 @@
  * words that streams write and wait for.
  *
  * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
- * nothing of ranks, collectives or plans. It includes reductions and small calls from src/sm, and
- * src/util. One cecl_device serves one rank; ranks may be threads of one process.
+ * nothing of ranks, collectives or plans. It uses reductions and small calls of src/sm. One
+ * cecl_device serves one rank; ranks may be threads of one process.
  *
- * Threads: those that are inside the communicator, one at a time, may call everything. Beside them its
- * worker opens and closes regions and reads words, and its watchdog writes words of the host's memory
- * and releases words ("Threads" in docs/architecture.md). */
+ * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
 
@@ -31,30 +29,33 @@ struct cecl_mem {
 
 /* How a region is shared. */
 enum cecl_region_kind {
-    CECL_REGION_NONE,   /* not at all */
-    CECL_REGION_HANDLE, /* by bytes; the importer gets an address of the driver's choice */
-    CECL_REGION_FILE /* by a descriptor; the importer maps it into a reservation, where it wants */
+    CECL_REGION_NONE, /* not at all */
+    /* by a handle of the whole region; the driver chooses the importer's address */
+    CECL_REGION_HANDLE,
+    /* by a descriptor; the importer maps it into a reservation, at an address of its choice */
+    CECL_REGION_FILE
 };
 
 /* Memory of the program, not of cecl's pool, that is shared as one piece: one allocation, or what
  * one handle or one mapping of a file holds. */
 struct cecl_region {
-    uint64_t base, bytes; /* its addresses in this process */
-    /* The addresses within which regions may lie side by side. For mapped CUDA memory it is the
-     * whole reservation, which may be far larger than what is mapped; else it is the region. */
+    uint64_t base, bytes; /* in this process */
+    /* The addresses within which regions may lie side by side. For mapped CUDA memory this is the
+     * whole reservation, which may be far larger than the mapped part; otherwise it is the
+     * region. */
     uint64_t home, home_bytes;
-    uint64_t id;   /* what region_id returns here; not 0 if the region can be shared */
+    uint64_t id;   /* what region_id returns in this process; not 0 if the region can be shared */
     uint32_t kind; /* enum cecl_region_kind */
 };
 
-/* What a peer needs to import a region. Plain data but for `fd`, which must be sent as a
+/* What a peer needs to import a region. Plain data, except `fd`, which must be sent as a
  * descriptor. */
 struct cecl_region_export {
     uint32_t kind;            /* enum cecl_region_kind */
-    int32_t ordinal;          /* the exporter's device, as its process counts */
+    int32_t ordinal;          /* the exporter's device, by its own process's numbers */
     uint64_t process;         /* the exporter's cecl_fork_process */
     uint64_t base, bytes;     /* the region's addresses in the exporter's process */
-    uint64_t id;              /* the exporter's region_id of it */
+    uint64_t id;              /* what the exporter's region_id returns */
     uint64_t stamp;           /* the registry's; see alloc/registry_process.c */
     uint64_t offset;          /* FILE: where the region begins in the file; 0 on CUDA */
     unsigned char handle[64]; /* HANDLE */
@@ -69,7 +70,7 @@ struct cecl_range {
 
 /* Bytes of a buffer that a call uses. */
 struct cecl_use {
-    const char *name;   /* the argument's, for messages */
+    const char *name;   /* the argument's name, for messages */
     const void *buffer; /* as the caller passed it */
     uint64_t low, high; /* addresses: no byte outside of [low, high) is used; low < high */
     /* [nranges] which of these are used, in order, CECL_RANGES_MAX at most; nranges 0: all */
@@ -97,7 +98,7 @@ struct cecl_row_copy {
 /* CUDA's largest pitch in bytes (cudaDevAttrMaxPitch). */
 #define CECL_PITCH_MAX 2147483647u
 
-/* The kinds of copies within the device that need no SM; a set of these bits. */
+/* Kinds of copies within the device that need no SM, as bits. */
 enum {
     CECL_LOCAL_CONTIGUOUS = 1, /* copies of the operation `copies` */
     CECL_LOCAL_ROWS = 2        /* copies of the operation `row_copies` */
@@ -106,13 +107,13 @@ enum {
 
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
-    /* *addr = value. All earlier work of the stream is visible system-wide before the word is. */
+    /* *addr = value. Earlier work of the stream becomes visible system-wide before the word. */
     CECL_MEMOP_WRITE,
     CECL_MEMOP_WAIT /* holds the stream until (int32_t)(*addr - value) >= 0 */
 };
 struct cecl_memop {
-    /* WRITE: memory of this device, peer-mapped memory, or host memory that the device can
-     * address. WAIT: the same without peer-mapped memory. */
+    /* WRITE: memory of this device, memory of a peer, or host memory that the device can address.
+     * WAIT: memory of this device, or such host memory. */
     uint32_t *addr;
     uint32_t value;
     uint32_t kind;
@@ -132,18 +133,19 @@ struct cecl_device_ops {
     ceclResult_t (*mem_create)(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
     /* Makes a descriptor for `mem` that can be sent to a peer. The caller closes it. */
     ceclResult_t (*mem_export)(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
-    /* Opens the peer's memory behind `fd`, which stays the caller's. */
+    /* Opens the memory of a peer that `fd` describes. The caller keeps `fd`. */
     ceclResult_t (*mem_import)(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
     /* Maps `mem` at `addr`, inside a reservation, readable and writable by this device. The mapping
      * stays after mem_release. */
     ceclResult_t (*mem_map)(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
     void (*mem_unmap)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Gives up the handle and zeroes it. A zeroed handle is left alone. */
+    /* Releases the handle and zeroes it. A zeroed handle may be released. */
     void (*mem_release)(struct cecl_device *dev, struct cecl_mem *mem);
-    /* Sets `bytes` bytes to `value` and waits for it. `addr` is mapped memory of this rank. */
+    /* Sets `bytes` bytes to `value`, and waits until that is done. `addr` is mapped memory of this
+     * rank. */
     ceclResult_t (*mem_set)(struct cecl_device *dev, void *addr, int value, size_t bytes);
-    /* Allocates zeroed words that this process's host code and streams
-     * (memops) both read and write. */
+    /* Allocates zeroed words that host code and streams (memops) of this process both read and
+     * write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
     /* Lets copies, words and kernels of this device use memory of the host, whole pages, at the
@@ -151,16 +153,16 @@ struct cecl_device_ops {
     ceclResult_t (*host_share)(struct cecl_device *dev, void *addr, size_t bytes);
     void (*host_unshare)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Writes `value` to `count` words of such memory, or of words_alloc, so that streams and
-     * kernels held by waits on these words go on. Asks no driver, so it never waits. */
+     * kernels that wait for these words continue. Does not use the driver, so it never waits. */
     void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-    /* Refuses memory that this device's copies cannot reach. On CUDA that is plain host memory,
-     * another GPU's memory and NULL; on the host it is NULL, a range that wraps around, and one
-     * whose first or last byte cannot be read. `name` is the argument's name, for the message. */
+    /* Refuses memory that this device's copies cannot reach. On CUDA these are plain host memory,
+     * another GPU's memory and NULL; on the host NULL, ranges that wrap around, and ranges whose
+     * first or last byte cannot be read. `name` is the argument's name, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
-    /* -- memory that the program already has. It lies as the program wants, so granularity does not
-     * bind it, except in region_import. cecl's own pool is no part of this. -- */
+    /* -- memory that the program already has, not of cecl's pool. It may lie at any address:
+     * granularity holds for region_import alone. -- */
 
     /* Finds the region that holds the byte at `ptr`. Memory that copies may use but peers cannot
      * share is ceclSuccess with the kind NONE: on CUDA memory of stream-ordered pools and of handles
@@ -170,94 +172,93 @@ struct cecl_device_ops {
      * Makes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
-    /* Sets *id to a number for the memory at `ptr`; 0 where there is none. While it is the same,
-     * a region that was found at `ptr` still holds the same memory. Memory that was freed and
-     * allocated anew, or mapped anew from other memory, has another id at the same address. Cheap
-     * on CUDA: callers ask on every call. Ids mean nothing in other processes.
+    /* Sets *id to a number for the memory at `ptr`; 0 if there is none. While the id is the same, a
+     * region that was found at `ptr` still holds the same memory. Memory that was freed and
+     * allocated again, or other memory that was mapped there, has another id. Cheap on CUDA,
+     * because every call asks. Ids mean nothing in other processes.
      *
      * use  the bytes of the region that a call uses; NULL: none. On the host the id covers all of
      *      them, and is 0 if they are not of one mapping; what check_uses refuses is refused here
      *      too. Ignored on CUDA, where a region changes as a whole. */
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
-    /* Refuses bytes that a call is to use and that cannot be used now: addresses without memory, memory
-     * without the rights, mappings of files that are too short. A copy would end the process by a
-     * signal. `count`: CECL_USES at most. NULL on CUDA, where the copy returns an error. */
+    /* Refuses bytes of a call whose copy would end the process by a signal: addresses without
+     * memory, memory without access rights, mappings beyond the end of a file. `count`: CECL_USES
+     * at most. NULL on CUDA, where the copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
      * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a
      * handle of a small allocation opens the whole 2 MiB block that the driver cut it from. */
     ceclResult_t (*region_export)(struct cecl_device *dev, const struct cecl_region *region,
                                   struct cecl_region_export *exported);
-    /* Opens a region for this device, and sets *addr to where `exported->base` lies for it. A FILE
-     * can be used after region_access. The exporter may be this rank, another rank of this process,
-     * or a peer.
+    /* Opens a region for this device, and sets *addr to this device's address of `exported->base`.
+     * A FILE can be used after region_access. The exporter may be this rank, another rank of this
+     * process, or a rank of another process.
      *
-     * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The region
-     *     keeps it until region_close. HANDLE: ignored
+     * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The
+     *     region keeps it until region_close. HANDLE: ignored
      *
-     * ceclInProgress: this process has a HANDLE open of memory that lay at these addresses of the
-     * exporter's before. CUDA opens none meanwhile.
+     * ceclInProgress: this process still has a HANDLE open of memory that lay at the same addresses
+     * of the exporter before. CUDA must close that one first.
      *
-     * A HANDLE of this very process gives exported->base itself, and this GPU's access to the
-     * exporter's memory stays enabled. The exporter may free the memory only once all imports
-     * are closed, as far as the driver promises; a FILE import keeps the memory alive. */
+     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this
+     * GPU's access to the exporter's memory stays enabled. CUDA requires that the exporter frees a
+     * HANDLE's memory only once all imports are closed; a FILE import keeps the memory alive. */
     ceclResult_t (*region_import)(struct cecl_device *dev,
                                   const struct cecl_region_export *exported, void *at, void **addr);
     /* Makes FILE regions that were imported side by side readable and writable. One call for many
      * takes little longer than for one. */
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a HANDLE
-     * waits for all work of the GPU that any thread has enqueued, and for what comes meanwhile. Until
-     * then other threads' copies are not enqueued. */
+    /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a
+     * HANDLE waits for all work of the GPU, also for work that is enqueued meanwhile, and holds up
+     * copies of other threads. */
     void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
                          void *addr);
 
     /* -- streams -- */
 
     ceclResult_t (*stream_create)(struct cecl_device *dev, ceclStream_t *stream);
-    /* Creates a stream for the device's own use. Its kernels get free SMs before
-     * kernels of other streams. */
+    /* Creates a stream for cecl's own use. Its kernels get free SMs before kernels of other
+     * streams. */
     ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
-    /* ceclSuccess when all its work is done, ceclInProgress when not. */
+    /* ceclSuccess when all work on the stream is done, ceclInProgress when not. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
-    /* Waits until all work on the device's own streams is done: streams of stream_create that still
-     * live, and internal ones; on the host also the default stream. Nothing may be enqueued
-     * meanwhile. ceclTimeout past `deadline` (util/clock.h). A stream that cannot be queried counts
-     * as done; its error is returned once the others are done. */
+    /* Waits until all work on the device's own streams is done: existing streams of stream_create,
+     * and internal ones; on the host also the default stream. Nothing may be enqueued meanwhile.
+     * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
+     * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
-     * device) and enqueues nothing. */
+     * device). Enqueues nothing. */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
-    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or an
-     * internal stream forked from it where `stream` takes no batches (CUDA's legacy default
-     * stream). Refuses a capturing stream with ceclInvalidUsage. Call stream_join after every
-     * success, also when the work between failed. */
+    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
+     * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
+     * forked from it. Refuses a capturing stream with ceclInvalidUsage. Call stream_join after
+     * every success, even if the work in between failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
-    /* -- work on a stream. None of these waits. Once queues are large enough, only the host's
-     * `reduce` and `small` allocate. The caller may reuse what a call points to as soon as it
-     * returns: a bound plan is filled with other values for the next call. -- */
+    /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
+     * host's `reduce` and `small` allocate. The caller may reuse the arguments' arrays once the
+     * function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
     /* Copies of rows, issued together, without order among themselves. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
-    /* One reduction (sm/reduce.h), already checked. It may have a meeting where dev->meets. The
-     * caller may reuse what it points to at once. */
+    /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
     /* This rank's part of a small call (sm/small.h), already checked. NULL unless dev->has_small.
-     * The caller may reuse what it points to at once, except words, slots and buffers. */
+     * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
     /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
-    /* Executes `ops` in order. `count` has no limit: a device that has one splits. */
+    /* Executes `ops` in order. Any `count`: a device with a limit splits them. */
     ceclResult_t (*memops)(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                            size_t count);
     /* One copy for users, between any device and host memory, on any stream. On the host device
@@ -266,35 +267,35 @@ struct cecl_device_ops {
                                  ceclStream_t stream);
 
     /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
-     * work, so that streams held by waits on these words go on. The words have landed when it
-     * returns ceclSuccess. It waits only for these writes, some seconds at most, and they wait
-     * for no flag. On CUDA they wait for a driver that frees memory only if streams that wait
-     * hold all hardware queues. For the watchdog. */
+     * work, so that streams that wait for these words go on. On ceclSuccess the words are written.
+     * Waits only for these writes, some seconds at most. On CUDA a driver that frees memory can
+     * hold them up only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* The same for words that nobody waits for: where waiters sleep, none is woken. */
+    /* The same for words for which no thread waits: wakes no thread. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
-     * work. It waits only for that copy; on CUDA also while another thread frees memory and that
-     * waits for enqueued work. */
+     * work. Waits only for that copy; but on CUDA another thread that frees memory, and so waits
+     * for enqueued work, holds it up. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
-    /* Finds which copies within this device need no SM, and sets *ways. Called once, at init.
-     * Waits, within bounds.
+    /* Finds which copies within this device need no SM, and sets *ways. Called once, when the
+     * communicator is made. Waits, within bounds.
      *
      * room    memory of this rank that nobody else uses meanwhile; it is overwritten
-     * always  true: try it on any device. false: try it only on CUDA drivers newer than 13.0, where
-     *         such a copy may need no SM; elsewhere *ways is 0. The host device has no SMs, so it
-     *         says yes where `always` is true.
+     * always  true: try on any device. false: try only on CUDA drivers newer than 13.0, where such
+     * a
+     *         copy may need no SM; elsewhere *ways is 0. The host device, which has no SMs, says
+     *         yes if
+     *         `always` is true.
      *
-     * On CUDA a kernel holds all SMs for some milliseconds. An error, or other work on the
-     * GPU that keeps an SM, gives *ways = 0. ceclTimeout when the GPU does not finish the
-     * copies that were tried. */
+     * On CUDA a kernel holds all SMs for some milliseconds. *ways is 0 after an error, or if other
+     * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
-    /* An id that no other stream of this process has had; addresses of streams are reused, ids are
-     * not. 0 means unknown, and must not be taken as equal to any id, 0 included. */
+    /* An id that no other stream of this process has had. (Addresses of streams are reused, ids are
+     * not.) 0 means unknown: it equals no id, not even another 0. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);
 };
 
@@ -306,12 +307,11 @@ struct cecl_device {
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
     uint64_t total_bytes; /* memory of the device; 0 on the host */
-    bool meets;     /* its kernels of reductions send flags and wait for them (sm/meeting.h) */
+    bool meets;     /* its kernels of reductions send flags and wait for flags (sm/meeting.h) */
     bool has_small; /* it has ops->small */
 };
 
-/* What a rank tells its peers about the GPU that it would use. All zero
- * means that none is usable. */
+/* A rank's message to its peers about the GPU that it would use. All zero: no GPU is usable. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal; /* -1 if there is no GPU at all */
@@ -319,13 +319,14 @@ struct cecl_gpu_id {
 };
 
 /* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps
- * nothing open. When there is no driver, no GPU, or a feature is missing, the result is ceclSuccess
- * with usable = 0 and the reason in `why` [bytes]. BY_RANK makes the GPU current. */
+ * nothing open. If the driver, a GPU or a feature is missing, returns ceclSuccess with usable = 0
+ * and the reason in `why` [bytes]. BY_RANK makes the GPU current. */
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
 /* Whether this device's copies reach memory of the GPU with this uuid, which may be its own. A GPU
- * that this process does not see counts as reachable: mapping its memory will show. */
+ * that this process does not see counts as reachable; mapping its memory will show whether it
+ * is. */
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */

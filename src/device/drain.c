@@ -1,11 +1,10 @@
-/* Waits for a device's own streams by asking again and again, because no CUDA call that
- * waits takes a deadline. */
+/* Waits for a device's own streams by polling, because CUDA's waiting calls take no deadline. */
 #include "device/drain.h"
 
 #include "util/clock.h"
 
 #define FIRST_PAUSE_NS 20000L
-#define LAST_PAUSE_NS 1000000L /* at most 1 ms: waiting ranks share few cores */
+#define LAST_PAUSE_NS 1000000L /* ns; the longest pause, because waiting ranks share few cores */
 
 ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline)
 {

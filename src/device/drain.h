@@ -1,4 +1,4 @@
-/* The wait with a deadline for a device's own streams. All devices share it. */
+/* The wait with a deadline for a device's own streams, for all devices. */
 #ifndef CECL_DEVICE_DRAIN_H
 #define CECL_DEVICE_DRAIN_H
 
@@ -8,7 +8,7 @@
  * cannot be queried is not counted, and its error is returned. */
 typedef ceclResult_t (*cecl_count_busy_fn)(struct cecl_device *dev, size_t *busy);
 
-/* Asks until no stream is busy, and returns the last answer. ceclTimeout past `deadline`. */
+/* Polls until no stream is busy, and returns the last answer. ceclTimeout past `deadline`. */
 ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline);
 
 #endif

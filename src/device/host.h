@@ -1,5 +1,5 @@
-/* What the files of the host device share. Ranks may be processes or threads. Memory is memfd
- * pages; a stream is a thread. */
+/* Shared by the files of the host device. Ranks may be processes or threads. Memory is memfd pages;
+ * a stream is a thread. */
 #ifndef CECL_DEVICE_HOST_H
 #define CECL_DEVICE_HOST_H
 
@@ -18,7 +18,7 @@ struct host_device {
     struct host_stream *streams; /* all that live, with the default stream */
     /* the default stream, for NULL and CUDA's two handles of default streams */
     struct host_stream *standard;
-    _Atomic bool closing; /* the device ends: waits give up */
+    _Atomic bool closing; /* the device is being closed: waits end */
 };
 
 static inline struct host_device *host_of(struct cecl_device *dev)
@@ -38,7 +38,7 @@ void host_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
 ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
 ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name);
-/* Whether the first and the last byte can be read. */
+/* Whether the first and the last byte of a range can be read. */
 bool host_ends_readable(const void *ptr, size_t bytes);
 
 ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes);
@@ -69,7 +69,7 @@ ceclResult_t host_words_read(struct cecl_device *dev, const uint32_t *words, siz
                              uint32_t *out);
 /* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */
 void host_word_wake(const uint32_t *word);
-void host_word_write(uint32_t *word, uint32_t value); /* also wakes them */
+void host_word_write(uint32_t *word, uint32_t value); /* also wakes those threads */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
 /* Waits until (int32_t)(*word - value) >= 0 or *abandon. */
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon);

@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The start of the line that is being read. It holds all numbers; a path may be far longer. */
+/* The start of the line that is being read: all numbers are in it; the path at the end may be cut
+ * off. */
 struct line {
     char text[128];
     size_t filled;
 };
 
-/* Adds bytes to a line, as far as they fit. */
+/* Adds bytes to a line; drops those that do not fit. */
 static void add(struct line *line, const char *bytes, size_t count)
 {
     const size_t room = sizeof(line->text) - 1 - line->filled, added = count < room ? count : room;
@@ -23,8 +24,8 @@ static void add(struct line *line, const char *bytes, size_t count)
     line->filled += added;
 }
 
-/* Reads a complete line, if it is of a mapping that ends above `low`. Most lines are not, so only their
- * addresses are read: sscanf takes longer for a line than the kernel to write it. */
+/* Reads a complete line if its mapping ends above `low`. Of other lines, which are most, only the
+ * addresses are read, because sscanf takes longer for a line than the kernel takes to write it. */
 static bool parse(struct line *line, uint64_t low, struct host_mapping *mapping)
 {
     char rights[5], *rest;

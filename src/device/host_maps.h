@@ -1,4 +1,4 @@
-/* Reading /proc/self/maps: what this process has mapped where. Allocates nothing, because calls look
+/* Reads /proc/self/maps, the list of this process's mappings. Allocates nothing, because calls look
  * at the memory of their buffers each time. */
 #ifndef CECL_DEVICE_HOST_MAPS_H
 #define CECL_DEVICE_HOST_MAPS_H
@@ -9,7 +9,7 @@
 #include "util/error.h"
 
 /* A line of the file. The kernel splits a mapping into several lines where its parts differ, for
- * example in their rights, and joins neighbours that do not. */
+ * example in access rights, and joins equal neighbours. */
 struct host_mapping {
     uint64_t start, end;
     uint64_t offset, inode; /* inode 0: memory of no file */
@@ -20,7 +20,8 @@ struct host_mapping {
 /* Takes one mapping. Returns whether it wants the next. */
 typedef bool host_mapping_taker(void *context, const struct host_mapping *mapping);
 
-/* Hands the mappings that end above `low` to `take`, by address, until it has enough. */
+/* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has
+ * enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
 
 #endif

@@ -40,14 +40,14 @@ static ceclResult_t result_of(int error)
     return error == ENOMEM || error == ENOSPC || error == EFBIG ? ceclOutOfMemory : ceclSystemError;
 }
 
-/* The value of a line "key   N kB", in bytes; 0 where there is none. */
+/* The value of a line "key   N kB", in bytes; 0 if there is no such line. */
 static uint64_t meminfo_bytes(const char *text, const char *key)
 {
     const char *line = strstr(text, key);
     return line ? (uint64_t)strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* Memory that the machine could give now, in bytes: unused, reclaimable and swap. Where the kernel
+/* Memory that the machine could give now, in bytes: unused, reclaimable and swap. If the kernel
  * does not say, all memory of the machine. */
 static uint64_t available_bytes(void)
 {
@@ -66,9 +66,9 @@ static uint64_t available_bytes(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
 }
 
-/* Refuses memory that the machine cannot give. Pages stay sparse until they are touched, because
- * many ranks share one machine's memory; without this check a rank would find memory missing later,
- * within a copy. */
+/* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are
+ * allocated only when they are touched. Without this check memory could run out later, within a
+ * copy. */
 static ceclResult_t check_available(size_t bytes)
 {
     const uint64_t available = available_bytes();
@@ -134,8 +134,8 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev;
-    /* Keeps the range reserved: if it were unmapped, another mapping could take it, and unreserve
-     * would remove that mapping. If mmap fails here, the pages stay until unreserve. */
+    /* Keeps the range reserved. If the range were unmapped, another mapping could take it, which
+     * unreserve would then remove. If mmap fails here, the pages stay until unreserve. */
     (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 
@@ -187,7 +187,7 @@ ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t
     return ceclSuccess;
 }
 
-/* Memory of the host is this device's own. */
+/* Nothing to do: streams of this device run on the host. */
 ceclResult_t host_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev;

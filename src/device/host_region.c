@@ -1,6 +1,6 @@
 /* Memory that a program already has, on the host device. A shared mapping of a file can be shared
- * while this process holds the file open; all other memory is private. Memory that is not there would
- * end the process by a signal, so each call looks at what it uses. */
+ * while this process holds the file open; all other memory is private. Using memory that is not
+ * there would end the process by a signal, so each call checks the memory that it uses. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,12 @@
 
 /* ---- one memory */
 
-/* Equal for all lines of one shared mapping, also where the kernel has split it: in all of them the
- * file begins at the same address. Each line of other memory has an id of its own. */
+/* An id that is equal for all lines of one shared mapping, even if the kernel has split it: for all
+ * of these lines the start of the file would lie at the same address. Each line of other memory has
+ * an id of its own. */
 static uint64_t id_of(const struct host_mapping *mapping)
 {
-    static const uint8_t key[16] = {0}; /* ids only have to differ */
+    static const uint8_t key[16] = {0}; /* ids only have to differ, so no secret is needed */
     const uint64_t facts[] = {(uint64_t)mapping->major << 32 | mapping->minor, mapping->inode,
                               mapping->start - mapping->offset, mapping->shared,
                               mapping->shared ? 0 : mapping->start};
@@ -90,7 +91,7 @@ static bool opens(int fd, const struct host_mapping *mapping)
            may_be_mapped(fd);
 }
 
-/* A descriptor of this process for the mapping's file; *fd is -1 where there is none. */
+/* A descriptor of this process for the mapping's file; *fd is -1 if there is none. */
 static ceclResult_t descriptor_of(const struct host_mapping *mapping, int *fd)
 {
     const struct dirent *entry;
@@ -137,7 +138,7 @@ struct survey {
     const char *trouble;
 };
 
-/* Has the kernel read the last byte that is used of a mapped file, which fails if the file is
+/* Reads the last used byte of a mapped file by a system call, which fails if the file is
  * shorter. */
 static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
                               uint64_t end)
@@ -151,7 +152,7 @@ static const char *trouble_of(const struct cecl_use *use, const struct host_mapp
     return NULL;
 }
 
-/* Returns whether more mappings are to be looked at. */
+/* Returns whether further mappings must be looked at. */
 static bool look_on(struct survey *survey, const struct host_mapping *mapping)
 {
     const uint64_t end = mapping->end < survey->high ? mapping->end : survey->high;
@@ -169,7 +170,7 @@ static bool look_on(struct survey *survey, const struct host_mapping *mapping)
     return end < survey->high;
 }
 
-/* What one reading of /proc/self/maps fills in. */
+/* Filled in by one reading of /proc/self/maps. */
 struct surveys {
     struct survey one[CECL_USES * CECL_RANGES_MAX];
     size_t count;
@@ -230,7 +231,7 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
     struct surveys surveys;
     (void)dev;
     const ceclResult_t result = survey(uses, count, &surveys);
-    /* without a descriptor for the question: what cannot be asked is taken for usable */
+    /* no descriptor for the check: memory that cannot be checked counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
 }
 
@@ -272,7 +273,8 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
     if (region->kind != CECL_REGION_FILE || run.end < region->base + region->bytes ||
         id_of(&run.first) != region->id)
         return no_longer(region);
-    /* Another thread may close the descriptor between the two steps, and open another file. */
+    /* Another thread may close the descriptor between the two steps, and open another file: tries
+     * again. */
     do {
         if (copy >= 0)
             close(copy);
@@ -315,7 +317,7 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
 
 ceclResult_t host_region_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    (void)dev; /* a mapping has its access from the start */
+    (void)dev; /* a mapping has its access rights from the start */
     (void)addr;
     (void)bytes;
     return ceclSuccess;

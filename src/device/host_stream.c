@@ -1,6 +1,6 @@
 /* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
- * so callers may reuse their arrays at once. The queue grows when it is full and never shrinks, so
- * that calls allocate nothing once it is large enough. */
+ * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
+ * allocate nothing once it is large enough. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@ static struct work *slot(struct host_stream *stream, size_t index)
     return &stream->queue[(stream->head + index) % stream->capacity];
 }
 
-/* An aligned 32-bit word may be a flag. It is stored in one piece, after everything that came
- * before it, and the threads that wait for it are woken. */
+/* An aligned 32-bit word may be a flag. So it is stored in one piece, after all earlier work, and
+ * threads that wait for it are woken. */
 static void perform_copy(const struct work *work)
 {
     if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
@@ -35,7 +35,7 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
-/* Wakes the streams that may sleep until the call is done. */
+/* Runs a small call, and wakes streams that may sleep until it is done. */
 static void perform_small(const struct cecl_small *small, const _Atomic bool *abandon)
 {
     cecl_small_host(small, (const bool *)abandon);
@@ -171,7 +171,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, ceclStream_t *out)
     return ceclSuccess;
 }
 
-/* Lets the thread finish what is queued, then frees the stream. */
+/* Ends the thread once it has finished all queued work, then frees the stream. */
 static void end(struct host_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -249,7 +249,7 @@ ceclResult_t host_stream_query(struct cecl_device *dev, ceclStream_t handle)
     return busy ? ceclInProgress : ceclSuccess;
 }
 
-/* Holds the list's lock, so that no stream ends meanwhile. */
+/* Counts busy streams. Holds the list's lock, so that no stream ends meanwhile. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct host_device *host = host_of(dev);
@@ -368,7 +368,7 @@ ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Enqueues work that does not fit into a queue entry. It takes over `own`, which is freed when the
+/* Enqueues work that does not fit into a queue entry. Takes over `own`, which is freed when the
  * work is done, or here on failure. */
 static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                             void *own)
@@ -384,8 +384,7 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
     return ceclSuccess;
 }
 
-/* Each reduction allocates its own copy: the sources differ in number and do not
- * fit into a queue entry. */
+/* Each reduction is copied to the heap, because it has any number of sources. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -399,7 +398,7 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_REDUCE, own);
 }
 
-/* Each small call allocates its own copy: it is several times as large as a queue entry. */
+/* Each small call is copied to the heap, because it is several times as large as a queue entry. */
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
                         const struct cecl_small *small)
 {
@@ -415,8 +414,8 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_SMALL, own);
 }
 
-/* `later` waits on a word inside `earlier`. That is safe: destroying `earlier` first finishes its
- * work, which writes the word and so ends the wait. */
+/* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: its
+ * remaining work is finished first, which writes the word and ends the wait. */
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
     struct host_stream *before, *after;

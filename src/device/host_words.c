@@ -11,16 +11,15 @@
 
 #include "device/host.h"
 
-#define SPINS 100          /* looks before a waiter sleeps: a word often comes at once */
-#define SLICE_NS 50000000L /* ns of sleep at most; then `abandon` is looked at */
+#define SPINS 100          /* looks before a waiter sleeps, because a word often comes at once */
+#define SLICE_NS 50000000L /* ns; the longest sleep before `abandon` is looked at */
 
 static _Atomic uint32_t *atomic_of(const uint32_t *word)
 {
     return (_Atomic uint32_t *)(uintptr_t)word;
 }
 
-/* The shared form of the futex wakes waiters in other processes and at
- * other mappings of the page. */
+/* A shared futex also wakes waiters in other processes, and at other mappings of the page. */
 void host_word_wake(const uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -35,7 +34,7 @@ void host_word_write(uint32_t *word, uint32_t value)
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    /* a flag's value, which the watchdog may change meanwhile */
+    /* `src` may be a flag's value, which the watchdog may change meanwhile */
     if ((uintptr_t)src % sizeof(value) == 0)
         value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
     else
@@ -89,7 +88,7 @@ ceclResult_t host_words_overwrite(struct cecl_device *dev, uint32_t *words, size
     (void)dev;
     for (size_t i = 0; i < count; i++)
         atomic_store_explicit(atomic_of(&words[i]), value, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* before what the caller does next */
+    atomic_thread_fence(memory_order_seq_cst); /* orders the copy before later work of the caller */
     return ceclSuccess;
 }
 

@@ -118,8 +118,8 @@ struct cecl_driver {
     cecl_batch_3d_13000_fn batch_3d_13000;
 };
 
-/* The initialised driver, or NULL where there is none that can be used, with the reason in *why
- * (never freed). Any thread may call it. It creates no context. */
+/* The initialised driver, or NULL if none can be used; then *why has the reason (never freed).
+ * Creates no context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
 
 /* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL where

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Every call with side phases has main ones, because it ends on the main lane. */
+/* Every call with side phases also has main phases, because it ends on the main lane. */
 static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     const uint32_t main = advance->phases[CECL_LANE_MAIN], side = advance->phases[CECL_LANE_SIDE];
@@ -11,15 +11,16 @@ static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance
         atomic_store(&flags->side_a_main, main > 0 ? (side + main - 1) / main : side);
 }
 
-/* Calls without phases so far. */
+/* How many calls without phases were made so far. */
 static uint32_t unsignalled(const struct cecl_flags *flags)
 {
     return flags->epoch[CECL_COUNTER_DONE] - flags->epoch[CECL_LANE_MAIN];
 }
 
-/* Sets the main lane last, because `idle` does not look at the side lane. A call may begin while
- * the watchdog silences flags. Each of the two writes its own word before it reads the other's. So
- * the call finds `silent` here, or the watchdog finds the call's target. */
+/* The main lane's target is set last, because `idle` does not look at the side lane. A call may
+ * begin while the watchdog silences flags. The call writes its target before it reads `silent`, and
+ * the watchdog writes `silent` before it reads targets. So either the call finds `silent`, or the
+ * watchdog finds the target. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     note_side_phases(flags, advance);
@@ -32,7 +33,7 @@ bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
     return false;
 }
 
-/* A word may be one that the watchdog reads. */
+/* Stores words atomically, because the watchdog may read them. */
 void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32_t *epoch,
                      const uint64_t *given)
 {

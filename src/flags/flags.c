@@ -1,4 +1,4 @@
-/* The life of flags: their memory, the way in which they travel, and the address of each word. */
+/* The life of flags: their memory, how they travel, and the address of each word. */
 #include "flags/flags.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_wa
     return result != ceclSuccess ? result : waited;
 }
 
-/* Checks that the probe of every peer is in this rank's row. */
+/* Checks that the flag which every peer sent as a probe is in this rank's row. */
 static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
 {
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
@@ -75,8 +75,8 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
     return result;
 }
 
-/* Collective. Checks that flags sent in this way arrive at every rank, by sending some: the driver is
- * not asked. */
+/* Collective. Sends flags this way, and checks that they arrive at every rank. No attribute of the
+ * driver tells that. */
 static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
@@ -134,7 +134,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
 
 /* ---- life */
 
-/* Sets this rank's side flags to their first value. Only signals raise them. */
+/* Sets this rank's side flags to the first value. Later only signals raise them. */
 static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 {
     return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(CECL_FIRST_EPOCH));
@@ -219,8 +219,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    /* From here on flags on every rank hold CECL_FIRST_EPOCH, or a value just below it, so no wait
-     * ends without its signal. */
+    /* From here on all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait
+     * needs a signal. */
     return ceclSuccess;
 }
 

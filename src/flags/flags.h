@@ -4,20 +4,19 @@
  *
  * Each rank has a row of 32-bit words in its symmetric memory for each lane, and each row has a
  * word for each peer. Only that peer writes the word, and the word only grows (cyclically). A
- * lane's epoch says where the lane's flags stand when every call so far is done. A call with n
- * phases on a lane moves the lane's epoch by n, on all ranks alike.
+ * lane's epoch is the value of its flags when every call so far is done. A call with n phases on a
+ * lane moves the lane's epoch by n, on all ranks alike.
  *
- * Flags travel in one of three ways: a stream writes the word at the peer, or copies it there from a
- * table that holds every value a flag can have, or writes it into memory of the host, where the rows
- * then lie. The way is tried when the communicator is made.
+ * Flags travel in one of three ways: a stream writes the word at the peer, or copies it there from
+ * a table that holds every value a flag can have, or writes the word in memory of the host, where
+ * the rows then lie. Whether a way works is tried when the communicator is made.
  *
- * The host reads the word `done`: the stream that runs a call writes there how far this rank's
- * calls are done. It counts the phases of the main lane. A call without phases signals nothing to
- * peers (any call of a single rank; a put). Such a call moves `done` by one and leaves the epochs
- * alone, so one rank may make it while the others do not.
+ * The word `done` tells the host how far this rank's calls are done, in phases of the main lane;
+ * the stream that runs a call writes it. A call without phases signals nothing to peers (any call
+ * of a single rank; a put). It moves `done` by one and leaves the epochs alone, so one rank may
+ * make it and the others not.
  *
- * Threads: calls come from one thread at a time. The watchdog, the worker, the thread that ends the
- * process and other communicators' workers ask how far calls are ("Threads" in docs/architecture.md). */
+ * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H
 #define CECL_FLAGS_FLAGS_H
 
@@ -36,8 +35,8 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
     return epoch << 16;
 }
 
-/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely on
- * the wrap-around not happening. */
+/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely
+ * on the wrap-around not happening. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
 #define CECL_PAIR_NOTES 256 /* a power of two */
@@ -46,7 +45,7 @@ enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
     /* copies of a word by a copy engine, for drivers that refuse remote stream writes */
     CECL_FLAGS_COPY,
-    /* stream writes to memory of the host: no driver refuses them, and no copy engine has them wait */
+    /* stream writes to memory of the host, which all drivers allow and no copy engine holds up */
     CECL_FLAGS_HOST
 };
 
@@ -64,12 +63,14 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    enum cecl_flag_way way; /* of the epochs */
+    enum cecl_flag_way way; /* for the epochs */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
-    const struct cecl_hosted *hosted; /* where their words lie; NULL: there are none */
-    _Atomic uint32_t *awaited;        /* [4][nranks] of the counters of messages */
-    /* the message of each of the last groups that have just one, by the group's target */
+    const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
+    /* [4][nranks] values of the counters of messages for which streams wait */
+    _Atomic uint32_t *awaited;
+    /* for recent groups of a single message: that message. The index follows from the group's
+     * target */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
     struct cecl_early early;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
@@ -79,11 +80,11 @@ struct cecl_flags {
     uint64_t slices_offset;
     uint32_t epoch[CECL_COUNTERS_MAX];   /* where counters stand once every call so far is done */
     _Atomic uint32_t target[CECL_LANES]; /* like `epoch`, with the call that is being enqueued */
-    /* like `target`, of the calls without phases: `done` counts them, epochs do not */
+    /* like `target`, for calls without phases, which `done` counts and epochs do not */
     _Atomic uint32_t unsignalled_target;
-    /* most phases of the side lane for each of the main lane, of all calls so far */
+    /* the most side phases for each main phase, in any call so far */
     _Atomic uint32_t side_a_main;
-    /* -- once the communicator has failed; the watchdog's -- */
+    /* -- used once the communicator has failed -- */
     _Atomic uint32_t releases; /* how often waits were released so far */
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
@@ -99,22 +100,23 @@ enum cecl_flags_wish {
     CECL_FLAGS_BY_HOST
 };
 
-/* Fills in the rows of the table for the epochs of both lanes, whose words lie so, and for the slots and
- * `done`. flags->done is allocated. */
+/* Fills in the rows of the table for the epochs of both lanes (their words begin at `rows`), for
+ * the slots and for `done`. flags->done must be allocated. */
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  for CECL_FLAGS_BY_HOST, and for messages: the words there must be zero, on every rank; NULL, or
- *         zeroed: there is none */
+ * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank.
+ * NULL
+ *         or zeroed: there is none */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 
 /* Local. No work may be pending. */
 void cecl_flags_close(struct cecl_flags *flags);
 
-/* The word of a counter at rank `holder` that rank `writer` writes. */
+/* The word of a counter that rank `holder` holds and rank `writer` writes. */
 static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int holder, int writer,
                                         int counter)
 {
@@ -139,8 +141,8 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 /* By how much a call moves the flags. Phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    bool unsignalled; /* no phases: only `done` reports its end. Ranks may differ in it */
-    /* uses slots or memory of the host; these calls alternate between the two halves */
+    bool unsignalled; /* no phases: only `done` reports its end. Ranks may differ in this */
+    /* uses slots or memory of the host, where calls alternate between two halves */
     bool small;
 };
 
@@ -153,7 +155,7 @@ static inline uint32_t cecl_advance_end(const struct cecl_advance *advance)
 /* Must be called before anything of the call is enqueued, because the watchdog must know of the
  * call before it can wait. Returns false if flags are silent; then nothing may be enqueued. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
-/* To be called when the call is enqueued, in whole or in part. */
+/* To be called when any part of the call is enqueued. */
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance);
 /* To be called when nothing of the call is enqueued. */
 void cecl_flags_roll_back(struct cecl_flags *flags);
@@ -174,7 +176,7 @@ static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
     return (flags->epoch[CECL_COUNTER_SLOTS] + 1) & 1;
 }
 
-/* -- for the watchdog and for teardown; release.c -- */
+/* -- release.c: how far calls are, and ending waits -- */
 
 static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
@@ -188,8 +190,8 @@ static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t t
 }
 /* Whether no call of this rank is pending. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
-/* The rank for whose data the kernel of a small call gave up a wait, or -1. A thread that has seen that
- * the call is done sees this too. */
+/* The rank whose data did not come to the kernel of a small call in time, or -1. Visible to every
+ * thread that has seen that the call is done. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
     return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;
@@ -198,27 +200,28 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 /* How far the call in progress is. */
 struct cecl_progress {
     bool started;               /* this rank has signalled to its peers that it is in the call */
-    uint32_t flags[CECL_LANES]; /* the values that it last signalled to them */
-    struct cecl_rank_list late; /* the peers that are furthest behind those values */
+    uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
+    struct cecl_rank_list late; /* the peers whose flags are furthest behind those values */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
-    bool in_message;            /* it is a message that waits for `late`, and no collective */
-    /* in_message: the peer of the one message that waits; -1: several wait, or it is not known
-     * which, and the next two fields mean nothing. */
+    bool in_message;            /* what waits for `late` is a message and no collective */
+    /* in_message: the peer of the message that waits. -1: several wait, or the message is not
+     * known; the next two fields then mean nothing. */
     int message_peer;
     bool message_sends;      /* this rank sends it */
     uint32_t message_target; /* the value of `done` after it */
 };
-/* rows  [out] [CECL_LANES][nranks] the flags that peers have signalled to this rank. */
+/* How far the call in progress is. rows: [out] [CECL_LANES][nranks] the flags that peers have
+ * signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
-/* After this call no call can begin, and a release lets copied flags that are enqueued go without
- * signalling anything to peers. Flags by stream writes cannot be taken back, because their values are
- * in the stream. With these, peers learn of the failure from the mesh alone. */
+/* From then on no call can begin, and copied flags that are enqueued and released signal nothing to
+ * peers. Flags by stream writes cannot be silenced, because their values are in the stream; then
+ * peers learn of the failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
-/* Ends the waits for flags. To be called again until nothing is pending. */
+/* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
-/* The two functions by which this folder reads words of rows, and writes a row of this rank.
- * Rows in memory of the host are read and written without the driver. */
+/* Read words of rows, and write a row of this rank. Rows in memory of the host are read and written
+ * without the driver. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);

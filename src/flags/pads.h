@@ -5,16 +5,17 @@
 
 #include "flags/flags.h"
 
-/* Describes what kernels of this rank need. The caller fills in the time limit of their waits. */
+/* Fills in the words that kernels of this rank need. The caller fills in the time limit of their
+ * waits. */
 void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
 
-/* Ends the waits of all kernels on the pads of this rank, also of kernels that begin later. One
- * call is enough. */
+/* Ends the waits of all kernels on this rank's pads, also of kernels that start later. One call is
+ * enough. */
 ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 
 /* The word that is not 0 once the communicator has failed. */
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
-/* Where kernels of a lane count their blocks: see struct cecl_meeting. */
+/* The words by which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
 
 /* -- for cecl_flags_open: how many bytes pads take; zeroing them; writing the table of slices,

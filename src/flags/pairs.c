@@ -20,9 +20,8 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* The words of all counters, and behind them one word that the rank itself writes, which says how
- * far its messages have begun. This word starts with the value of `done`, which means that no
- * message is in progress. */
+/* Behind the words of all counters lies a word that the rank itself writes: how far its messages
+ * have begun. It starts with the value of `done`, which means that no message is in progress. */
 ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     const uint32_t count = words_of_peers(flags);
@@ -54,7 +53,8 @@ void cecl_pairs_forget(struct cecl_flags *flags)
     free(flags->awaited);
 }
 
-/* A note has the target in its upper half, and in its lower half the peer and the role. No note is 0. */
+/* A note has the target in its upper half, and in its lower half the peer and the role. No note is
+ * 0. */
 #define NOTED 0x80000000u
 #define SENDS 0x40000000u
 
@@ -66,7 +66,7 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
                           memory_order_relaxed);
 }
 
-/* Whether a word here is behind the last value for which a stream waits. */
+/* Whether a word of this rank is behind the last value for which a stream waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t awaited = atomic_load(&flags->awaited[index]);
@@ -107,7 +107,7 @@ static void name_peers(const struct cecl_flags *flags, uint32_t target,
             cecl_rank_list_add(&progress->late, r);
 }
 
-/* A group of messages is in progress if a stream has reached its begin and not its end. */
+/* A group of messages is in progress if a stream has reached its start but not its end. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress)
 {
     if (!flags->awaited)

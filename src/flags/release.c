@@ -12,16 +12,15 @@ bool cecl_flags_idle(const struct cecl_flags *flags)
     return cecl_flags_reached(flags, cecl_flags_done_target(flags)) && !cecl_turns_run(flags);
 }
 
-/* The main epoch up to which calls are done. Pending calls without phases are counted as done
- * before all others. So the epoch may be too early by the number of these calls, and is never too
- * late. */
+/* The main epoch up to which calls are done. `done` also counts calls without phases. The pending
+ * calls without phases are assumed to end first, so the epoch may be too early by their number, but
+ * never too late. */
 static uint32_t epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* Returns by how much a peer's flags are behind what this rank signalled, on the lane where that is
- * more. */
+/* How far a peer's flags are behind this rank's signals, on the lane where that is more. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
 {
@@ -33,7 +32,8 @@ static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
     return most;
 }
 
-/* A peer that is a little behind may itself wait for the one that is furthest behind. */
+/* Names only the peers that are furthest behind: a peer that is a little behind may itself wait for
+ * one of them. */
 static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
@@ -90,8 +90,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values of a lane's epochs after `first`, `count` of them, with that of an `earlier`
- * epoch. */
+/* Overwrites the values of the `count` epochs of a lane that follow `first` with the value of an
+ * `earlier` epoch. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {
@@ -112,12 +112,13 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
  * Copies are faster, but are held up while the program frees memory.
  *
  * No word says how far the side lane is, so its pending epochs are derived from those of the main
- * lane. The side lane's values become earlier than the last half cycle of what may be pending. Side
- * flags further back may still end waits of peers. That does no harm, because main flags end no
- * wait, every call ends on the main lane, and peers were notified of the failure before. */
+ * lane. Values of the last half cycle of possibly pending side epochs are overwritten. Side flags
+ * further back may still end waits of peers. This does no harm: main flags end no wait, every call
+ * ends on the main lane, and peers were told of the failure before. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
-    atomic_store(&flags->silent, true); /* before targets are read: see cecl_flags_begin */
+    /* to be stored before targets are read: see cecl_flags_begin */
+    atomic_store(&flags->silent, true);
     if (flags->way != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
     const uint32_t done = epoch_done(flags), side = atomic_load(&flags->target[CECL_LANE_SIDE]),
@@ -127,7 +128,7 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
     return overwrite(flags, CECL_LANE_SIDE, side - beside, beside, side - 2 * QUARTER + 1);
 }
 
-/* More calls may be pending than half a cycle of flags, so each release moves on by another
+/* Pending calls may span more than half a cycle of flags, so each release moves on by another
  * quarter. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 {

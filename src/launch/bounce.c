@@ -84,7 +84,7 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
     bounce->bytes = (size_t)cecl_round_up(wanted, unit);
     ceclResult_t result = create(comm, bounce);
-    if (result != ceclSuccess && wanted > bytes) { /* then no more than is needed */
+    if (result != ceclSuccess && wanted > bytes) { /* then only what is needed */
         bounce->bytes = (size_t)cecl_round_up(bytes, unit);
         result = create(comm, bounce);
     }
@@ -148,9 +148,9 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     return ceclSuccess;
 }
 
-/* The last lease has ended. Memory that was replaced can be freed once the enqueued calls have
- * ended. Where the communicator has failed, peers may have been told of memory that this rank never
- * used. A later call tries again to free what cannot be freed now. */
+/* Called when the last lease has ended. Replaced memory can be freed once the enqueued calls are
+ * done. What cannot be freed now is tried again at a later call. After a failure nothing is freed,
+ * because peers may know of memory that this rank never used. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
@@ -164,13 +164,14 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether memory was replaced since there were no leases. Then leases are of several memories. */
+/* Whether memory was replaced while there were leases. If so, leases may lie in several
+ * memories. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;
 }
 
-/* Another launch may have leases beside this one, for example a group that another thread has
+/* Other launches may have leases at the same time, for example a group that another thread has
  * begun. */
 void cecl_bounce_end(struct cecl_launch *launch)
 {

@@ -9,8 +9,8 @@ struct cecl_bounce;
 
 struct cecl_bounces {
     struct cecl_bounce *memory; /* a list; the first is in use */
-    uint64_t used;              /* bytes of the first that launches have leased */
-    uint32_t leases;            /* launches that have a lease */
+    uint64_t used;              /* leased bytes of the first */
+    uint32_t leases;            /* how many launches have a lease */
 };
 
 /* Leases so many bytes for a launch. */

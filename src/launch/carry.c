@@ -1,4 +1,4 @@
-/* What is carried between private memory and bounce buffers; see carry.h. */
+/* Copies between private memory and bounce buffers; see carry.h. */
 #include "launch/carry.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "launch/launcher.h"
 #include "launch/plan.h"
 
-/* Adds a copy of a block, or makes the last one longer where the two follow each other. */
+/* Adds a copy of a block, or makes the last copy longer if the block follows it on both sides. */
 static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
                         struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
                         uint64_t bytes, uint64_t pitch)
@@ -79,7 +79,7 @@ static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl
     return ceclSuccess;
 }
 
-/* Whether peers write to a recvbuff that they cannot reach. In a group calls go other ways. */
+/* Whether a recvbuff is private and peers must write to it. In a group calls go other ways. */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
@@ -88,8 +88,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* In place the root of a rooted call sends out of the caller's memory, as all ranks do whose blocks
- * have sizes of their own. */
+/* Even in place, the root of a rooted call sends out of the caller's memory. So do all ranks in
+ * calls whose blocks have sizes of their own. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -97,7 +97,7 @@ ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
         return ceclSuccess;
     const struct cecl_call asked = launch->calls[index];
     struct cecl_call derived = asked;
-    CECL_TRY(cecl_call_check_buffers(&asked, &comm->windows)); /* of the caller's memory */
+    CECL_TRY(cecl_call_check_buffers(&asked, &comm->windows)); /* checks the caller's memory */
     CECL_TRY(cecl_bounce_lease(launch, cecl_call_recv_needed(&asked), &derived.recv));
     if (cecl_call_is_one_buffer(&asked))
         CECL_TRY(carry_input(&launch->leases.before, &asked, asked.recv, derived.recv,

@@ -1,25 +1,27 @@
 /* Private memory in calls. Peers cannot reach it, so they use a bounce buffer instead: registered
- * memory of the communicator's own (bounce.h). Before and after a launch this rank carries the
- * bytes between the two (ce/lower_carry.c). Other ranks take no part, and see a call on registered
- * memory.
+ * memory of the communicator's own (bounce.h). Before and after a launch this rank copies the bytes
+ * between private memory and bounce buffer (ce/lower_carry.c). Other ranks take no part, and see a
+ * call on registered memory.
  *
  *     recvbuff is private   the call goes to a bounce buffer. In place, the input is carried there
  *                           before the call. The output is carried home behind it.
  *     sendbuff is private   this rank pushes out of it. Where another rank comes later and has to
- *                           fetch the blocks, they are carried to a bounce buffer before the call. */
+ *                           fetch the blocks, they are carried to a bounce buffer before the
+ *                           call. */
 #ifndef CECL_LAUNCH_CARRY_H
 #define CECL_LAUNCH_CARRY_H
 
 #include "launch/launch.h"
 
 /* If recvbuff of call `index` is private and peers write to it, derives a call with a bounce buffer
- * from it, and notes what is to be carried. */
+ * from it, and notes the blocks to carry. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
-/* A bounce buffer for a private sendbuff, which peers may have to fetch from; else call->send. */
+/* Chooses what peers use instead of a private sendbuff, from which they may have to fetch: a bounce
+ * buffer; otherwise call->send. */
 ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer *lent);
-/* Notes that sendbuff is carried into its bounce buffer before the call, because peers do have to
- * fetch from it. */
+/* Notes that sendbuff is carried into its bounce buffer before the call, because peers have to
+ * fetch from there. */
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent);
 /* Notes that this rank copies bytes between two of its buffers, with the options of `call`. */

@@ -12,15 +12,15 @@
 #include "launch/launcher.h"
 #include "util/alone.h"
 
-/* What a rank sends to the others: the part of its call on which ranks must agree, without
- * pointers. */
+/* What a rank sends to the others: without pointers, the part of its call on which ranks must
+ * agree. */
 struct told {
     struct cecl_call call;
     uint64_t op;       /* enum cecl_op_index */
     uint64_t layout;   /* a hash of the sizes and offsets that all ranks know */
-    uint64_t compared; /* as in struct cecl_launcher */
+    uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
     int32_t status;    /* ceclResult_t: whether this rank's own checks passed */
-    char text[180];    /* the reason if they did not */
+    char text[180];    /* the reason if they did not pass */
 };
 _Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES, "others count on so much");
 
@@ -85,7 +85,7 @@ static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_
 static const char *const captures[] = {"none", "under way"};
 const char *const cecl_placements[2] = {"out of place", "in place"};
 
-/* A field that ranks compare: its name, and the names of its values where they have names. */
+/* A field that ranks compare: its name, and the names of its values if they have names. */
 struct field {
     const char *name;
     size_t offset, bytes;
@@ -166,9 +166,9 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
 
 /* Ranks of one thread cannot compare their calls, because each would wait for the others. If all
- * ranks are in this process, each of them is refused alike and the communicator stays usable.
- * Otherwise the communicator fails, because ranks of other processes wait for this one. `local` is
- * this rank's own verdict. */
+ * ranks are in this process, every rank is refused, and the communicator stays usable. Otherwise
+ * the communicator fails, because ranks of other processes wait for this one. `local` is this
+ * rank's own verdict. */
 static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     if (local == ceclSuccess)
@@ -209,7 +209,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].compared != mine.compared)
             comm->launcher->compares_alike = false;
-    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+    if (local != ceclSuccess) /* prefers this rank's own message, which says more than a peer's */
         return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].status != ceclSuccess)
@@ -250,7 +250,7 @@ static ceclResult_t check_part(void *argument)
     return part->result;
 }
 
-/* Compares on all communicators that are not told yet, at the same time. */
+/* Compares on all communicators that have no verdict yet, at the same time. */
 static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
 {
     struct cecl_task *tasks = calloc(count, sizeof(*tasks));
@@ -266,7 +266,8 @@ static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count
     return result;
 }
 
-/* Whether ranks of this process are missing that no other thread could add. */
+/* Whether ranks of a communicator are missing in this thread, and no other thread could make their
+ * calls. */
 static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, uint32_t index)
 {
     const ceclComm_t comm = parts[index].comm;
@@ -276,7 +277,7 @@ static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, u
     return comm->shares_process && here < comm->ranks_here && cecl_thread_is_alone();
 }
 
-/* Refuses calls on communicators that lack ranks. Returns `local`, or why it refused. */
+/* Refuses calls on communicators with missing ranks. Returns `local`, or why it refused. */
 static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t count,
                                       ceclResult_t local)
 {
@@ -289,7 +290,8 @@ static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t co
     return result;
 }
 
-/* Several ranks of one communicator are one. */
+/* Whether a part is the first of its communicator: several ranks of one communicator count as
+ * one. */
 static bool is_first_of(const struct cecl_check_part *parts, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
@@ -318,7 +320,8 @@ ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, cec
     if (result == ceclSuccess)
         result = cecl_fail_with(local, words);
     cecl_keep_message(words);
-    for (uint32_t i = 0; i < count; i++) { /* no thread was started for it: its peers hear why */
+    /* no thread could be started for these: peers are told why */
+    for (uint32_t i = 0; i < count; i++) {
         if (!parts[i].is_told) {
             parts[i].local = result;
             (void)!check_part(&parts[i]);

@@ -15,14 +15,14 @@ const char *cecl_type_name(uint64_t type);
 #define CECL_CHECK_ROOM_BYTES 64 /* of each rank, at least */
 void *cecl_check_room(int nranks);
 
-/* Collective under CECL_CHECK=1; otherwise returns `local`, which is this rank's verdict on its own
- * arguments, with its message recorded. All ranks go on, or all refuse. They refuse with
+/* Collective under CECL_CHECK=1; otherwise returns `local`, this rank's verdict on its own
+ * arguments, with its message recorded. Either all ranks go on, or all refuse: with
  * ceclInvalidUsage and both ranks' values, or with the message of the rank that refused. The
  * description `call` may be incomplete. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
-/* The same for calls that are carried out as one. Calls that ranks give places for compare these,
- * too. */
+/* The same for calls that are carried out as one. If callers give places of blocks, these are
+ * compared, too. */
 ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclResult_t local);
 
@@ -31,8 +31,8 @@ struct cecl_check_part {
     ceclComm_t comm;
     const struct cecl_call *calls;
     uint32_t count;
-    ceclResult_t result; /* [out] the verdict, which its ranks share */
-    const char *words;   /* why the group is refused here; NULL: as the last message has it */
+    ceclResult_t result; /* [out] the verdict, shared by all ranks of the communicator */
+    const char *words;   /* why this rank refuses the group; NULL: the last message says it */
     /* check.c's own */
     ceclResult_t local;
     bool is_told;

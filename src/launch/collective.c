@@ -1,5 +1,5 @@
-/* Public calls, from their arguments to a launch. This file does not know what a collective does.
- * */
+/* Public calls, from their arguments to a launch. This file does not know what a collective
+ * does. */
 #include "launch/collective.h"
 
 #include "comm/trace.h"
@@ -17,7 +17,7 @@ static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_arg
     return ceclSuccess;
 }
 
-/* Ends the trace of a call. A refused call may be described in part. */
+/* Ends the trace of a call. A refused call may be described only in part. */
 static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
                       const char *path, ceclResult_t result)
 {
@@ -53,7 +53,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     ceclResult_t result = cecl_comm_check(comm);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
-    if (result != ceclSuccess) /* a group that contains such a call is refused as a whole */
+    if (result != ceclSuccess) /* refuses the whole group */
         return cecl_group_is_open() ? cecl_group_refuse(result) : result;
     return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }

@@ -6,11 +6,11 @@
 #include "comm/comm.h"
 
 /* Makes a public call from its arguments. It is carried out now, or kept for the end of the group.
- * Peers that compare calls learn of a refusal. */
+ * Under CECL_CHECK peers learn of a refusal. */
 ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
                              ceclStream_t stream);
 
-/* Explains how it would be carried out by itself. Enqueues and exchanges nothing. */
+/* Explains how a call would be carried out by itself. Enqueues and exchanges nothing. */
 ceclResult_t cecl_collective_explain(enum cecl_op_index op, const struct cecl_args *args,
                                      ceclComm_t comm, ceclExplanation_t *explanation);
 

@@ -1,6 +1,6 @@
-/* Ranks exchange the sizes that they send, and the places where they want to receive. They do so
- * before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to compare
- * places that senders gave. */
+/* Ranks exchange the sizes of the blocks that they send, and the places at which they receive. They
+ * do so before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to
+ * compare places that senders gave. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 struct places {
     int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
     int32_t type;     /* ceclDataType_t */
-    char text[180];   /* the reason if they did not */
+    char text[180];   /* the reason if they did not pass */
     uint64_t words[]; /* the rank's layout */
 };
 
@@ -26,7 +26,7 @@ static size_t bytes_of(int nranks)
 
 void *cecl_exchange_room(int nranks)
 {
-    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own */
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own layout */
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)
@@ -107,7 +107,7 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
     const ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
                                                       bytes_of(comm->nranks)));
-    if (local != ceclSuccess) /* this rank's own message says more than a peer's */
+    if (local != ceclSuccess) /* prefers this rank's own message, which says more than a peer's */
         return cecl_fail_with(local, words);
     return result != ceclSuccess ? result : judge(comm, call, targets);
 }

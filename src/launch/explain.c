@@ -12,7 +12,7 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds what is carried for a launch. */
+/* Adds the copies that are carried for a launch. */
 static ceclResult_t add_carried(ceclComm_t comm, const struct cecl_carried *carried,
                                 ceclExplanation_t *explanation)
 {

@@ -40,7 +40,7 @@ static void free_group(void *argument)
     free(group);
 }
 
-/* Done once in a process. After a failure the next group tries again. */
+/* Makes the thread key, once in a process. After a failure the next group tries again. */
 static bool make_key(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,7 +54,7 @@ static bool make_key(void)
 
 struct cecl_group *cecl_group_current(void)
 {
-    /* a thread-local read is cheaper than pthread_getspecific, which is a function call */
+    /* cheaper to read than by pthread_getspecific, which is a function call */
     static _Thread_local struct cecl_group *mine;
     if (mine)
         return mine;
@@ -98,9 +98,8 @@ ceclResult_t cecl_group_refuse(ceclResult_t result)
     return remember(cecl_group_current(), NULL, result);
 }
 
-/* The place where a launch of this kind stands, or is to stand. That is beside the communicator's
- * other launch, if it has one, and else last. So communicators come in the order of their first
- * calls. */
+/* Where a launch of this kind is in the list, or is to be inserted: beside the communicator's other
+ * launch, or else last. So communicators come in the order of their first calls. */
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
@@ -181,7 +180,7 @@ static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct 
     const ceclResult_t streams = check_stream(group, comm, stream);
     char words[CECL_MESSAGE_BYTES];
     words[0] = '\0';
-    if (streams != ceclSuccess) /* what is wrong with the call itself says more */
+    if (streams != ceclSuccess) /* the error of the call itself says more */
         cecl_keep_message(words);
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
     if (!launch)
@@ -224,7 +223,8 @@ static void take_out(struct cecl_group *group, ceclComm_t comm)
     struct cecl_launch **at = &group->first;
     while (*at) {
         struct cecl_launch *launch = *at;
-        if (launch->comm != comm) { /* their peers may learn that the group is refused */
+        /* this communicator's peers must be able to learn that the group is refused */
+        if (launch->comm != comm) {
             at = &launch->next;
             continue;
         }
@@ -272,7 +272,7 @@ void cecl_group_leave(struct cecl_group *group)
     group->nlaunches = 0;
 }
 
-/* What this rank can find out by itself. */
+/* Checks all that this rank can find out by itself. */
 static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
 {
     CECL_TRY(cecl_comm_check(launch->comm));
@@ -281,7 +281,8 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
     return cecl_launch_check(launch);
 }
 
-/* Peers of collectives learn first, because all ranks make collectives, and wait for each other. */
+/* Tells launches of collectives before those of messages: all ranks make the collectives, and wait
+ * for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
     return cecl_launch_tell(launch, group->nlaunches == 1);
@@ -292,17 +293,17 @@ static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch
     return cecl_launch_prepare(launch, &group->pending_ns);
 }
 
-/* Collectives come first. Ranks need not have the same messages in the group, but all of them have
- * the same collectives. A rank that received a message in a later group, behind the collectives,
- * would otherwise wait for a sender that waits for it. */
+/* Issues collectives before messages. All ranks have the same collectives in the group, but may
+ * have a message in another group than the peer. If messages came first, a rank could wait for a
+ * peer that waits for it in a collective. */
 static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
 {
     (void)group;
     return cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
 }
 
-/* The group's failure, in the words for the ranks of a communicator. Ranks have other numbers on
- * another communicator. */
+/* The group's failure, with a message for the ranks of a communicator. A message that names ranks
+ * holds for its own communicator only. */
 static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
 {
     if (group->failed == ceclSuccess || !group->failed_on || group->failed_on == comm)
@@ -312,10 +313,11 @@ static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
 }
 
 /* Compares the group with the peers' groups, on all communicators where ranks compare their calls.
- * Peers there also hear if the group is refused here, because they wait for this rank. */
+ * If this rank refuses the group, the peers on those communicators are told, because they wait for
+ * it. */
 static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 {
-    /* what was refused may be described in part */
+    /* a refused call may be described only in part */
     static const struct cecl_call refused = {.op = &cecl_ops[CECL_OP_GROUP_END]};
     char elsewhere[CECL_MESSAGE_BYTES];
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
@@ -337,9 +339,9 @@ static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
         group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words));
 }
 
-/* Peers rely on calls to which ranks agreed, and which this rank does not make because ranks did
- * not agree on another communicator. They do not if all ranks compare calls on that communicator,
- * too. */
+/* If ranks agree on one communicator and not on another, this rank does not make the agreed calls,
+ * although peers rely on them; so that communicator fails. It need not fail if all of its ranks
+ * compare calls on the other communicator too, because then none of them makes the calls. */
 static void compare(struct cecl_group *group)
 {
     uint32_t nparts = 0;
@@ -363,12 +365,12 @@ static void for_each(struct cecl_group *group,
     for (struct cecl_launch *launch = group->first; launch && group->failed == ceclSuccess;
          launch = launch->next) {
         const ceclResult_t result = step(group, launch);
-        if (result != ceclSuccess) /* says what has come of it for the communicator */
+        if (result != ceclSuccess) /* says what this means for the communicator */
             (void)!remember(group, launch->comm, cecl_launch_give_up(launch, result));
     }
 }
 
-/* Peers were told of a part of the group, or of nothing. */
+/* Gives all launches up, whether peers were told of some, of all or of none. */
 static ceclResult_t refuse(const struct cecl_group *group)
 {
     for (struct cecl_launch *launch = group->first; launch; launch = launch->next)

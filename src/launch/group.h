@@ -5,19 +5,19 @@
 #include "launch/check.h"
 #include "launch/launch.h"
 
-/* Its memory is kept for the next group, until the thread ends. */
+/* The memory is kept for the thread's next group. */
 struct cecl_group {
     int depth;
     bool is_traced; /* at least one call is on a communicator with a trace */
-    /* a list that holds, for each communicator, its collectives and then its messages */
+    /* a list: for each communicator the launch of its collectives, then that of its messages */
     struct cecl_launch *first;
     struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
     uint32_t nlaunches, parts_room;
     uint64_t pending_ns;  /* see cecl_launch_prepare */
-    ceclResult_t failed;  /* the result of the first call that was refused */
-    ceclComm_t failed_on; /* its communicator; NULL: it has none */
+    ceclResult_t failed;  /* the result of the first refused call */
+    ceclComm_t failed_on; /* the communicator of that call, or NULL */
     char words[CECL_MESSAGE_BYTES];
-    /* what else waits for the group's end; freed with the thread */
+    /* joins and allocations that wait for the group's end (api/waiting.h); freed with the thread */
     void *others;
     void (*free_others)(void *others);
 };
@@ -26,13 +26,13 @@ struct cecl_group {
 bool cecl_group_is_open(void);
 /* This thread's group, open or not; NULL without host memory. */
 struct cecl_group *cecl_group_current(void);
-/* Opens the group, which has nothing in it. */
+/* Opens an empty group. */
 void cecl_group_open(struct cecl_group *group);
 /* Closes the open group. From then on this thread's calls are made by themselves. */
 void cecl_group_close(void);
 
-/* Describes a call and keeps it for the end of the open group. A group with a refused call is
- * refused. The thread is inside the communicator. *call: as in cecl_launch_describe. */
+/* Describes a call and keeps it for the end of the open group. If the call is refused, so is the
+ * group. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
 /* Refuses the open group, with `result` of a call in it, whose message is recorded. Returns

@@ -59,7 +59,8 @@ void cecl_kept_add(struct cecl_launch *launch)
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++)
         if (!set[w])
             place = &set[w];
-    for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) { /* one that is about to run stays */
+    /* a launch whose program is about to run stays */
+    for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) {
         struct cecl_launch **next = &set[(*victim)++ % CECL_KEPT_WAYS];
         if ((*next)->users == 0)
             place = next;
@@ -68,13 +69,14 @@ void cecl_kept_add(struct cecl_launch *launch)
         return;
     if (*place)
         cecl_launch_unkeep(*place);
-    else if (!cecl_launch_spare(launch->comm)) /* a lone call must find one */
+    /* the next lone call must find a launch in the store */
+    else if (!cecl_launch_spare(launch->comm))
         return;
     *place = launch;
     launch->is_kept = true;
 }
 
-/* Grows whenever memory that was checked may be gone. */
+/* A number that grows whenever checked memory may have been freed. */
 static uint64_t generation_of(ceclComm_t comm)
 {
     return comm->pool.generation + comm->registry.changes;

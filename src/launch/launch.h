@@ -9,16 +9,14 @@
  *     BROKEN      it was given up, in whatever state it was.
  *
  * A lone call is a launch, and so are a group's collectives of one communicator, a group's
- * messages, and copies within this rank that another launch needs. A launch owns what belongs to a
- * call in flight: what is asked, what was told, its program, the windows and imports that it uses,
- * its order among the communicator's launches, and its leases. A description does not change: what
- * lies in a bounce buffer, in another window, or has its layout from peers, is a new description
- * that was derived from the first.
+ * messages, and copies within this rank that another launch needs. A launch owns everything of a
+ * call in flight: the description, what ranks told, the program, the windows and imports in use,
+ * the order among the communicator's launches, and leases. A description never changes: a call with
+ * a bounce buffer, with another window or with a layout from peers is a new description, derived
+ * from the first.
  *
  * Launches come from their communicator's store (store.c) and go back there. A launch whose program
- * is new is kept instead (kept.c). An equal launch that comes later runs the kept one's program.
- *
- * Threads: those that are inside the communicator (cecl_comm_enter), one at a time. */
+ * is new is kept instead (kept.c). An equal launch that comes later runs the kept one's program. */
 #ifndef CECL_LAUNCH_LAUNCH_H
 #define CECL_LAUNCH_LAUNCH_H
 
@@ -50,11 +48,11 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
 }
 
 /* Its place among the launches of its communicator. Launches run in the order in which they are
- * enqueued, on any streams. A launch on another stream than the last one first waits until `done`
- * says that the last one has ended. */
+ * enqueued, on any streams. If a launch is on another stream than the one before, its stream first
+ * waits until `done` says that the earlier launch has ended. */
 struct cecl_order {
     ceclStream_t stream;
-    int64_t deadline; /* of the host's waits for peers: the time of cecl_deadline */
+    int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */
 };
 
 /* A list of copies between buffers of this rank. */
@@ -63,19 +61,19 @@ struct cecl_carried {
     uint32_t count, room;
 };
 
-/* What the launch uses of the communicator until it is enqueued or given up. Staging, slots and
- * halves need no lease, because their use follows the order of launches. */
+/* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging,
+ * slots and halves need no lease, because their use follows the order of launches. */
 struct cecl_leases {
-    bool has_bounce;        /* a part of the bounce buffers: see bounce.h */
-    uint64_t first, behind; /* which bytes, where they are the ones taken last */
+    bool has_bounce;        /* it has a part of the bounce buffers: see bounce.h */
+    uint64_t first, behind; /* which bytes, if they are the last ones leased */
     struct cecl_carried before, after;
     struct cecl_bounce *own; /* a request's bounce buffer, for as long as the request lives */
 };
 
-/* What a launch keeps beside each call, because it is not part of the description. */
+/* Facts about a call that are not part of its description. */
 struct cecl_origin {
-    size_t layout;    /* where its layout begins in `layouts`, in words */
-    uint64_t changes; /* the registry's `changes` when its windows were found */
+    size_t layout;    /* where the call's layout begins in `layouts`, in words */
+    uint64_t changes; /* the registry's `changes` when the call's windows were found */
 };
 
 /* Where a message's bytes lie on both ranks. */
@@ -83,13 +81,14 @@ struct cecl_pair_place {
     const struct cecl_call *call;
     struct cecl_buffer here;       /* the caller's buffer */
     struct cecl_buffer posted;     /* what peers are told: `here`, or a bounce buffer */
-    struct cecl_peer_buffer there; /* this rank came second: the peer's */
-    uint64_t version;              /* the peer's messages about its memory by then */
+    struct cecl_peer_buffer there; /* if this rank came second: the peer's buffer */
+    /* how many messages about its memory the peer had sent by then */
+    uint64_t version;
 };
 
 struct cecl_launch {
     ceclComm_t comm;
-    struct cecl_launch *next; /* in the store, or in the list of those that are made together */
+    struct cecl_launch *next; /* in the store, or in the list of launches that are made together */
     uint8_t state, kind;
     bool is_grouped;  /* its calls are not made by themselves */
     bool is_request;  /* it is made once and started often: see request.h */
@@ -121,35 +120,36 @@ struct cecl_launch {
     uint32_t told_room;       /* calls for which these four have room */
 
     /* -- how it goes -- */
-    struct cecl_launch *runs;    /* whose program it runs: its own or a kept launch's; NULL: none */
-    struct cecl_bound *program;  /* its own */
+    /* the launch whose program it runs: itself or a kept one; NULL: none */
+    struct cecl_launch *runs;
+    struct cecl_bound *program;  /* its own program */
     struct cecl_imports imports; /* the peers' windows that the program uses */
-    uint64_t checked; /* kept: the generation of memory when its calls' buffers were checked last */
-    uint64_t hash;    /* of its calls with effect: where it is kept */
+    uint64_t checked; /* kept: the generation of memory when its buffers were last checked */
+    uint64_t hash;    /* hash of its calls with effect, by which it is kept */
     uint32_t users;   /* kept: launches that are about to run its program */
     bool is_kept;
 
     /* -- messages -- */
-    struct cecl_message *messages;     /* [nmessages] those with peers */
+    struct cecl_message *messages;     /* [nmessages] messages with peers */
     struct cecl_pair_place *places_of; /* [nmessages] */
     struct cecl_ends *ends;            /* [nmessages] where the bytes lie that this rank moves */
     uint32_t nmessages, messages_room;
-    uint32_t npulled, npushed; /* how many of them this rank moves */
+    uint32_t npulled, npushed; /* how many messages this rank moves */
 
-    char path[64];    /* how it went, for the timeline */
-    uint32_t said[3]; /* the numbers in it: nmessages, npushed and npulled */
+    char path[64];    /* how the call went, for the trace */
+    uint32_t said[3]; /* the numbers in `path`: nmessages, npushed and npulled */
 };
 
 /* -- store.c -- */
 
-/* A launch of the communicator without calls, or NULL without host memory. */
+/* Takes a launch without calls, or returns NULL if there is no host memory. */
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,
                                      ceclStream_t stream);
 /* Puts one more launch into the store. Returns false without host memory. */
 bool cecl_launch_spare(ceclComm_t comm);
-/* Ends the launch's life: lets go of its windows and leases. A launch whose program is new is kept;
- * others go back to the store. If the communicator has ended since, the launch is freed. NULL has
- * no effect. */
+/* Ends the use of a launch: gives back its windows and leases. A launch whose program is new is
+ * kept; others go back to the store. If the communicator has ended since, the launch is freed. NULL
+ * has no effect. */
 void cecl_launch_drop(struct cecl_launch *launch);
 /* The same for a thread that is not inside the communicator. */
 void cecl_launch_return(struct cecl_launch *launch);
@@ -158,24 +158,24 @@ void cecl_launch_take_returned(ceclComm_t comm);
 /* Puts a kept launch that has lost its place back into the store. */
 void cecl_launch_unkeep(struct cecl_launch *launch);
 void cecl_launch_free(struct cecl_launch *launch);
-/* Whether its communicator has ended, or is that of the parent of a forked process. */
+/* Whether its communicator has ended, or belongs to the parent of a forked process. */
 bool cecl_launch_is_left(const struct cecl_launch *launch);
 
-/* Adds a call: a copy of the description, which holds its windows. *index: which one it became.
- * This may change the index of an empty call that was added before. */
+/* Adds a call: a copy of the description, which holds its windows. *index: its index. This may
+ * change the index of an empty call that was added before. */
 ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call *call,
                              uint32_t *index);
-/* Replaces call `index` by one that was derived from it. Both have layouts of equal size. */
+/* Replaces call `index` by one that was derived from it. Both must have layouts of equal size. */
 void cecl_launch_derive(struct cecl_launch *launch, uint32_t index,
                         const struct cecl_call *derived);
 /* Makes room for what ranks tell of the calls with effect. */
 ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch);
-/* Gives memory back that a kept launch does not need. */
+/* Frees memory that a kept launch does not need. */
 void cecl_launch_trim(struct cecl_launch *launch);
 
 /* -- state.c -- */
 
-/* Whether a launch may go from one state to another; has the only table of that. */
+/* Whether a launch may go from one state to another. Has the only table of that. */
 bool cecl_launch_may(enum cecl_launch_state from, enum cecl_launch_state to);
 void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to);
 /* Whether peers rely on it, and not all of it is enqueued yet. */
@@ -188,10 +188,10 @@ void cecl_launch_owe(struct cecl_launch *launch);
 /* It has a program: BOUND, or OWED if peers rely on it. */
 void cecl_launch_bound(struct cecl_launch *launch);
 /* Gives a launch up, in whatever state it is, because of an error whose message is recorded. If
- * peers rely on the launch, the communicator fails. Returns the communicator's error, or this one.
+ * peers rely on the launch, the communicator fails. Returns the communicator's error, or `result`.
  * Does nothing to a launch that has ended. */
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
-/* Begins the time for which the host waits for peers of this launch. */
+/* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
 /* -- missing.c -- */
 

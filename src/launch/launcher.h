@@ -15,14 +15,15 @@
 /* What messages need beside their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
-    struct cecl_plan plan; /* of the last launch of messages; made anew for each in this memory */
+    /* plan of the last launch of messages; later launches reuse the memory */
+    struct cecl_plan plan;
     struct cecl_bound bound;
-    uint64_t groups;     /* that this rank has posted */
-    uint32_t *counts;    /* [CECL_ROLES][nranks] of the group that is being made */
+    uint64_t groups;     /* number of groups that this rank has posted */
+    uint32_t *counts;    /* [CECL_ROLES][nranks] messages of the group that is being made */
     ceclStream_t *lanes; /* [nlanes] streams of the communicator's own, which outlive plans */
     int nlanes;
     uint32_t *order; /* [room] for lowering */
-    uint32_t room;   /* messages */
+    uint32_t room;   /* messages that fit into `order` */
 };
 
 struct cecl_launcher {
@@ -40,22 +41,23 @@ struct cecl_launcher {
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
     /* rooms for what is made one at a time */
-    struct cecl_place_record *records; /* [records_room] what this rank tells of its calls */
+    struct cecl_place_record *records; /* [records_room] this rank's records of its calls */
     uint32_t records_room;
-    uint64_t *layout;    /* of the call that is being described; the longest fits */
-    void *exchange;      /* [nranks + 1] layouts: see exchange.c */
-    uint64_t compared;   /* of a group: which other communicators it compares calls on; 0: none */
-    bool compares_alike; /* all ranks compare on the same ones, as the last comparison found */
-    uint64_t plans_made; /* a test checks that repeated calls make none */
+    uint64_t *layout; /* for the call that is being described; room for the longest layout */
+    void *exchange;   /* [nranks + 1] layouts: see exchange.c */
+    /* for a group: on which other communicators it compares calls, as a hash; 0: none */
+    uint64_t compared;
+    /* the last comparison found that all ranks compare on the same communicators */
+    bool compares_alike;
+    uint64_t plans_made; /* counted for a test that repeated calls make no plan */
 };
 
 /* Local. Returns false without host memory. */
 bool cecl_launcher_new(ceclComm_t comm);
 /* Opens the ring of places, the posts and the counters of messages. comm->shared must be open, and
- * comm->hosted if there are peers. It must be done on all ranks before any of them makes a call.
- * Local. */
+ * comm->hosted if there are peers. All ranks must do this before any rank makes a call. Local. */
 ceclResult_t cecl_launcher_open(ceclComm_t comm);
-/* Frees the launcher, while the device is still open. Where work is pending (not `drained`), the
+/* Frees the launcher, while the device is still open. If work is pending (not `drained`), the
  * launcher stays. */
 void cecl_launcher_free(ceclComm_t comm, bool drained);
 

@@ -39,14 +39,14 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
     memcpy(all, launch->calls, count * sizeof(*all));
     for (uint32_t i = 0; i < after->count; i++) {
         all[count + i] = after->calls[i];
-        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* a bounce buffer */
+        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* its sendbuff is a bounce buffer */
     }
     const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
     free(all);
     return result;
 }
 
-/* The positions of buffers are checked when the calls are new, and again after memory was freed. */
+/* Where buffers lie is checked when the calls are new, and again after memory was freed. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
     if (launch->nfull == 0)
@@ -87,7 +87,8 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 
 /* ---- telling, and binding */
 
-/* Peers that have agreed to the call will not make it again beside this rank. */
+/* Whether peers have agreed to the call. Then they rely on it even before they are told the
+ * places. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
     return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
@@ -133,8 +134,8 @@ static void note_use(const struct cecl_launch *launch)
     cecl_imports_used(&comm->registry, &launch->runs->imports, target);
 }
 
-/* Enqueues the program. If a part of it is enqueued and the rest is not, peers wait for signals
- * that will not come. */
+/* Enqueues the program. If only a part could be enqueued, the communicator fails, because peers
+ * wait for signals that will not come. */
 static ceclResult_t run_program(struct cecl_launch *launch)
 {
     bool started;
@@ -148,7 +149,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     return result;
 }
 
-/* The largest number of blocks that one plan carries. */
+/* How many blocks one plan carries at most. */
 #define CARRIED_MOST 64u
 
 static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,
@@ -207,10 +208,10 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
     return ceclSuccess;
 }
 
-/* ---- a launch by itself */
+/* ---- a lone launch */
 
-/* Everything that this rank may refuse is checked before ranks exchange places, so that all ranks
- * learn of a refusal. */
+/* Checks everything that this rank may refuse before ranks exchange places, so that all ranks learn
+ * of a refusal. */
 static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_call *call,
                                  ceclResult_t result)
 {
@@ -223,7 +224,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         result = check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
-    if (comm->config.check) /* first find ranks that make another call */
+    if (comm->config.check) /* first finds ranks that make another call */
         result = cecl_check_calls(comm, described, 1, result);
     if (!comm->config.check || result == ceclSuccess)
         result = cecl_exchange_places(comm, described, comm->launcher->layout, result);
@@ -242,7 +243,7 @@ ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct ce
 {
     ceclComm_t comm = launch->comm;
     if (call->op->asks_places)
-        CECL_TRY(learn_places(launch, call, local)); /* every rank knows the verdict */
+        CECL_TRY(learn_places(launch, call, local)); /* every rank gets the same verdict */
     if (local == ceclSuccess)
         local = cecl_settle_again(launch, comm);
     if (local == ceclSuccess)

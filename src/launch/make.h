@@ -9,11 +9,11 @@
 
 /* Refuses what this rank must not do. Local; peers learn of a refusal by cecl_check_calls. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
-/* Tells the peers where this rank's buffers lie. `may_wait`: of messages, see messages.h. */
+/* Tells the peers where this rank's buffers lie. `may_wait`: for messages, see messages.h. */
 ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait);
 /* Learns where the peers' buffers lie, and gives the launch a program.
  *
- * pending_ns  [in, out] by how much longer late peers may be waited for while this rank's calls are
+ * pending_ns [in, out] how much longer to wait for late peers while this rank's calls are
  *             pending: the launches of a group share it. At first CECL_LAUNCH_PATIENCE. */
 ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns);
 #define CECL_LAUNCH_PATIENCE UINT64_MAX /* what the communicator's tuning says */

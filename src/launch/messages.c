@@ -24,7 +24,7 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 
 #define ALIGN UINT64_C(512) /* of a message in a bounce buffer */
 
-/* Bytes of the bounce buffer for a message. Peers cannot reach private memory. */
+/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory. */
 static uint64_t bounce_bytes(const struct cecl_call *call)
 {
     return !cecl_is_own(call) && cecl_buffer_is_private(buffer_of(call))
@@ -32,7 +32,7 @@ static uint64_t bounce_bytes(const struct cecl_call *call)
                : 0;
 }
 
-/* Collects the messages with peers. All of them share one bounce buffer. */
+/* Collects the messages with peers, which share one bounce buffer. */
 static ceclResult_t collect(struct cecl_launch *launch)
 {
     struct cecl_buffer bounce = {NULL, 0};
@@ -67,8 +67,8 @@ static ceclResult_t note_own(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* The peer moves the bytes of a message in which this rank came first. Private memory is carried to
- * the bounce buffer before the group, or from it behind the group. */
+/* For a message in which this rank came first, the peer moves the bytes. So private memory is
+ * carried to the bounce buffer before the group, or from it behind the group. */
 static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_pair_place *place)
 {
     if (cecl_buffer_is(place->here, place->posted))
@@ -78,8 +78,8 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* Both ends must have the same number of bytes. The rank that came second finds a difference, and
- * its peers hear of it when the communicator fails. */
+/* Both ends must have the same number of bytes. The rank that comes second checks this. If the
+ * numbers differ, the communicator fails, so the peers learn of it. */
 static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
@@ -123,8 +123,8 @@ static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
     return bytes;
 }
 
-/* Whether the group exchanges much. If one rank moved all of it, its copy engine would carry both
- * directions, and the peer's none. */
+/* Whether the group both sends and receives much. If one rank moved all bytes, its copy engine
+ * would move both directions, and the peer's would be idle. */
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);
@@ -138,9 +138,9 @@ static bool has_receiver(ceclComm_t comm, int peer)
            cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
 }
 
-/* Waits for a short time until the peers have posted what they receive from this rank. The receives
- * of this rank's own group are posted by then, so if all ranks come in time, each one comes
- * second to what it sends. */
+/* Waits for a short time until the peers have posted their receives from this rank. This rank has
+ * already posted its own receives. If all ranks come in time, each rank thus comes second to the
+ * messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {
     const int64_t end =
@@ -154,7 +154,7 @@ static void wait_for_receivers(ceclComm_t comm)
 }
 
 /* Posts the messages of one role. Goes on after an error, so that peers find the messages that they
- * count. `result` is the other role's result, whose message stays. */
+ * count. `result` is the other role's result; the message of its error is kept. */
 static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -172,8 +172,8 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* The words are made anew only where they differ from the words of the launch before in this
- * memory, because making them takes longer than the plan of a message. */
+/* Formats the text only if its numbers differ from those of the last launch in this memory, because
+ * formatting takes longer than making the plan of a message. */
 static void say_path(struct cecl_launch *launch)
 {
     const uint32_t said[] = {launch->nmessages, launch->npushed, launch->npulled};
@@ -187,7 +187,8 @@ static void say_path(struct cecl_launch *launch)
 
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
-    cecl_launch_bound_waits(launch); /* comparing the group's calls may have waited for peers */
+    /* starts the time anew, because comparing the group's calls may have waited for peers */
+    cecl_launch_bound_waits(launch);
     CECL_TRY(collect(launch));
     CECL_TRY(note_own(launch));
     launch->comm->launcher->messenger.groups++;
@@ -203,9 +204,9 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 
 /* ---- issuing */
 
-/* Finds where the bytes lie that this rank moves. Memory of the peer's that is new may have to be
- * imported first. Posts of different age may come together, so the count of the peer's messages
- * never falls. */
+/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be
+ * imported first. Posts may be of different age, so the count of the peer's messages is only ever
+ * raised. */
 static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *message,
                               const struct cecl_pair_place *place, struct cecl_ends *ends)
 {
@@ -244,8 +245,7 @@ static void note_use(const struct cecl_launch *launch)
     cecl_registry_unlock(&comm->registry);
 }
 
-/* Makes the plan, and binds it. Plan and program lie in memory that the launches of messages use one
- * after the other. */
+/* Makes the plan, and binds it. Launches of messages reuse the memory of plan and program. */
 static ceclResult_t make_program(const struct cecl_launch *launch)
 {
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;

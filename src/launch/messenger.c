@@ -1,4 +1,4 @@
-/* What a communicator needs for messages, and which messages it refuses; see messages.h. */
+/* The state of a communicator for messages, and the checks of messages; see messages.h. */
 #include "launch/messenger.h"
 
 #include <inttypes.h>
@@ -48,8 +48,8 @@ void cecl_count_messages(const struct cecl_launch *launch)
         ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
 }
 
-/* The peers' rings have so many slots, and the peer may come to none of the messages before this
- * rank has posted all of them. */
+/* Refuses more messages with a peer than a ring has slots: the peer may take none of them before
+ * this rank has posted all. */
 ceclResult_t cecl_check_counts(ceclComm_t comm)
 {
     const uint32_t most = comm->launcher->messenger.posts.nslots;
@@ -68,7 +68,7 @@ ceclResult_t cecl_check_counts(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* The next message, from *at on, that this rank sends to itself, or receives from itself; NULL:
+/* The next message, from *at on, that this rank sends to itself (or receives from itself); NULL:
  * there is none. */
 static const struct cecl_call *next_own(const struct cecl_launch *launch, enum cecl_role role,
                                         uint32_t *at)
@@ -88,7 +88,8 @@ bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_mes
     return own->from && own->to;
 }
 
-/* A rank's own messages must meet in one group, because a stream cannot wait for itself. */
+/* Requires that messages of a rank to itself are sent and received in one group, because a stream
+ * cannot wait for itself. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

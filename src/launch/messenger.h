@@ -37,7 +37,7 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch);
  * message. */
 struct cecl_own_message {
     const struct cecl_call *from, *to;
-    uint32_t sent, received; /* where the search for the next one goes on */
+    uint32_t sent, received; /* where the search for the next message goes on */
 };
 bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
 

@@ -1,7 +1,6 @@
 /* The table of public calls, with a row for each, and the table of their families. Only this file
- * ties a call's name to its blocks, and a family to its choices and its lowering. A new collective
- * is one row in this file (call/op.h says what a row holds), a public function in collectives.c, and
- * a lowering if it is of no family that is there. */
+ * connects a call's name with its blocks, and a family with its choices and its lowering.
+ * CONTRIBUTING.md says how to add a collective. */
 #include "call/block.h"
 #include "call/describe.h"
 #include "ce/lower.h"

@@ -20,7 +20,7 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
-/* Whether some ranks' own blocks have still to come into their recvbuffs, and others' have not. */
+/* Whether the own blocks of some ranks, but not of all, have still to come into their recvbuffs. */
 static bool some_differ(const struct cecl_part *part)
 {
     for (int r = 0; part->outside && r < part->call.nranks; r++)
@@ -85,8 +85,8 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32
     return result;
 }
 
-/* A reduction needs SMs on some rank. So all ranks refuse it, even ranks that have nothing to
- * reduce. */
+/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse
+ * it, even those that have nothing to reduce. */
 ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -126,7 +126,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_plan plan;
-    cecl_launch_trim(launch); /* its arrays stay where they are from now on */
+    cecl_launch_trim(launch); /* its arrays do not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan));

@@ -4,15 +4,15 @@
 
 #include "launch/launch.h"
 
-/* Whether no rank touches a buffer of its peers in this call, when it is made by itself. */
+/* Whether no rank touches a buffer of its peers in this call, if the call is made by itself. */
 bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
-/* Whether the policy of a call lets it have its arithmetic. */
+/* Refuses a call that needs arithmetic if its policy forbids SMs. */
 ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count);
-/* Makes the plan of some calls, which the caller frees. */
+/* Makes the plan of some calls. The caller frees it. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);
-/* Gives a launch its program. This is the program of an equal launch, or else a new one, with which
- * the launch is kept. A launch whose calls have no effect gets none. */
+/* Gives a launch its program. If an equal launch is kept, this is its program; otherwise a new one,
+ * and this launch is kept. A launch whose calls have no effect gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 /* The same with a program of its own, for a request. */
 ceclResult_t cecl_launch_bind_own(struct cecl_launch *launch);

@@ -3,8 +3,8 @@
 
 #include "launch/carry.h"
 
-/* Whether the registry may have a window of a buffer, or make one. It may not for a peer's slice of
- * the pool, which the check of buffers refuses. */
+/* Whether the registry may have a window of a buffer, or make one. Not for a peer's slice of the
+ * pool, which the check of buffers refuses. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&
@@ -83,7 +83,7 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
 
 /* ---- again */
 
-/* Finds the windows of a call's buffers again, until a look at their memory changes nothing. */
+/* Finds the windows of a call's buffers again, until looking at their memory changes no window. */
 static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -109,8 +109,8 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If memory changes at every try, another thread of the program frees it. The check that follows
- * refuses such a call. */
+/* If memory changes at every try, another thread of the program is freeing memory. The check that
+ * follows refuses such a call. */
 #define TRIES 4
 
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)

@@ -1,5 +1,5 @@
-/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing here.
- * */
+/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing
+ * here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,7 +95,7 @@ void cecl_launch_return(struct cecl_launch *launch)
         ;
 }
 
-/* Takes in what other threads have returned. */
+/* Adds the launches that other threads have returned. */
 static void take_returned(struct cecl_launcher *launcher)
 {
     struct cecl_launch *launch = atomic_exchange(&launcher->returned, NULL);
@@ -150,7 +150,7 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 
 /* ---- calls */
 
-/* Doubles the room of both tables, or of none. */
+/* Doubles the room of both tables, or of neither. */
 static bool grow_calls(struct cecl_launch *launch)
 {
     const uint32_t room = launch->room ? launch->room * 2 : 1;
@@ -162,7 +162,7 @@ static bool grow_calls(struct cecl_launch *launch)
     return calls && origins;
 }
 
-/* Layouts move as the array grows, so the calls are told where theirs are now. */
+/* Layouts move when the array grows, so the calls get the new addresses. */
 static bool resize_layouts(struct cecl_launch *launch, size_t room)
 {
     uint64_t *layouts = realloc(launch->layouts, room * sizeof(*layouts));
@@ -232,7 +232,7 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
     void *lent = realloc(launch->lent, room * sizeof(*launch->lent));
     launch->lent = lent ? lent : launch->lent;
     if ((buffers && send_at && outside && lent) || room < launch->told_room)
-        launch->told_room = room; /* some arrays may still be larger */
+        launch->told_room = room; /* some arrays may be larger */
     return buffers && send_at && outside && lent;
 }
 
@@ -244,8 +244,7 @@ ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
                            launch->nfull);
 }
 
-/* A smaller array saves memory, and is not needed. If there is no memory for one, the larger one
- * stays. */
+/* Only saves memory: if a smaller array cannot be allocated, the larger one stays. */
 void cecl_launch_trim(struct cecl_launch *launch)
 {
     struct cecl_call *calls = NULL;

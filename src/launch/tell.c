@@ -1,5 +1,4 @@
-/* Ranks tell each other where the buffers of a call lie: publishing, learning, and what follows
- * from it for this rank. */
+/* Ranks tell each other where the buffers of a call lie: publishing, and learning. */
 #include "launch/tell.h"
 
 #include <inttypes.h>
@@ -27,7 +26,7 @@ static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
 /* A record's spare words: how many bytes of each buffer peers may touch, counted from its start. */
 enum { RECV_ROOM, SEND_ROOM };
 
-/* Whether ranks must know each other's places: alike on all ranks. */
+/* Whether ranks must know each other's places. Equal on all ranks. */
 static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     if (comm->nranks == 1)
@@ -64,8 +63,8 @@ static struct cecl_buffer input_of(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? call->recv : call->send;
 }
 
-/* Each rank has a layout of its own, so only the sender knows where a block lies in its sendbuff.
- * */
+/* Each rank has a layout of its own, so only the sender knows where a block lies in its
+ * sendbuff. */
 static bool has_own_layout(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
@@ -77,7 +76,7 @@ static bool is_readable(struct cecl_buffer input)
     return !input.window || cecl_buffer_is_shared(input);
 }
 
-/* *lent is the buffer from which peers may fetch if they come late. */
+/* Fills in a record. *lent: the buffer from which peers that come late may fetch. */
 static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
                          struct cecl_place_record *record, struct cecl_buffer *lent)
 {
@@ -129,7 +128,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     CECL_TRY(cecl_tell_reserve(launch));
     for (uint32_t i = 0; i < launch->nfull; i++)
         CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
-    for (uint32_t i = 0; i < launch->nfull; i++) /* lending may have registered memory */
+    for (uint32_t i = 0; i < launch->nfull; i++) /* lending a buffer may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
     if (!cecl_places_publish(launch->ring, launcher->records, launch->nfull, cecl_launch_goes_on,
                              comm, &launch->places))
@@ -155,8 +154,8 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
 }
 
 /* Checks that a block does not leave the peer's buffer, because each rank has its own counts.
- * `fetched_at`: where this rank's block lies in the peer's sendbuff if this rank fetches it, else
- * NULL. */
+ * `fetched_at`: where this rank's block lies in the peer's sendbuff, if this rank fetches the
+ * block; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
@@ -170,7 +169,7 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* What of a rank's record this rank uses. A copy, because a broken peer may change it. */
+/* Copies what this rank uses of a peer's record, because a broken peer may change the record. */
 static void note_buffers(const struct cecl_place_record *record, bool wants_input,
                          struct cecl_peer_buffer buffers[2])
 {
@@ -209,7 +208,7 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* A rank's record of each call. *differ is set if that rank and this one differ in
+/* Reads a rank's record of each call. *differ is set if that rank and this one differ in
  * cecl_call_is_outside. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
@@ -260,8 +259,8 @@ static bool is_at(struct cecl_peer_buffer theirs, struct cecl_buffer mine)
            theirs.offset == mine.offset;
 }
 
-/* Whether all ranks that this one knows have the buffers of a call where it has its own, in the
- * pool. */
+/* Whether all known ranks have the buffers of a call in the pool, at the offsets of this rank's
+ * buffers. */
 static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -319,7 +318,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Ranks that come later fetch what this rank sends, out of bounce buffers where it is private. */
+/* Notes which inputs are carried to bounce buffers, because later ranks must fetch them. */
 static ceclResult_t lend(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -336,11 +335,11 @@ static ceclResult_t lend(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited for a peer */
+#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited long for a peer */
 
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the
- * time that this took. Its peers often have new memory at the same call, and registering takes them
- * more or less time. */
+ * time that registering took: its peers often have new memory at the same call, and registering may
+ * take them longer. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = cecl_registry_told_ns(&comm->registry);
@@ -348,7 +347,7 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* Whether an earlier call of this rank's is pending. It reads words of the host alone. */
+/* Whether an earlier call of this rank's is pending. Reads only words of the host. */
 static bool is_pending(void *context)
 {
     ceclComm_t comm = context;

@@ -1,24 +1,24 @@
 /* Ranks tell each other where the buffers of a launch lie.
  *
  * Each rank publishes the places of its buffers in words that all ranks of the host share
- * (alloc/places.h), and reads those of its peers. A rank does not wait long for a late peer. Calls
- * that touch no buffer of a peer, such as small calls, are not told. */
+ * (alloc/places.h), and reads the places that its peers published. A rank does not wait long for a
+ * late peer. Calls that touch no buffer of a peer, such as small calls, are not told. */
 #ifndef CECL_LAUNCH_TELL_H
 #define CECL_LAUNCH_TELL_H
 
 #include "launch/launch.h"
 
-/* Makes room for what ranks tell. It is asked for before ranks agree that nobody refuses. */
+/* Makes room for what ranks tell. Called before ranks agree that nobody refuses. */
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
-/* Publishes this rank's places. Peers rely on the launch from then on. A launch that is not told
- * has the result success. */
+/* Publishes this rank's places. Peers rely on the launch from then on. Success for a launch that is
+ * not told. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
 /* Learns what peers published, and writes it to launch->told. pending_ns: see
  * cecl_launch_prepare. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 
-/* What this rank would tell, for explaining calls. All ranks' buffers are taken to lie as this
- * rank's. */
+/* What this rank would tell, for explaining calls. Assumes that all ranks have their buffers where
+ * this rank has its own. */
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 
 #endif

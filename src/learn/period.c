@@ -1,5 +1,5 @@
-/* See period.h. `hashes` are those of polynomials in BASE, modulo 2^64, so the hash of any part of the
- * sequence is one difference. */
+/* See period.h. A hash is a polynomial in BASE, modulo 2^64, so the hash of any part of the
+ * sequence is the difference of two entries of `hashes`. */
 #include "learn/period.h"
 
 #include <stddef.h>
@@ -10,8 +10,9 @@
 #define RAISED_TO_GRAM SQUARE(SQUARE(SQUARE(SQUARE(SQUARE(BASE)))))
 #define LEAST_CALLS 64u
 #define REPEATS 3u
-#define REMEMBERED (UINT64_C(4) * CECL_PERIOD_MOST) /* calls for which a broken run counts */
-#define SHORT_RUN 8u                                /* periods: a run that ends before is short */
+#define REMEMBERED                                                                                 \
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* a broken run is remembered for so many calls */
+#define SHORT_RUN 8u                 /* periods; a run that ends earlier is short */
 #define MOST_STRIKES 3u
 
 static uint64_t power(uint32_t exponent)
@@ -30,7 +31,8 @@ static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
     return &period->hashes[call % CECL_PERIOD_RING];
 }
 
-/* The hash of the `length` calls before number `end`; raised: BASE to the power of `length`. */
+/* The hash of the `length` calls before call number `end`. raised: BASE to the power of
+ * `length`. */
 static uint64_t part(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
 {
     return *hash_at(period, end) - *hash_at(period, end - length) * raised;
@@ -68,14 +70,15 @@ static uint64_t calls_needed(const struct cecl_period *period)
     return needed;
 }
 
-/* Whether the `length` calls before number `end` equal those before them. */
+/* Whether the `length` calls before call number `end` equal the `length` calls before those. */
 static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
 {
     return end >= 2 * (uint64_t)length &&
            part(period, end, length, raised) == part(period, end - length, length, raised);
 }
 
-/* Guesses from where the last GRAM calls stood before. The guess holds if two periods are there. */
+/* Guesses a period from the last place of the same GRAM calls. The guess is taken if the last two
+ * periods of that length are equal. */
 static void guess(struct cecl_period *period)
 {
     if (period->calls < GRAM)
@@ -97,7 +100,7 @@ static void guess(struct cecl_period *period)
         period->run += length;
 }
 
-/* The sequence has gone on otherwise than `candidate` says. */
+/* Called when a call differs from what `candidate` predicts. */
 static void break_off(struct cecl_period *period)
 {
     if (period->run >= period->broken || period->calls - period->broken_at >= REMEMBERED) {
@@ -108,8 +111,8 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Of all places at which a period could begin, the one whose calls have the smallest hash is taken:
- * so a sequence that is found again begins at the same call. */
+/* Takes a period. Of all calls at which the period could begin, takes the one from which the period
+ * has the smallest hash. So the same sequence has the same beginning when it is found again. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;
@@ -130,8 +133,8 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Follows the run of calls that repeat what came `length` calls before. While a period is found, its
- * own repetition is watched: if it breaks off again and again, a longer one is looked for. */
+/* Counts how many calls in a row equal the call `candidate` calls before. Once a period is found,
+ * its repetition is watched: if it breaks off several times, a longer period is searched for. */
 static void follow(struct cecl_period *period, uint64_t token)
 {
     const uint32_t length = period->candidate;
@@ -155,8 +158,6 @@ static void follow(struct cecl_period *period, uint64_t token)
     }
     period->run = 0;
 }
-
-/* ---- */
 
 static bool begins(struct cecl_period *period)
 {

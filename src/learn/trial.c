@@ -1,4 +1,4 @@
-/* See trial.h. A decision's word, once made, has MADE, what it is, and an arm or a number. */
+/* See trial.h. A decision's word holds MADE, the kind of decision, and an arm or a number. */
 #include "learn/trial.h"
 
 #define MADE (UINT32_C(1) << 31)
@@ -6,14 +6,16 @@ enum { START = 1 << 24, PUT_OFF = 2 << 24, TURN = 3 << 24, VERDICT = 4 << 24, NO
 #define KIND 0x7f000000u
 #define NUMBER 0x00ffffffu
 
-#define OFFER_PERIODS 4u      /* from a rank's offer to the decision: time for all ranks to offer */
-#define MOST_TURN_PERIODS 16u /* a turn ends, even if its periods are not whole */
-#define MOST_PUT_OFF 64u      /* of the verdict */
-#define TOO_LONG 1.25         /* x arm 0's periods: the arm is dropped */
-/* A period is at least so long, so that noting its time costs little of it. */
+/* from a rank's offer to the decision, so that all ranks have time to offer */
+#define OFFER_PERIODS 4u
+#define MOST_TURN_PERIODS 16u /* after so many periods a turn ends, even if they were not whole */
+#define MOST_PUT_OFF 64u      /* how often the verdict is put off at most */
+/* an arm is dropped if its periods take so many times those of arm 0 */
+#define TOO_LONG 1.25
+/* Shorter repetitions are joined to periods of this length, so that noting times costs little. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
-#define HOLDS 10000u /* repetitions for which a verdict holds */
+#define HOLDS 10000u /* how many repetitions of the subject a verdict holds for */
 
 static uint64_t mix(uint64_t hash)
 {
@@ -34,7 +36,7 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
 
 /* ---- decisions */
 
-/* The next decision: this rank's, if it comes first. */
+/* Makes the next decision, or reads the one that another rank has made. */
 static uint32_t decide(struct cecl_trial *trial, uint32_t mine)
 {
     uint32_t word = 0;
@@ -63,8 +65,8 @@ void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uin
                      (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
 }
 
-/* The time of a period, of all ranks together. Returns false while a rank has not told. *ns is 0
- * where a rank has lost its time. */
+/* The time of a period, joined from those of all ranks. Returns false while a rank has not
+ * published its own. *ns is 0 if a rank has lost its time. */
 static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
 {
     double sum = 0, least = 0;
@@ -82,7 +84,7 @@ static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
     return true;
 }
 
-/* The turns that were decided so far: which arm each has. Returns how many there are. */
+/* The arms of the turns that were decided so far. Returns the number of turns. */
 static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
 {
     uint32_t count = 0;
@@ -92,7 +94,7 @@ static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
     return count;
 }
 
-/* All times that are known. *missing: how many are not. */
+/* All known times. *missing: how many are not known yet. */
 static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *samples,
                          uint32_t *missing)
 {
@@ -149,8 +151,8 @@ static uint32_t alive_of(const struct cecl_trial *trial)
     return alive;
 }
 
-/* Which arm is next: one that has had the fewest turns. -1: the trial is over, because only arm 0 is
- * left, or a round does not fit any more. */
+/* The next arm: one of those with the fewest turns. -1: the trial is over, because only arm 0 is
+ * left, or because no further round fits. */
 static int next_arm(const struct cecl_trial *trial)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
@@ -177,7 +179,7 @@ static int next_arm(const struct cecl_trial *trial)
     return nalive > 1 && fits ? next : -1;
 }
 
-/* What this rank would decide now: a turn, the verdict, or to put the verdict off. */
+/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
 static uint32_t next_step(const struct cecl_trial *trial)
 {
     const int arm = next_arm(trial);
@@ -206,7 +208,7 @@ static void rest(struct cecl_trial *trial)
     trial->state = CECL_TRIAL_IDLE;
 }
 
-/* An offer stays where it is, so its decision is left out: no later one may count it. */
+/* This rank's offer stays in shared memory, so the decision for which it was made is skipped. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
@@ -237,7 +239,8 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
         trial->has_verdict = true;
         return;
     }
-    /* a trial has decisions to begin, one for each turn, and one each time the verdict is put off */
+    /* a trial needs decisions for its attempts to begin, for each turn, and for each time that the
+     * verdict is put off */
     if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + MOST_PUT_OFF <
         CECL_TRIAL_DECISIONS)
         trial->state = CECL_TRIAL_WAITING;
@@ -263,8 +266,8 @@ static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
 
 /* ---- beginning */
 
-/* A rank whose process tries another communicator makes no offer. Then the trial is put off, at the
- * same boundary on all ranks. */
+/* Offers to begin. A rank whose process tries another communicator makes no offer; then all ranks
+ * put the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
@@ -295,7 +298,7 @@ static uint32_t beginning(struct cecl_trial *trial, uint64_t host_ns)
 {
     if (!have_all_offered(trial))
         return PUT_OFF;
-    /* what was decided in this run has worn out, so it is tried anew */
+    /* a verdict of this run has worn out, so the subject is tried again */
     const bool is_known = !trial->host.only_recalls && find_learned(trial);
     const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
     if (recalled >= 0 && trial->arms >> recalled & 1)
@@ -307,7 +310,7 @@ static void try_later(struct cecl_trial *trial)
 {
     let_go(trial);
     trial->state = ++trial->attempt < CECL_TRIAL_ATTEMPTS ? CECL_TRIAL_WAITING : CECL_TRIAL_IDLE;
-    /* other communicators are tried meanwhile. They come back at different times. */
+    /* other communicators are tried meanwhile; different attempts wait for different times */
     const uint32_t least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     trial->wait = least + (uint32_t)(mix(trial->id + trial->attempt) % least);
 }
@@ -346,7 +349,7 @@ static struct cecl_trial_mark begin(struct cecl_trial *trial, uint64_t host_ns)
     return (struct cecl_trial_mark){.slot = -1};
 }
 
-/* Times that this turn will not have. */
+/* Marks the remaining times of this turn as lost. */
 static void end_turn(struct cecl_trial *trial)
 {
     for (uint32_t i = trial->counted; trial->has_turn && i < CECL_TRIAL_COUNTED; i++)
@@ -372,7 +375,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     return mark;
 }
 
-/* A verdict does not hold for ever. */
+/* Counts down for how long a verdict holds. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PAIRS (CECL_VERDICT_SAMPLES * (CECL_VERDICT_SAMPLES - 1) / 2)
-#define DEVIATIONS 2.33 /* of the test: one side, 1 % */
+#define DEVIATIONS 2.33 /* standard deviations; the test is one-sided, at 1 % */
 
 static int by_value(const void *a, const void *b)
 {
@@ -23,7 +23,7 @@ double cecl_median(double *values, size_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* By what part periods become longer from one period to the next. */
+/* By what part periods become longer from each period to the next. */
 static double drift_of(const struct cecl_sample *samples, size_t count)
 {
     double slopes[PAIRS];
@@ -36,7 +36,7 @@ static double drift_of(const struct cecl_sample *samples, size_t count)
     return cecl_median(slopes, nslopes);
 }
 
-/* The arm's times without drift. */
+/* An arm's times, with the drift removed. */
 static size_t times_of(const struct cecl_sample *samples, size_t count, uint32_t arm, double drift,
                        double *times)
 {
@@ -65,8 +65,8 @@ static double square_root(double value)
     return root;
 }
 
-/* Whether the gains, sorted, are above zero at the lower end of their interval. With fewer than five times
- * of each arm there is no such end. */
+/* Whether the lower end of the interval of the gains is above zero. `gains` are sorted. With fewer
+ * than five times of each arm there is no such end. */
 static bool is_clear(const double *gains, size_t nbase, size_t ntimes)
 {
     const double pairs = (double)nbase * (double)ntimes;

@@ -1,11 +1,11 @@
 /* What the times of a trial say: which of several arms makes periods shorter than arm 0, if any.
  *
- * Times of one arm scatter, some are far off, and all of them drift as a GPU warms up. So the drift is
- * taken out first (the median of all slopes between two periods of one arm), and arms are compared by
- * the gains of all pairs of periods, one of arm 0 and one of the other. The median of these gains is
- * the estimate. An arm is clearly better if the estimate is at least CECL_VERDICT_LEAST, and the gain
- * is above zero at the lower end of its 98 % interval, as the test of Mann and Whitney has it. No
- * distribution is assumed. Pure arithmetic. */
+ * Times of one arm scatter, some are far off, and all of them drift as a GPU warms up. So the drift
+ * is removed first; it is the median of all slopes between two periods of one arm. Arms are
+ * compared by the gains of all pairs of a period of arm 0 and a period of the other arm. The median
+ * gain is the estimate. An arm is clearly better if the estimate is at least CECL_VERDICT_LEAST and
+ * the lower end of its 98 % interval (by the test of Mann and Whitney) is above zero. No
+ * distribution is assumed. */
 #ifndef CECL_LEARN_VERDICT_H
 #define CECL_LEARN_VERDICT_H
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define CECL_VERDICT_ARMS 4
-#define CECL_VERDICT_SAMPLES 64 /* the most that are judged */
+#define CECL_VERDICT_SAMPLES 64 /* most samples that are judged */
 #define CECL_VERDICT_LEAST 0.01
 
 /* One period's time. */
@@ -23,23 +23,23 @@ struct cecl_sample {
     double ns;    /* above 0 */
 };
 
-/* What an arm's times came to. */
+/* Summary of an arm's times. */
 struct cecl_arm_times {
     uint32_t count;
-    double median_ns; /* without drift: as at the first period */
-    double spread_ns; /* half of the times are not further than this from the median */
-    double gain;      /* by what part periods are shorter than with arm 0; 0.1: 10 % */
+    double median_ns; /* with the drift removed, as at the first period */
+    double spread_ns; /* half of the times differ no more than this from the median */
+    double gain;      /* by what part periods are shorter than with arm 0; 0.1 means 10 % */
 };
 
 struct cecl_verdict {
-    uint32_t arm; /* 0: no other one is clearly better */
+    uint32_t arm; /* the arm to keep; 0: no other is clearly better */
     struct cecl_arm_times arms[CECL_VERDICT_ARMS];
 };
 
 /* count  at most CECL_VERDICT_SAMPLES */
 struct cecl_verdict cecl_verdict_of(const struct cecl_sample *samples, size_t count);
 
-/* The median of `count` values, which are sorted. 0: there is none. */
+/* The median of `count` values, which this sorts. 0 if there is none. */
 double cecl_median(double *values, size_t count);
 
 #endif

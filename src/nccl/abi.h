@@ -1,6 +1,6 @@
-/* What this library says of NCCL's binary interface: the calls that it has C functions for, and those
- * that it makes itself. The values of ncclResult_t up to 7 are those of ceclResult_t.
- * tests/nccl/abi_check.c holds all of it against NCCL's own header. */
+/* What this library knows of NCCL's binary interface: the calls for which it has C functions, and
+ * the calls that it makes itself. The values of ncclResult_t up to 7 are those of ceclResult_t.
+ * tests/nccl/abi_check.c compares this file with NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
 
@@ -32,7 +32,7 @@ enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
     }
 
 #define CECL_NCCL_WIN_COLL_SYMMETRIC 1 /* a flag of ncclCommWindowRegister */
-#define CECL_NCCL_SHRINK_ABORT 1       /* a flag of ncclCommShrink: the parent's calls end first */
+#define CECL_NCCL_SHRINK_ABORT 1       /* a flag of ncclCommShrink: ends the parent's calls first */
 
 /* ncclGetVersion gives 10000 * major + 100 * minor + patch. */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))
@@ -104,7 +104,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 ncclResult_t ncclGetVersion(int *version);
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-/* cecl_nccl_pass_ncclAllGather and so on: the same functions of the real NCCL (jump.c). */
+/* cecl_nccl_pass_ncclAllGather and so on: call the same functions of the real NCCL (jump.c). */
 #define COUNTED(name) __typeof__(name) cecl_nccl_pass_##name;
 #define FOLLOWED(name, answer) COUNTED(name)
 CECL_NCCL_NAMES(COUNTED, FOLLOWED, CECL_NCCL_SKIP)

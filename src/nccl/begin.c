@@ -1,5 +1,4 @@
-/* Begins the lives of communicators beside NCCL's. make.c makes one; what is here are the threads that do
- * so. */
+/* Threads that make cecl's communicators beside NCCL's. make.c makes a single one. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -10,7 +9,8 @@
 
 struct making {
     ncclComm_t comm;
-    struct cecl_nccl_comm *entry; /* reserved first: nothing can fail once ours is made */
+    /* reserved first, so that nothing can fail once the communicator is made */
+    struct cecl_nccl_comm *entry;
     int together;
     pthread_t thread;
     bool has_thread;
@@ -29,7 +29,7 @@ static void *make_one(void *argument)
     return NULL;
 }
 
-/* Another thread may have given up what was being made. */
+/* Publishes the entry, unless another thread has given it up. */
 static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
 {
     entry->result = result;
@@ -50,7 +50,7 @@ static void *make_one_later(void *argument)
     return NULL;
 }
 
-/* Ranks of one thread wait for each other, so they get a thread each. */
+/* Ranks of one thread wait for each other, so each gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     if (count == 1) {
@@ -103,7 +103,7 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     return result;
 }
 
-/* Nobody waits for the thread, which may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
+/* Nobody waits for the thread. It may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
 {
     struct making *making = malloc(sizeof(*making));

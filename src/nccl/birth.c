@@ -1,5 +1,6 @@
-/* See birth.h. The program's pointer to the handle is read by the thread that asks for the parent's
- * state, before the program hears that the parent is ready: until then the pointer must be valid. */
+/* See birth.h. The place where NCCL writes a child's handle is the program's, and is valid until
+ * the program learns that the parent is ready. So it is read by the thread that asks for the
+ * parent's state, before that thread reports the parent as ready. */
 #include "nccl/birth.h"
 
 #include <pthread.h>
@@ -13,12 +14,12 @@ struct birth {
     ncclComm_t parent;
     ncclComm_t *place; /* where NCCL writes the handle */
     int together;
-    ncclComm_t child; /* NULL: it has not come */
+    ncclComm_t child; /* NULL: NCCL has not written it yet */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct birth *first;
-static _Atomic int expected; /* most programs never take the lock */
+static _Atomic int expected; /* lets programs without such children skip the lock */
 
 ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together)
 {
@@ -33,7 +34,7 @@ ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int to
     return ceclSuccess;
 }
 
-/* ncclInProgress, or what came of it. A rank without a color gets no child. */
+/* ncclInProgress, or the result of making the child. A rank without a color gets no child. */
 static ncclResult_t look_at(struct birth *birth)
 {
     const ncclComm_t come = birth->child ? NULL : __atomic_load_n(birth->place, __ATOMIC_ACQUIRE);
@@ -46,7 +47,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(birth->child, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Asks `of` about each child of `parent`, and forgets those that are not in progress. */
+/* Asks `of` about each child of `parent`, and forgets those that are no longer in progress. */
 static ncclResult_t each_of(ncclComm_t parent, ncclResult_t (*of)(struct birth *))
 {
     ncclResult_t result = ceclSuccess;

@@ -14,9 +14,9 @@
 #include "nccl/serve.h"
 #include "nccl/stats.h"
 
-/* ---- serve or pass. Ranks must decide alike, so what follows may look at what is equal on all ranks
- * of the communicator, and never at where buffers lie. For a send or receive it is enough that
- * something is equal on its two ranks. */
+/* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on
+ * all ranks of the communicator, and never where buffers lie. For a send or receive, what is equal
+ * on its two ranks may be used. */
 
 /* Whether the root or peer exists. NCCL refuses other calls at once, in a group too. */
 static bool has_rank(const struct cecl_nccl_call *call, int nranks)
@@ -24,7 +24,8 @@ static bool has_rank(const struct cecl_nccl_call *call, int nranks)
     return call->root >= 0 && call->root < nranks;
 }
 
-/* Premultiplied sums have numbers behind those of the reductions that both libraries have. */
+/* NCCL's premultiplied sums are not served: their numbers are higher than those of the other
+ * reductions. */
 static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
 {
     if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||
@@ -35,7 +36,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
            call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
-/* Whether such a call could be served. */
+/* Whether cecl could serve a call of this kind. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
@@ -43,8 +44,8 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_NO_SUCH_RANK;
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Two ranks wait for each other in a message without bytes, too. A group whose messages were partly
-     * served and partly passed would wait for one part before the other. */
+    /* Messages without bytes are served, too: their two ranks wait for each other. If some messages
+     * of a group were passed, the group would wait for one part before the other. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))
@@ -66,7 +67,8 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
     const enum cecl_nccl_reason reason = reason_of_kind(call, comm);
     if (reason != CECL_NCCL_NO_REASON)
         return reason;
-    /* A captured call is made once, however often it is replayed, and has no part in a period. */
+    /* A captured call is made once and may be replayed any number of times, so it does not count in
+     * a period. */
     if (process->learns && comm->learns && !cecl_nccl_is_message(call->op))
         return is_captured(call, comm) ? CECL_NCCL_CAPTURED
                                        : cecl_nccl_learn_reason(call, comm, is_timed);
@@ -75,7 +77,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
     return is_captured(call, comm) ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
 }
 
-/* The only function that decides it. */
+/* The only function that decides whether a call is passed, and why. */
 static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, bool *is_timed)
@@ -137,7 +139,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     return true;
 }
 
-/* A passed call in a group. A message waits for the group's collectives, if cecl could serve some. */
+/* Whether a passed call of a group is kept until the group ends. A message is, if cecl could serve
+ * collectives of the group. */
 static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ncclResult_t *result)
 {

@@ -1,5 +1,4 @@
-/* A call of a collective, a send or a receive, as far as it decides what becomes of the call; and that
- * decision. */
+/* A call of a collective, a send or a receive, and the decision whether it is served or passed. */
 #ifndef CECL_NCCL_CALL_H
 #define CECL_NCCL_CALL_H
 
@@ -19,7 +18,8 @@ enum cecl_nccl_op {
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
-/* The arguments of each call but ncclBcast, without the last two. Both libraries take the same. */
+/* The arguments of each call except ncclBcast, without the last two (communicator and stream). They
+ * are equal in both libraries. */
 #define CECL_NCCL_CALLS(X)                                                                         \
     X(AllGather, send, recv, count, type)                                                          \
     X(AllReduce, send, recv, count, type, op)                                                      \
@@ -37,30 +37,30 @@ struct cecl_nccl_call {
     bool reduces;       /* computes, which needs SMs; otherwise the call only moves data */
     const void *caller; /* the code that the call returns to */
     ncclComm_t comm; /* NCCL's own, never a wrapper: programs hand it to NCCL by other ways too */
-    size_t count;    /* elements, as the call names them */
+    size_t count;    /* in elements, as the call names them */
     ncclDataType_t datatype;
-    ncclRedOp_t redop; /* where it reduces */
-    int root;          /* where it has one; of a send or a receive the peer */
+    ncclRedOp_t redop; /* for reductions */
+    int root;          /* for calls with a root; for a send or a receive, the peer */
     const void *sendbuff;
     void *recvbuff;
     cudaStream_t stream;
 };
 
-/* Decides on `call`, and counts it. Returns whether the call is done: served, with what that gave in
- * `*result`, or refused, because of CECL_NCCL=strict or because the communicator is not ready, or kept
- * for the end of a group. Otherwise it is to be passed to NCCL now. */
+/* Decides on `call`, and counts it. Returns true if the caller returns `*result` now: the call was
+ * served, refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept
+ * for the end of a group. False: the caller passes it to NCCL now. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
-/* Passes a call to NCCL that was kept for the end of a group. */
+/* Passes a call to NCCL that was kept until the end of a group. */
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
-/* Whether only two ranks make such a call: this one and `root`, which is the peer. */
+/* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 {
     return op == CECL_NCCL_OP_ncclSend || op == CECL_NCCL_OP_ncclRecv;
 }
 
-/* Whether recvbuff is used on all ranks: on root alone otherwise. */
+/* Whether recvbuff is used on all ranks; otherwise only on root. */
 static inline bool cecl_nccl_has_result_on_all(enum cecl_nccl_op op)
 {
     return op != CECL_NCCL_OP_ncclGather && op != CECL_NCCL_OP_ncclReduce;

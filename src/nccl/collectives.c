@@ -1,10 +1,10 @@
-/* The functions of NCCL that are decided on call by call. */
+/* The functions of NCCL for which cecl decides at each call whether to serve it. */
 #include "nccl/call.h"
 
 #define REDUCES .reduces = true, .redop = op
 
-/* The body of each function: the call is served, refused, kept, or passed now. A macro, because the address
- * that the exported function returns to is asked for. */
+/* The body of each function: the call is served, refused, kept, or passed now. A macro, because it
+ * needs the return address of the exported function. */
 #define DECIDE(name, send, recv, elements, ...)                                                    \
     const struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                 \
                                         .caller = __builtin_return_address(0),                     \

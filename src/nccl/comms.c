@@ -1,4 +1,4 @@
-/* The side table, and the life of what is in it. begin.c makes cecl's communicators. */
+/* The table of communicators, and the life of its entries. begin.c makes cecl's communicators. */
 #include "nccl/comms.h"
 
 #include <pthread.h>
@@ -14,11 +14,12 @@
 #include "util/thread.h"
 
 #define BUCKETS 256
-#define OUT_MS 10000 /* how long the end waits for a thread inside a call */
+#define OUT_MS 10000 /* ms; how long ending waits for a thread that is in a call */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Entries are given out, and taken off the table, under the lock. So a thread that finds one under the lock
- * ends no other communicator. Calls do without it. */
+/* Guards reserving entries and removing them. A thread that looks an entry up under the lock, to
+ * end its communicator, cannot hit a later communicator in the same entry. Calls look entries up
+ * without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -29,7 +30,7 @@ static _Atomic(struct cecl_nccl_comm *) *bucket_of(ncclComm_t comm)
     return &buckets[bits >> 56];
 }
 
-/* The communicators and threads of the entries in a child of fork belong to its parent. */
+/* In a child of fork nothing is found: communicators and threads belong to the parent. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm)
 {
     if (!comm || cecl_nccl_process()->is_forked)
@@ -55,8 +56,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* NCCL may give a communicator the address of one that ended by another way, whose entry is still
- * here. */
+/* An entry with this handle may be left over: NCCL may use the address of a communicator again that
+ * ended without cecl's knowledge. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -137,8 +138,8 @@ static void *finalize_one(void *argument)
     return NULL;
 }
 
-/* The thread counts as inside. An abort interrupts it, and then waits until it has left. Without a thread
- * the caller waits. */
+/* The thread counts as inside. An abort interrupts it, and then waits until it has left. If no
+ * thread can be made, the caller waits. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = enter_own(comm);
@@ -155,9 +156,9 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 
 /* ---- the end */
 
-/* Waits until at most `most` threads are inside: true. False: the life has left `state` before that, or
- * `deadline` has passed. The number is read once each time, because it may grow for a moment again: by threads
- * that are about to see the state. */
+/* Waits until at most `most` threads are inside, and returns true. False: the life left `state`
+ * first, or `deadline` has passed. The number may grow again for a moment, by threads that are
+ * about to see the state. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
                       int64_t deadline)
 {
@@ -169,23 +170,23 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     return true;
 }
 
-/* Whether a thread is about to end it. Afterwards another communicator may have the entry, and the
- * address. */
+/* Whether a thread is about to end the entry. After that another communicator may have the entry,
+ * and the address. */
 static bool is_ending(const struct cecl_nccl_comm *entry)
 {
     return cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(DESTROYING) | CECL_NCCL_SET(ENDING) |
                                                CECL_NCCL_SET(GIVING_UP));
 }
 
-/* Another thread ends ours. Waits until it has: NCCL's is not to end before. */
+/* Waits until another thread has ended cecl's communicator, because NCCL's must not end before. */
 static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64_t deadline)
 {
     while (atomic_load(&entry->nccl) == comm && is_ending(entry) && cecl_ms_left(deadline) != 0)
         cecl_nccl_pause_us(100);
 }
 
-/* Ends ours, in the thread that took the step to ENDING. Returns whether it is to end NCCL's: if it
- * destroys, and no abort came meanwhile. */
+/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread
+ * also ends NCCL's: if it destroys, and no abort came meanwhile. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -205,8 +206,9 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, the communicator fails first: that ends what the thread waits for. If none is, and
- * no call is pending, peers go on: many programs abort what they no longer need as they end. */
+/* If a thread is inside, makes cecl's communicator fail first, which ends the thread's wait. If no
+ * thread is inside and no call is pending, peers do not fail, because many programs end by aborting
+ * communicators that they no longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -214,15 +216,16 @@ static void abort_ours(struct cecl_nccl_comm *entry)
     (void)!end_ours(entry, false);
 }
 
-/* Gives up what is being made. Afterwards its thread no longer uses NCCL's communicator, which may be freed.
- * False: it was completed just now, and is to be ended. */
+/* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's
+ * communicator, which may be freed. False: it was completed just now, and must be ended. */
 static bool give_up(struct cecl_nccl_comm *entry)
 {
     (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
     return cecl_nccl_comm_retire(entry, CECL_NCCL_GIVING_UP_TO_GIVEN_UP);
 }
 
-/* Takes the step by which an abort begins. False: the end has begun. */
+/* Takes the step by which an abort begins. False: another thread is already ending the
+ * communicator. */
 static bool begin_abort(struct cecl_nccl_comm *entry)
 {
     cecl_nccl_life *life = &entry->life;
@@ -235,7 +238,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* `claims`: NCCL's communicator is to end, too. Returns whether the caller is to do that. */
+/* `claims`: NCCL's communicator is to end, too. Returns whether the caller ends it. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);
@@ -264,9 +267,9 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
     (void)!abort_it(comm, false);
 }
 
-/* Waits for other threads that are inside, and for pending calls, as long as these may wait; ceclCommDestroy
- * itself has a limit. Returns whether the caller is to end ours. False: an abort in another thread has
- * ended the waiting. */
+/* Waits for other threads that are inside, and for pending calls, without a limit of its own
+ * (ceclCommDestroy has one). Returns true if the caller ends cecl's communicator. False: an abort
+ * in another thread has ended the wait. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const unsigned here = CECL_NCCL_SET(DESTROYING);
@@ -276,7 +279,7 @@ static bool await_calls(struct cecl_nccl_comm *entry)
     return cecl_nccl_life_go(&entry->life, CECL_NCCL_DESTROYING_TO_ENDING);
 }
 
-/* The caller is inside. */
+/* The caller must be inside. */
 static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
     cecl_nccl_life *life = &entry->life;
@@ -285,7 +288,7 @@ static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
            cecl_nccl_life_is(life, CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING)))
         cecl_nccl_pause_us(100);
     is_first = is_first && await_calls(entry);
-    /* before it leaves, because another communicator may have the entry afterwards */
+    /* read before leaving, because another communicator may have the entry afterwards */
     const bool is_destroying = cecl_nccl_life_is(life, CECL_NCCL_SET(DESTROYING));
     const bool is_mine = !is_first && !is_destroying && cecl_nccl_life_claim(life);
     cecl_nccl_comm_leave(entry);
@@ -311,7 +314,8 @@ bool cecl_nccl_comm_destroy(ncclComm_t comm)
 
 /* ---- errors */
 
-/* cecl has two results of its own. The newest NCCL has other meanings for one of their numbers. */
+/* Two results of cecl do not exist in NCCL. The newest NCCL uses one of their numbers for something
+ * else. */
 static ncclResult_t number_of(ceclResult_t result)
 {
     return result == ceclOutOfMemory ? (ncclResult_t)ceclSystemError
@@ -326,7 +330,7 @@ static ceclResult_t error_of(ceclComm_t ours)
     return asked != ceclSuccess ? asked : error;
 }
 
-/* cecl has printed an asynchronous error itself. */
+/* Prints the last message, unless cecl has printed it as an asynchronous error. */
 static void tell(struct cecl_nccl_comm *comm)
 {
     char words[CECL_MESSAGE_BYTES];

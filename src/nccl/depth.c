@@ -1,4 +1,5 @@
-/* See depth.h. Apart from group.c, because learning asks for it and group.c stands on the calls. */
+/* See depth.h. Separate from group.c, which depends on learning, because learning needs the
+ * depth. */
 #include "nccl/depth.h"
 
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ uint64_t cecl_nccl_group_number(void)
 void cecl_nccl_group_opened(void)
 {
     static _Atomic uint64_t
-        numbers; /* of all threads: a communicator's groups may come from several */
+        numbers; /* shared by all threads, because groups of a communicator may come from several */
     if (groups.depth++ == 0)
         groups.number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
 }

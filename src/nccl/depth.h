@@ -1,4 +1,4 @@
-/* How many groups of NCCL the calling thread has open, one in another. */
+/* How many nested groups of NCCL the calling thread has open. */
 #ifndef CECL_NCCL_DEPTH_H
 #define CECL_NCCL_DEPTH_H
 
@@ -7,11 +7,11 @@
 
 int cecl_nccl_group_depth(void);
 
-/* The number of the thread's outermost group that is open, or was open last; 0: none was. */
+/* The number of the thread's outermost open group, or else of its last group; 0: there was none. */
 uint64_t cecl_nccl_group_number(void);
 
-/* Notes that a group was opened, or that one was ended. The second returns whether that was the
- * outermost one. */
+/* Note that a group was opened, or that one was ended. The second returns whether it was the
+ * outermost group. */
 void cecl_nccl_group_opened(void);
 bool cecl_nccl_group_ended(void);
 

@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include "util/settings.h"
 
-#define IDLE_MS 2000 /* how long a stream may take to end after NCCL's communicator was ended */
+#define IDLE_MS 2000 /* ms; how long a stream may take to end after NCCL's communicator has ended */
 
 static ceclResult_t check(ncclResult_t result, const char *what)
 {
@@ -42,7 +42,7 @@ static ceclResult_t ask(struct cecl_nccl_exchange *exchange, int *device)
     return check(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
 }
 
-/* Whether NCCL has done what it does in the background: it has made the communicator, or enqueued the
+/* Whether NCCL's background work is done: it has made the communicator, or has enqueued the
  * call. */
 static ceclResult_t look(struct cecl_nccl_exchange *exchange, bool *is_done)
 {
@@ -66,21 +66,19 @@ static ceclResult_t gather(struct cecl_nccl_exchange *exchange, const void *mine
     return *is_enqueued ? check(result, "ncclAllGather") : ceclSuccess;
 }
 
-/* ---- */
-
 static int64_t limit_ms(void)
 {
     const enum cecl_setting_id id = CECL_SET_INIT_TIMEOUT_MS;
     int64_t limit = 0;
     bool is_set;
-    /* A bad value is refused later, by ceclCommInitOob, on all ranks. */
+    /* ceclCommInitOob will refuse a bad value, on all ranks. */
     if (cecl_setting_read(id, &limit, &is_set) != ceclSuccess)
         (void)!cecl_setting_parse(id, cecl_setting_default(id), &limit);
     return limit;
 }
 
-/* Waits until NCCL has done what it does in the background, and until the stream is done, for `limit` ms; 0:
- * without a limit. It asks, because a stream whose peers have died would never be done. */
+/* Waits until NCCL's background work and the stream are done, for `limit` ms; 0: without a limit.
+ * Polls, because a stream whose peers have died is never done. */
 static ceclResult_t await(struct cecl_nccl_exchange *exchange, int64_t limit)
 {
     const int64_t deadline = cecl_deadline(limit);
@@ -105,7 +103,7 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
 {
     int device;
     *exchange = (struct cecl_nccl_exchange){.comm = comm, .entry = entry};
-    if (entry) /* NCCL limits by itself how long it waits for a rank */
+    if (entry) /* then NCCL limits how long it waits for a rank */
         CECL_TRY(await(exchange, 0));
     CECL_TRY(enter(exchange));
     const ceclResult_t result = ask(exchange, &device);
@@ -115,7 +113,7 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
     return exchange->on_gpu ? cecl_nccl_gpu_enter(&exchange->gpu, device) : ceclSuccess;
 }
 
-/* Whether the stream is done soon. NCCL's abort ends its kernels. */
+/* Whether the stream ends soon, because NCCL's abort ends its kernels. */
 static bool is_idle_soon(struct cecl_nccl_exchange *exchange)
 {
     const int64_t deadline = cecl_deadline(IDLE_MS);
@@ -139,7 +137,7 @@ void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
     cecl_nccl_gpu_leave(gpu);
 }
 
-/* This rank's part lies in front of the parts of all. */
+/* This rank's part lies before the parts of all ranks. */
 static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
                                   size_t bytes)
 {
@@ -154,7 +152,7 @@ static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const voi
     return cecl_nccl_gpu_get(gpu, bytes, all, total);
 }
 
-/* Without a GPU a call is complete when NCCL has done with it. */
+/* Without a GPU a call is complete when NCCL's background work is done. */
 static ceclResult_t gather_by_host(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
                                    size_t bytes)
 {

@@ -1,7 +1,8 @@
-/* The functions of NCCL that make communicators, end them and group calls. They are passed on. Beside
- * each communicator that NCCL has made, one of cecl's is made at once: at the first collective ranks
- * could not agree whether to make it. In a group NCCL makes communicators at the outermost end, and
- * so it is here. Where NCCL returns ncclInProgress, it makes them in the background, and so is ours. */
+/* The functions of NCCL that make communicators, end them and group calls. These are passed on.
+ * When NCCL has made a communicator, one of cecl's is made beside it at once: at the first
+ * collective it would be too late, because ranks could not agree whether to make it. In a group
+ * both are made at the outermost end. If NCCL returns ncclInProgress, both are made in the
+ * background. */
 #include <stdlib.h>
 
 #include "nccl/birth.h"
@@ -12,11 +13,11 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-/* Whether NCCL itself makes the call that is at hand: it is no call of the program's. A macro,
- * because the address that the exported function returns to is asked for. */
+/* Whether NCCL itself made this call, and not the program. A macro, because it needs the return
+ * address of the exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
 
-/* Refuses a call of the program's on a communicator beside which ours is still being made. */
+/* Refuses the program's call on a communicator while cecl's is still being made beside it. */
 #define REFUSE_EARLY(name)                                                                         \
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
     return CECL_NCCL_REFUSED
@@ -36,7 +37,8 @@ static void forget_wishes(void)
     group.count = group.room = 0;
 }
 
-/* `has_windows`: NCCL has registered them. If it has failed, calls are passed that could be served. */
+/* `has_windows`: NCCL has registered them. After a failure some calls are passed that could be
+ * served. */
 static void end_registering(bool has_windows)
 {
     for (; group.to_register; group.to_register = group.to_register->next_to_register) {
@@ -46,7 +48,7 @@ static void end_registering(bool has_windows)
     }
 }
 
-/* A thread may end with an open group, which makes and registers nothing then. */
+/* A thread may end with an open group, which then makes and registers nothing. */
 static void forget_at_end(void *unused)
 {
     (void)unused;
@@ -69,8 +71,8 @@ static ncclResult_t keep(struct cecl_nccl_wish wish)
     return ceclSuccess;
 }
 
-/* All ranks register, so all of them decide alike by it. In a group it counts from the group's end on,
- * because ranks may have the calls of a group in any order. */
+/* Registering windows is collective, so all ranks can decide by it. In a group it counts from the
+ * group's end on, because ranks may make the calls of a group in any order. */
 static void note_window(struct cecl_nccl_comm *entry)
 {
     if (cecl_nccl_group_depth() == 0) {
@@ -83,7 +85,7 @@ static void note_window(struct cecl_nccl_comm *entry)
     }
 }
 
-/* Where NCCL works in the background, it may still have to write the handle of a child. */
+/* If NCCL works in the background, it may not have written the handle of a child yet. */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
@@ -125,7 +127,7 @@ ncclResult_t ncclGroupStart(void)
     return result;
 }
 
-/* Runs when NCCL has carried out its part. If NCCL returned an error, cecl carries nothing out. */
+/* Runs when NCCL has carried out its part. If NCCL returned an error, cecl carries out nothing. */
 static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
@@ -156,8 +158,8 @@ ncclResult_t ncclGroupEnd(void)
     return end_group(passed == ceclSuccess ? result : passed);
 }
 
-/* It ends the group, too, but carries out no collective: NCCL says how long all of its calls would take.
- * Within another group it only ends the inner one: the calls stay in the outer group. */
+/* Ends the group without carrying out its collectives: NCCL estimates how long all calls would
+ * take. Within another group only the inner group ends, and its calls stay in the outer one. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     if (IS_NCCLS_OWN())
@@ -219,7 +221,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 }
 
 /* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
- * out has died. cecl's calls on the parent may wait for that rank, too, so they are ended as well. */
+ * out may have died. cecl's calls on the parent may wait for that rank too, so they are ended as
+ * well. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
@@ -242,7 +245,8 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 
 /* ---- ending them */
 
-/* Finalizing waits until calls are done. What NCCL returns tells whether it does so in the background. */
+/* Finalizing waits until calls are done. NCCL's result tells whether it does so in the
+ * background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
@@ -254,8 +258,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return result == ceclSuccess ? cecl_nccl_comm_finalize(comm) : result;
 }
 
-/* Ours ends first, because its calls may be on the communicator's streams. An error of ours was told by
- * the call that it came from, or is by ncclCommGetAsyncError. */
+/* cecl's communicator ends first, because its calls may be on streams of NCCL's. Its errors are not
+ * returned here: the failed call or ncclCommGetAsyncError reports them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
@@ -273,8 +277,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 
-/* No collective may follow, so cecl's communicators are no longer needed. NCCL answers further calls. It
- * refuses flags that it does not know; the communicator then stands. */
+/* No collective may follow, so cecl's communicator is no longer needed, and NCCL answers further
+ * calls. If NCCL refuses the flags, the communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     if (IS_NCCLS_OWN())
@@ -296,8 +300,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While ours is being made, its thread alone asks NCCL: when NCCL's background work is done, the call
- * that first says so also cleans up, and two threads must not do that at once. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The first
+ * question after NCCL's background work is done also cleans up, which two threads must not do at
+ * once. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {

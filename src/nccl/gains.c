@@ -1,5 +1,5 @@
-/* See gains.h. A row stands here only if a table of docs/measurements.md or the measurements of plain
- * memory in it say so. Sizes between two that were measured count as measured. */
+/* See gains.h. Each row rests on a table of docs/measurements.md, named above the row. Sizes
+ * between two measured ones count as measured. */
 #include "nccl/gains.h"
 
 #include "nccl/learned.h"
@@ -7,7 +7,7 @@
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* From `least` to `most` bytes, as the function names its count: of one rank or one block. */
+/* From `least` to `most` bytes, of one rank or one block, as the function's count. */
 struct gain {
     enum cecl_nccl_op op;
     int nranks;
@@ -15,15 +15,14 @@ struct gain {
 };
 
 static const struct gain gains[] = {
-    /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the own
-     * block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB out of place
-     * was not compared so. */
+    /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the
+     * own block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB out of
+     * place was not compared. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
-    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.74 x in place, 1.36 to 1.75 x out of place. At 4 MiB
-     * out of place that table has a time from before the own block was copied locally; with that it
-     * takes 26.2 us ("What cecl_tune finds on 2 GPUs"), and NCCL 36.6. */
+    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.74 x in place, 1.36 to 1.75 x out of place. 4 MiB out of
+     * place: 26.2 us, NCCL 36.6 ("What cecl_tune finds on 2 GPUs"). */
     {CECL_NCCL_OP_ncclAllGather, 2, 256, MIB(256)},
-    /* NCCL takes no all-to-all in place. "Small calls by one kernel": 1.84 to 1.43 x. */
+    /* "Small calls by one kernel": 1.84 to 1.43 x. NCCL takes no all-to-all in place. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, KIB(4), KIB(256)},
     /* "All-to-all, out of place", CECL_SM_ALLOW: 1.28, 1.11, 1.07 and 1.06 x; 0.88 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, MIB(4), MIB(256)},
@@ -32,9 +31,9 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(8), MIB(128)},
     /* "Reduce-scatter, 4 GPUs": 1.63 to 1.07 x. Programs make it out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(4), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.86 to 1.04 x; with plain memory the same (4 to 64 MiB). One loop each of
-     * nccl-tests at 2 and at 4 MiB took 0.79 and 0.40 x ("nccl-tests, times"), as some loops of all-reduces
-     * do in which a rank stays ahead; the table has 1.20 x at 4 MiB, so the row stays. */
+    /* "Reductions, 2 GPUs": 1.86 to 1.04 x; the same with plain memory (4 to 64 MiB). In nccl-tests
+     * one loop at 2 MiB took 0.79 x and one at 4 MiB 0.40 x ("nccl-tests, times"), probably because
+     * one rank stayed ahead. */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(4), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.78 to 1.02 x; 64 MiB out of place 1.04 x. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(4), MIB(1024)},
@@ -42,12 +41,12 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
-/* Against NCCL on registered windows, which it has other kernels for. */
+/* For communicators with registered windows, for which NCCL has other kernels. */
 static const struct gain gains_on_windows[] = {
     /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took as long, or longer. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
-    /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but 0.86 x
-     * at 1 MiB on 2 GPUs. */
+    /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but
+     * 0.86 x at 1 MiB on 2 GPUs. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(4), MIB(256)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(4), KIB(512)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, MIB(4), MIB(256)},
@@ -56,7 +55,7 @@ static const struct gain gains_on_windows[] = {
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
-/* Whether one of `count` rows has such a call of so many ranks. */
+/* Whether one of `count` rows covers such a call with so many ranks. */
 static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_call *call,
                   int nranks)
 {
@@ -70,23 +69,23 @@ static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
 
-/* Reductions were compared with NCCL as sums of this type alone; an average is one, divided. */
+/* Reductions were compared with NCCL only as sums of this type; an average is a sum, divided. */
 static bool is_measured_reduction(const struct cecl_nccl_call *call)
 {
     return call->datatype == CECL_NCCL_BFLOAT16 &&
            (call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg);
 }
 
-/* "Flags in memory of the host": the kernels of larger reductions meet by such flags, and take 50 us
- * longer. Of these sizes only all-reduces were timed. */
+/* "Flags in memory of the host": the kernels of larger reductions wait for such flags, and take 50
+ * us longer. Only all-reduces were timed. */
 static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     return call->reduces && comm->limits.hostFlags &&
            (call->op != CECL_NCCL_OP_ncclAllReduce || cecl_nccl_call_bytes(call) > KIB(64));
 }
 
-/* What was measured on the machine at hand: 1 if cecl is faster there, 0 if not, -1 if the file says
- * nothing of such calls. */
+/* What the file of CECL_NCCL_LEARNED says of this machine: 1 if cecl is faster, 0 if not, -1 if it
+ * has no row for such calls. */
 static int measured(const struct cecl_nccl_known *known, const struct cecl_nccl_call *call,
                     bool on_windows)
 {

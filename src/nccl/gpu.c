@@ -1,5 +1,5 @@
-/* See gpu.h. The driver's functions are looked up by name, so that this library needs no part of
- * CUDA where there is none. */
+/* See gpu.h. The driver's functions are looked up by name, so that this library also loads where
+ * there is no CUDA. */
 #include "nccl/gpu.h"
 
 #include <dlfcn.h>
@@ -12,8 +12,8 @@
 #define TIMING 0       /* CU_EVENT_DEFAULT */
 #define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
 
-/* At least so much is reserved. More is needed by many ranks only: what was there before is then freed,
- * and that waits for all work on the GPU. */
+/* At least so much is allocated. Only many ranks need more; then the old memory is freed, which
+ * waits for all work on the GPU. */
 #define LEAST_BYTES ((size_t)1 << 20)
 
 typedef unsigned long long address; /* CUdeviceptr */
@@ -77,7 +77,8 @@ static ceclResult_t check(int error, const char *what)
 }
 #define TRY(field, ...) CECL_TRY(check(driver.field(__VA_ARGS__), #field))
 
-/* CUDA's runtime, and so NCCL, uses the primary context. */
+/* The GPU is used if its primary context is active, because CUDA's runtime, and so NCCL, uses that
+ * one. */
 bool cecl_nccl_gpu_is_used(int ordinal)
 {
     unsigned flags;
@@ -131,7 +132,7 @@ static ceclResult_t order(cudaStream_t first, cudaStream_t then)
     ceclResult_t result = check(driver.event_record(event, first), "event_record");
     if (result == ceclSuccess)
         result = check(driver.event_wait(then, event, 0), "event_wait");
-    driver.event_destroy(event); /* the driver frees it once it has happened */
+    driver.event_destroy(event); /* the driver frees it once the event has happened */
     return result;
 }
 
@@ -216,8 +217,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
     return result;
 }
 
-/* Another thread may capture a stream in a mode that forbids such calls to all threads of the process,
- * and would lose its capture by them. */
+/* Relaxed: another thread may capture a stream in a mode that forbids such calls to all threads,
+ * and would lose its capture. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
 {
     int mode = RELAXED;

@@ -1,5 +1,5 @@
-/* The GPU of a rank of NCCL's, through the CUDA driver that the process has loaded. Where it has
- * loaded none, NCCL is a stand-in on memory of the host. */
+/* The GPU of a rank of NCCL's, through the CUDA driver that the process has loaded. If no driver is
+ * loaded, NCCL must be a stand-in on memory of the host. */
 #ifndef CECL_NCCL_GPU_H
 #define CECL_NCCL_GPU_H
 
@@ -10,7 +10,7 @@
 #include "nccl/abi.h"
 #include "util/error.h"
 
-/* Memory on a GPU and a stream, by which a rank exchanges bytes of the host through NCCL. */
+/* Memory on a GPU and a stream, with which a rank exchanges bytes of the host through NCCL. */
 struct cecl_nccl_gpu {
     int ordinal;
     void *context;
@@ -22,19 +22,20 @@ struct cecl_nccl_gpu {
 /* Whether this process uses the GPU with this number. */
 bool cecl_nccl_gpu_is_used(int ordinal);
 
-/* Writes the GPU's name; leaves what was there if the driver does not tell. */
+/* Writes the GPU's name. `name` stays as it is if the driver does not tell. */
 void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes);
 
-/* Whether a CUDA graph is being captured from `stream`, or no call can tell because another stream
- * of this process is captured. NCCL's own rules make that alike on all ranks. */
+/* Whether a CUDA graph is being captured from `stream`. Also true if CUDA cannot tell, because
+ * another stream of this process is being captured. By NCCL's own rules this is equal on all
+ * ranks. */
 bool cecl_nccl_gpu_captures(cudaStream_t stream);
 
 /* Work that is enqueued on stream `then` from now on waits for what is on stream `first` now. Both
  * streams are of GPU `ordinal`. */
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then);
 
-/* Makes the GPU the calling thread's current one until cecl_nccl_gpu_leave. On failure the thread
- * has the device that it had. */
+/* Makes the GPU the calling thread's current one until cecl_nccl_gpu_leave. On failure the thread's
+ * device is unchanged. */
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);
 void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu);
 
@@ -51,10 +52,10 @@ ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done);
 /* Events that note times on streams of GPU `ordinal`. Makes all or none. */
 ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
-/* Notes in the event when `stream` comes here. */
+/* Records the time at which `stream` comes to this point. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
-/* The time between two events. Returns false while they have not both happened. *ns is 0 where that
- * cannot be told. Neither of these two disturbs a capture. */
+/* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot
+ * tell. Neither cecl_nccl_gpu_note nor this function disturbs a capture. */
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

@@ -1,8 +1,8 @@
-/* See group.h. A turn is a group of cecl's; mostly a group of NCCL's is carried out in one turn. Calls
- * that cecl refuses to have in one group go into turns that follow each other. Sends and receives have
- * turns of their own behind all others, because ranks need not have the same ones in their groups. NCCL
- * puts them behind the collectives of a group, too. Those that are passed have the first such turn, which
- * is a group of NCCL's. */
+/* See group.h. A turn is a group of cecl's. Most groups of NCCL's are carried out in one turn.
+ * Calls that cecl refuses to have in one group go into turns that follow each other. Sends and
+ * receives have turns of their own behind all others, because ranks need not have the same ones in
+ * their groups. (NCCL, too, makes them behind the collectives of a group.) The first of these turns
+ * has the passed messages, and is a group of NCCL's. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -17,14 +17,14 @@
 #include "util/thread.h"
 
 #define FIRST_MESSAGE_TURN (1 << 24)
-#define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* of the messages that are passed */
+#define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* the turn of the passed messages */
 
 struct kept {
     struct cecl_nccl_call call;
     int number; /* the order in which calls were kept */
-    int turn;   /* from 0; of messages, PASSED_TURN, or from FIRST_MESSAGE_TURN */
-    /* how many calls of the turn came before on the same communicator; of a message, how many between
-     * the same ranks in the same direction */
+    int turn;   /* collectives: from 0; messages: PASSED_TURN, or from FIRST_MESSAGE_TURN on */
+    /* how many calls of the turn came before on the same communicator; for a message, how many
+     * between the same ranks in the same direction */
     int nth;
     /* -- while its turn is carried out -- */
     struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
@@ -33,20 +33,21 @@ struct kept {
 static _Thread_local struct {
     struct kept *kept;
     int count, room;
-    int last_turn;        /* of all kept calls */
-    int collectives;      /* kept calls that are no messages */
-    bool unsorted;        /* a call was kept behind one of a later turn */
-    ncclComm_t passed;    /* of the last call that went into NCCL's group; NULL: there was none */
-    ncclResult_t refusal; /* what the first call got that was refused */
+    int last_turn;   /* the last turn of the kept calls */
+    int collectives; /* how many kept calls are collectives */
+    bool unsorted;   /* a call was kept after one of a later turn */
+    /* communicator of the last call that went into NCCL's group; NULL: there was none */
+    ncclComm_t passed;
+    ncclResult_t refusal; /* the result of the first refused call */
 } group;
 
-/* Whether both are messages between the same ranks, in the same direction. */
+/* Whether both calls are messages between the same ranks in the same direction. */
 static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_nccl_call *b)
 {
     return a->comm == b->comm && a->op == b->op && a->root == b->root;
 }
 
-/* Whether the turn of `call`, which is served, depends on the kept call. */
+/* Whether the turn of `call`, a served call, depends on this kept call. */
 static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *call)
 {
     if (cecl_nccl_is_message(call->op))
@@ -54,7 +55,7 @@ static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *cal
     return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 
-/* The last kept call on which the turn of `call` depends, from `index` back; -1: there is none. */
+/* The last kept call, from `index` back, on which the turn of `call` depends; -1: there is none. */
 static int last_of(const struct cecl_nccl_call *call, int index)
 {
     while (index >= 0 && !is_counted(&group.kept[index], call))
@@ -79,9 +80,10 @@ static int most_at_once(const struct cecl_nccl_call *call)
                                             : comm->limits.groupCalls;
 }
 
-/* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
- * twice to the same memory. NCCL takes such a group, and benchmarks repeat their call in one. Ranks
- * must decide alike, so only equal recvbuffs count, and only of calls that use recvbuff on all ranks. */
+/* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that
+ * writes twice to the same memory. NCCL takes such a group, and benchmarks repeat their call in
+ * one. Ranks must decide alike, so only equal recvbuffs are compared, and only for calls that use
+ * recvbuff on all ranks. */
 static bool is_full(int last, const struct cecl_nccl_call *call)
 {
     if (group.kept[last].nth + 1 >= most_at_once(call))
@@ -93,7 +95,7 @@ static bool is_full(int last, const struct cecl_nccl_call *call)
     return have_one_result(&group.kept[last].call, call);
 }
 
-/* Turns follow each other, while the messages of a group of NCCL's go on together. */
+/* Warns that turns follow each other, while NCCL's messages of a group go on together. */
 static void warn_of_turns(const struct cecl_nccl_call *call)
 {
     static _Atomic bool has_warned;
@@ -163,7 +165,7 @@ void cecl_nccl_group_forget(void)
     group.refusal = ceclSuccess;
 }
 
-/* ---- NCCL's part */
+/* ---- the part of a group that NCCL carries out */
 
 void cecl_nccl_group_passed(ncclComm_t comm)
 {
@@ -186,7 +188,7 @@ static ncclResult_t pass_calls(const struct kept *kept, int count)
     return result;
 }
 
-/* Where no collective is served, messages go into NCCL's group as they would without cecl. */
+/* If no collective is served, messages go into NCCL's group as they would without cecl. */
 ncclResult_t cecl_nccl_group_pass(void)
 {
     int left = 0;
@@ -208,13 +210,14 @@ ncclResult_t cecl_nccl_group_pass_all(void)
     return pass_calls(group.kept, group.count);
 }
 
-/* NCCL calls a group done on all of its communicators at once. */
+/* Asks one communicator, because NCCL completes a group on all of its communicators at once. */
 static bool is_passed_enqueued(void)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group.passed);
     ncclResult_t error = ceclSuccess;
     if (entry && !cecl_nccl_comm_enter(entry, group.passed,
-                                       CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE)) /* it ends */
+                                       /* the communicator is being ended */
+                                       CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE))
         return true;
     const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(group.passed, &error);
     if (entry)
@@ -230,7 +233,7 @@ void cecl_nccl_group_await_passed(void)
 
 /* ---- one turn: `count` calls from `kept` on */
 
-/* The turn's first call on the same communicator; it may be the call itself. */
+/* The turn's first call on the same communicator. It may be the call itself. */
 static const struct kept *first_of(const struct kept *kept, int index)
 {
     int first = 0;
@@ -239,7 +242,7 @@ static const struct kept *first_of(const struct kept *kept, int index)
     return &kept[first];
 }
 
-/* Finds each call's communicator. No other thread can end it until leave. */
+/* Enters each call's communicator, so that no other thread can end it until leave. */
 static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -281,10 +284,10 @@ static ceclResult_t order_with_all(const struct cecl_nccl_comm *comm, ncclComm_t
     return result;
 }
 
-/* A group of cecl's has one stream for each communicator. With NCCL the calls of a group on one communicator
- * may go to several streams, which then wait for each other. So all calls of a turn go to the stream of
- * the first one. Before the calls that stream waits for those of all kept calls, and behind the calls these
- * wait for it. */
+/* With NCCL the calls of a group on one communicator may go to several streams, which then wait for
+ * each other. A group of cecl's has one stream for each communicator: that of the turn's first
+ * call. This stream waits for the streams of all kept calls before the turn, and they wait for it
+ * behind the turn. */
 static ceclResult_t order_streams(const struct kept *kept, int count, bool before)
 {
     ceclResult_t result = ceclSuccess;
@@ -294,7 +297,7 @@ static ceclResult_t order_streams(const struct kept *kept, int count, bool befor
     return result;
 }
 
-/* ceclGroupEnd returns the error of a call that was refused. */
+/* Ignores errors of calls: ceclGroupEnd returns them. */
 static ceclResult_t enqueue(const struct kept *kept, int count)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -315,7 +318,8 @@ static ceclResult_t complete(const struct kept *kept, int count)
     return result;
 }
 
-/* The communicator that a turn's error is told of: the first that was not aborted; NULL: all were. */
+/* The communicator that is named in a turn's error: the first that was not aborted. NULL: all
+ * were. */
 static struct cecl_nccl_comm *any_comm(const struct kept *kept, int count)
 {
     struct cecl_nccl_comm *comm = NULL;
@@ -351,8 +355,8 @@ static ncclResult_t serve_one(struct kept *kept)
     return result;
 }
 
-/* A second group of NCCL's, after the one that the program ended. As there, an error of a call comes out of
- * the group's end, too. */
+/* A second group of NCCL's, after the one that the program ended. An error of a call is returned by
+ * the group's end, as with NCCL. */
 static ncclResult_t pass_in_a_group(const struct kept *kept, int count)
 {
     ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
@@ -380,8 +384,8 @@ static bool has_several_streams(void)
     return i < group.count;
 }
 
-/* The turn of the messages that are passed. Nothing is entered while NCCL is called: an abort that ends
- * NCCL's call waits until no thread is inside. */
+/* The turn of the passed messages. The thread is in no entry while it calls NCCL: an abort that is
+ * to end NCCL's call first waits until no thread is inside. */
 static ncclResult_t pass_turn(struct kept *kept, int count)
 {
     const bool is_last = kept + count == group.kept + group.count;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Splits CECL_RUN_NOTE. Returns the file's name, or NULL where cecl-run left no note. */
+/* Splits CECL_RUN_NOTE. Returns the file's name, or NULL if cecl-run left no note. */
 static const char *read_note(long *process)
 {
     const char *note = getenv("CECL_RUN_NOTE");
@@ -26,8 +26,8 @@ void cecl_nccl_job_has_table(void)
         close(fd);
 }
 
-/* Every process that has the library preloaded comes here when it ends: shells and helpers of the job,
- * too. All but the command's own have nothing to do. */
+/* Runs at the end of every process that has the library preloaded, also of shells and helpers of
+ * the job. Only the command's own process has something to do. */
 __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 {
     static const char words[] =

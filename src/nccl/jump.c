@@ -1,13 +1,13 @@
-/* Passes calls on without knowing what they are. Each symbol is a jump through its target, so that
- * arguments in registers and on the stack arrive as the caller left them, and no signature is written
- * down here that NCCL could change.
+/* Passes calls on without knowing what they are. Each symbol is a jump through its target, so
+ * arguments in registers and on the stack arrive as the caller left them. No signature is needed
+ * here, and NCCL may change its signatures.
  *
- * For each name there is cecl_nccl_pass_NAME, which this library calls itself. NAME and pNAME are
- * the same place, or a function of collectives.c or follow.c.
+ * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME are
+ * the same address, or a function of collectives.c or follow.c.
  *
  * The stubs leave the symbol's address in a register that no calling convention uses for arguments,
- * where cecl_nccl_lazy finds it. That hands cecl_nccl_resolve the symbol, and the code that the call
- * returns to. */
+ * where cecl_nccl_lazy finds it. cecl_nccl_lazy hands the symbol and the return address of the call
+ * to cecl_nccl_resolve. */
 #include "nccl/names.h"
 #include "nccl/symbol.h"
 
@@ -18,9 +18,9 @@
     "    lea cecl_nccl_at_" name "(%rip), %r11\n"                                                  \
     "    jmp *(%r11)\n"
 
-/* What may hold arguments: the six integer registers, rax (the number of vector registers of a variadic
- * call), r10 (a closure's), and xmm0 to xmm7. No function of NCCL takes a wider vector. Each with its place
- * on the stack. */
+/* Registers that may hold arguments, each with its place on the stack: the six integer registers,
+ * rax (the number of vector registers of a variadic call), r10 (for closures), and xmm0 to xmm7. No
+ * function of NCCL takes wider vectors. */
 #define ARGUMENTS(VECTOR, INTEGER)                                                                 \
     VECTOR("xmm0", "0")                                                                            \
     VECTOR("xmm1", "16")                                                                           \
@@ -69,7 +69,8 @@
     "    ldr x17, [x16]\n"                                                                         \
     "    br x17\n"
 
-/* What may hold arguments: x0 to x7, x8 (where a large result goes; x9 makes up the pair), and q0 to q7. */
+/* Registers that may hold arguments: x0 to x7, x8 (the address of a large result; x9 only completes
+ * the pair), and q0 to q7. */
 #define ARGUMENTS(PAIR)                                                                            \
     PAIR("x0, x1", "16")                                                                           \
     PAIR("x2, x3", "32")                                                                           \

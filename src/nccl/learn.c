@@ -14,14 +14,14 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* Where no period is found, --stats is brought up to date each time after so many calls. */
+/* While no period is found, --stats is updated after every so many calls. */
 #define REPORT_CALLS 256u
 
 /* ---- one communicator of a process tries at a time */
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t id; /* of the communicator; several ranks of it may be in one process */
+    uint64_t id; /* of the communicator, which may have several ranks in one process */
     int holders;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -76,7 +76,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
     void *shared;
     size_t bytes;
     CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
-    if (cecl_trial_bytes(entry->nranks) > bytes) /* alike on all ranks */
+    if (cecl_trial_bytes(entry->nranks) > bytes) /* equal on all ranks */
         return ceclSuccess;
     struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
     if (!learn)

@@ -13,7 +13,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-/* Nothing here is on the way of a call, but where a trial begins or ends. */
+/* Used only when a trial begins or ends, and not at each call. */
 static struct {
     pthread_mutex_t lock;
     bool is_read, is_usable, has_told;
@@ -22,7 +22,7 @@ static struct {
     struct cecl_nccl_known *known;
 } learned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The program may change its folder, so the name is made one that holds in all of them. */
+/* Makes the file's name absolute, because the program may change its working directory. */
 static bool name_file(const char *name)
 {
     char folder[PATH_MAX] = "";

@@ -81,7 +81,7 @@ void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows)
 /* Makes room for one more row. False: no host memory. */
 static bool grow(void **rows, size_t count, size_t bytes)
 {
-    if (count & (count - 1)) /* there is room up to the next power of two */
+    if (count & (count - 1)) /* otherwise there is room up to the next power of two */
         return true;
     void *larger = realloc(*rows, (count > 0 ? 2 * count : 1) * bytes);
     if (larger)
@@ -152,7 +152,7 @@ static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *
         if (number == 1 && !is_header)
             return cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
                              CECL_NCCL_LEARNED_HEADER);
-        /* two processes that made the file at once have written the first line twice */
+        /* the first line may be there twice, if two processes made the file at the same time */
         if (is_header || line[strspn(line, " \t")] == '#' || line[strspn(line, " \t")] == '\0')
             continue;
         CECL_TRY(take(path, number, line, rows));
@@ -177,7 +177,7 @@ ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
 
 /* ---- writing */
 
-/* What must stand before the line: the first line, or the end of a line that somebody left open. */
+/* What must be written before a new line: the first line, or the end of an unfinished line. */
 static const char *before_line(int file)
 {
     struct stat status;

@@ -1,4 +1,5 @@
-/* The text of a file that CECL_NCCL_LEARNED names: what was learned, and on what machine. It is text:
+/* The text of a file that CECL_NCCL_LEARNED names: what was learned, and on what machine. It is
+ * text:
  *
  *     cecl-learned 1
  *     # verdict  GPU ranks NCCL cecl   period way us-before us-after gain-per-1000
@@ -25,12 +26,12 @@
 #define CECL_NCCL_ROW_BYTES 320
 #define CECL_NCCL_ANY_TYPE (-1)
 
-/* Where a row holds. */
+/* Where a row is valid. */
 struct cecl_nccl_setup {
-    char gpu[64]; /* without blanks; "host": the host device */
+    char gpu[64]; /* name without blanks; "host": the host device */
     int nranks;
-    int nccl;      /* as ncclGetVersion gives it */
-    char cecl[24]; /* 0.1.0 */
+    int nccl;      /* the version, as ncclGetVersion gives it */
+    char cecl[24]; /* the version, for example 0.1.0 */
 };
 
 struct cecl_nccl_verdict {
@@ -47,7 +48,7 @@ struct cecl_nccl_gain {
     enum cecl_nccl_op op;
     int type; /* an ncclDataType_t, or CECL_NCCL_ANY_TYPE */
     bool on_windows;
-    size_t least, most; /* bytes, as the function names its count: of one rank or one block */
+    size_t least, most; /* bytes of one rank or one block, as the function's count */
 };
 
 struct cecl_nccl_rows {
@@ -63,36 +64,37 @@ void cecl_nccl_setup_name(struct cecl_nccl_setup *setup, const char *gpu);
 struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int nccl);
 bool cecl_nccl_setup_is(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b);
 
-/* Says in words what of `here` differs from that row which agrees most. False: a row agrees, or there
- * is none. */
+/* Describes how `here` differs from the most similar row. False: some row agrees, or there is no
+ * row. */
 bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,
                            char *words, size_t bytes);
 
-/* Reads rows, which cecl_nccl_rows_forget frees. A file that is not there, or is empty, has none.
- * ceclInvalidArgument: the message names file and line, and what was expected; nothing is kept. */
+/* Reads rows, which cecl_nccl_rows_forget frees. A missing or empty file has no rows.
+ * ceclInvalidArgument: the message names file, line, and what was expected; no row is kept. */
 ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows);
 void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows);
 
-/* Adds a verdict, or takes the place of that on the same period. False: no host memory. */
+/* Adds a verdict, or replaces the one on the same period. False: no host memory. */
 bool cecl_nccl_rows_put(struct cecl_nccl_rows *rows, const struct cecl_nccl_verdict *verdict);
 const struct cecl_nccl_verdict *cecl_nccl_rows_find(const struct cecl_nccl_rows *rows,
                                                     const struct cecl_nccl_setup *setup,
                                                     uint64_t subject);
 
-/* A row's line, without its end. */
+/* The text of a row, without a line end. */
 void cecl_nccl_verdict_text(const struct cecl_nccl_verdict *row, char text[CECL_NCCL_ROW_BYTES]);
 void cecl_nccl_gain_text(const struct cecl_nccl_gain *row, char text[CECL_NCCL_ROW_BYTES]);
 
-/* Adds a line at the end of the file, and makes the file where there is none. The line is one write, so
- * nothing is lost where processes do so at once. Errors: ceclSystemError. */
+/* Adds a line at the end of the file, and creates the file if need be. Makes one write, so nothing
+ * is lost if several processes add lines at once. Errors: ceclSystemError. */
 ceclResult_t cecl_nccl_rows_append(const char *path, const char *line);
 
 /* -- learned_row.c -- */
 
-/* Reads one line that is not empty. NULL, or what was expected. *is_gain: which one it is. */
+/* Reads one line that is not empty. Returns NULL, or what was expected. *is_gain: the line is a
+ * gain and no verdict. */
 const char *cecl_nccl_row_parse(const char *line, struct cecl_nccl_verdict *verdict,
                                 struct cecl_nccl_gain *gain, bool *is_gain);
-/* An operation's name in the file; of an operation that has no gains NULL. */
+/* An operation's name in the file; NULL for an operation that has no gains. */
 const char *cecl_nccl_row_op(enum cecl_nccl_op op);
 /* A type's name in the file, by the number of its ncclDataType_t. */
 const char *cecl_nccl_row_type(int type);

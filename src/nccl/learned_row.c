@@ -59,7 +59,7 @@ static const char *take_type(const char *name, int *type)
     return "a type, such as bfloat16, or any";
 }
 
-/* Whether nothing but blanks and a comment is left of the line. */
+/* Whether only blanks and a comment are left of the line. */
 static bool is_end(const char *rest)
 {
     while (isspace((unsigned char)*rest))

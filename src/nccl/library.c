@@ -18,7 +18,7 @@ static ceclResult_t find(void *handle, const char *name, void **found)
     return *found ? ceclSuccess : cecl_fail(ceclSystemError, FILE_NAME ": %s", dlerror());
 }
 
-/* This library's RUNPATH says where the file is. */
+/* The RUNPATH of this library says where the file is. */
 static ceclResult_t open_library(void)
 {
     void *handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);

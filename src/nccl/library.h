@@ -1,11 +1,12 @@
-/* cecl's own library, libcecl.so, through its public calls. It is opened when the first communicator
- * is made, so that other processes of a job, where this library is preloaded too, do not load it. */
+/* cecl's own library, libcecl.so, through its public calls. libcecl.so is opened when the first
+ * communicator is made. So other processes of a job, in which libnccl.so.2 is preloaded too, do not
+ * load it. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H
 
 #include "util/error.h"
 
-/* The calls that are made. */
+/* The functions of libcecl.so that are used. */
 #define CECL_NCCL_LIBRARY_CALLS(X)                                                                 \
     X(ceclAllGather)                                                                               \
     X(ceclAllReduce)                                                                               \

@@ -1,5 +1,6 @@
-/* The life of what stands beside a communicator of NCCL's, in one word: how far it is, how many threads are
- * inside, and whether a call has claimed the end of NCCL's communicator. docs/models/life.pml is the model. */
+/* The life of an entry beside a communicator of NCCL's, in one word: its state, how many threads
+ * are inside, and whether a call has claimed to end NCCL's communicator. "Ours" is cecl's
+ * communicator of the entry. docs/models/life.pml is the model. */
 #ifndef CECL_NCCL_LIFE_H
 #define CECL_NCCL_LIFE_H
 
@@ -9,30 +10,33 @@
 #include <time.h>
 
 enum cecl_nccl_state {
-    CECL_NCCL_FREE,       /* nothing is here */
+    CECL_NCCL_FREE,       /* the entry is not in use */
     CECL_NCCL_MAKING,     /* a thread makes ours */
-    CECL_NCCL_READY,      /* ours is made, or the reason is known why there is none */
+    CECL_NCCL_READY,      /* ours is made, or there is a reason why there is none */
     CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
-    CECL_NCCL_DESTROYING, /* a thread of the program waits for that, to end ours then */
-    CECL_NCCL_ENDING,     /* one thread ends ours; no other one may begin to use it */
-    CECL_NCCL_GIVING_UP,  /* one thread waits until the maker is not inside */
-    CECL_NCCL_GIVEN_UP, /* the maker never again uses NCCL's communicator, and ends what it makes */
-    CECL_NCCL_LOST      /* a thread never left, so nothing else may come here */
+    /* a thread of the program waits until the calls are done, and then ends ours */
+    CECL_NCCL_DESTROYING,
+    CECL_NCCL_ENDING, /* one thread ends ours; no other may begin to use it */
+    /* one thread waits until the maker (the thread that makes ours) is not inside */
+    CECL_NCCL_GIVING_UP,
+    /* the maker no longer uses NCCL's communicator, and will end what it makes */
+    CECL_NCCL_GIVEN_UP,
+    CECL_NCCL_LOST /* a thread never left, so the entry cannot be used again */
 };
 
-/* Every step there is, STEP(from, to). Others have no name, so code that takes one does not compile. */
+/* All steps, STEP(from, to). Other steps have no name, so code that takes one does not compile. */
 #define CECL_NCCL_STEPS(STEP)                                                                      \
     STEP(FREE, MAKING)        /* NCCL has a new communicator */                                    \
-    STEP(MAKING, FREE)        /* ranks could not exchange a word, or there is no thread */         \
+    STEP(MAKING, FREE)        /* ranks could not exchange anything, or there is no thread */       \
     STEP(MAKING, READY)       /* the maker has finished */                                         \
     STEP(MAKING, GIVING_UP)   /* abort or revoke */                                                \
     STEP(GIVING_UP, GIVEN_UP) /* the maker is not inside */                                        \
-    STEP(GIVING_UP, ENDING)   /* the maker has finished: whoever gave up ends ours */              \
+    STEP(GIVING_UP, ENDING)   /* the maker has finished: the thread that gave up ends ours */      \
     STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */                               \
-    STEP(READY, FINALIZING)   /* finalize, where NCCL does so in the background */                 \
+    STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */                    \
     STEP(FINALIZING, READY)   /* the calls are done */                                             \
     STEP(READY, DESTROYING)   /* destroy */                                                        \
-    STEP(READY, ENDING)       /* abort or revoke, as in the next two */                            \
+    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
     STEP(FINALIZING, ENDING)                                                                       \
     STEP(DESTROYING, ENDING) /* or the calls are done */                                           \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \
@@ -74,7 +78,8 @@ static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
     return atomic_load(life) & CECL_NCCL_INSIDE;
 }
 
-/* Takes the step. False: the life is not where the step begins. A new life has no claim. */
+/* Takes a step. False: the life is not in the state where the step begins. A new life has no
+ * claim. */
 static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
 {
     const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;
@@ -88,7 +93,7 @@ static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step s
     return false;
 }
 
-/* Claims the end of NCCL's communicator. False: another call has. */
+/* Claims to end NCCL's communicator. False: another call has claimed that. */
 static inline bool cecl_nccl_life_claim(cecl_nccl_life *life)
 {
     return !(atomic_fetch_or(life, CECL_NCCL_CLAIM) & CECL_NCCL_CLAIM);
@@ -99,7 +104,7 @@ static inline void cecl_nccl_life_leave(cecl_nccl_life *life)
     atomic_fetch_sub(life, 1);
 }
 
-/* Goes inside, if the life is in one of the states. Until cecl_nccl_life_leave nothing ends. */
+/* Enters, if the life is in one of `states`. Until cecl_nccl_life_leave nothing ends. */
 static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
 {
     if (states >> (atomic_fetch_add(life, 1) >> CECL_NCCL_STATE_SHIFT) & 1)
@@ -108,7 +113,7 @@ static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
     return false;
 }
 
-/* Waits are loops with short pauses: they are rare, and somebody else's work ends them. */
+/* A pause between two looks of a wait. Such waits are rare, and end when another thread is done. */
 static inline void cecl_nccl_pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = 1000 * us};

@@ -1,5 +1,5 @@
-/* Makes a communicator. First ranks tell each other what they want and can do. Then they make the communicator
- * by exchanges through NCCL. At last they agree that all of them have it. */
+/* Makes a communicator. First ranks tell each other what they want and can do. Then they make the
+ * communicator by exchanges through NCCL. At the end they check that all ranks have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
 
-/* What a rank tells the others. */
+/* What a rank tells the others in the first exchange. */
 enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
 
 struct hello {
@@ -22,12 +22,12 @@ struct hello {
     int32_t policy;
     int32_t together;
     int32_t learns; /* LEARNS_... */
-    int32_t reason; /* why this rank passes all calls */
-    uint64_t gains; /* a hash of those of CECL_NCCL_LEARNED; 0: none */
+    int32_t reason; /* why this rank passes all calls, or NO_REASON */
+    uint64_t gains; /* hash of the gains of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
 
-/* Keeps the words of the first failure of this process for the table, and prints them. */
+/* Keeps the message of this process's first failure for the table, and prints it. */
 static void note_failure(int rank, const char *words)
 {
     if (cecl_nccl_note_failure(words))
@@ -67,7 +67,8 @@ static struct hello introduce(int together, const struct cecl_nccl_known *known)
     return mine;
 }
 
-/* Equal on all ranks, because all of them look at the same words. */
+/* The reason of the first rank that has one. Equal on all ranks, because all look at the same
+ * words. */
 static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, int *whose)
 {
     bool is_even = true, is_alike = true;
@@ -97,7 +98,7 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* What all ranks tell, `bytes` each, for the caller to free. NULL: the exchange has failed. */
+/* Exchanges `bytes` of each rank. The caller frees the result. NULL: the exchange has failed. */
 static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine, size_t bytes,
                           ceclResult_t *result)
 {
@@ -110,7 +111,7 @@ static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine,
     return NULL;
 }
 
-/* *learns: the least that a rank wants. */
+/* *learns: the least that any rank wants. */
 static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
                            struct cecl_nccl_comm *entry, int32_t *learns)
 {
@@ -152,8 +153,8 @@ static int meet(void *context)
     return (int)result;
 }
 
-/* A rank may come as late to a call as NCCL lets it: without bound, unless CECL_TIMEOUT_MS is set.
- * Under `auto` the way that measurements found faster is taken, and it may use SMs. */
+/* As with NCCL, a rank may come late without a limit, unless CECL_TIMEOUT_MS is set. Under `auto`
+ * calls may use SMs, because the faster way is taken. */
 static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -166,8 +167,8 @@ static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
     return config;
 }
 
-/* The environment may have chosen another device than NCCL's. Under `strict` no setting may allow
- * SMs to calls that only move data. */
+/* The environment may have chosen another device than NCCL's. Under `strict` settings must not
+ * allow SMs for calls that only move data. */
 static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -186,7 +187,7 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
                : ceclSuccess;
 }
 
-/* Made on all ranks or on none; what comes afterwards one rank alone may refuse. */
+/* Makes the communicator, on all ranks or on none. In what follows, one rank alone may fail. */
 static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
                               int32_t learns)
 {
@@ -206,7 +207,8 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
                : result;
 }
 
-/* Whether all ranks have it. A rank that has failed keeps its words; the others name that rank. */
+/* Checks that all ranks have it. A rank that has failed keeps its own message; the others name that
+ * rank. */
 static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine,
                           ceclResult_t *common)
 {
@@ -242,8 +244,6 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     entry->ours = NULL;
     return result;
 }
-
-/* ---- */
 
 static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
                          struct cecl_nccl_comm *entry)

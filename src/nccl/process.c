@@ -9,7 +9,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-/* The first NCCL with ncclMemAlloc and ncclCommRegister, which say what memory is NCCL's own. */
+/* The first NCCL that has ncclMemAlloc and ncclCommRegister. */
 #define OLDEST CECL_NCCL_VERSION(2, 19)
 
 static struct cecl_nccl_process process;

@@ -1,5 +1,6 @@
-/* What this process knows from its first call of NCCL on: its settings and the real NCCL. Nothing is
- * opened or read before, because a preloaded library is also in every shell and helper of a job. */
+/* What this process knows from its first call of NCCL on: its settings and the real NCCL. Nothing
+ * is opened or read earlier, because a preloaded library is also in every shell and helper of a
+ * job. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 
@@ -12,20 +13,20 @@ enum cecl_nccl_policy { CECL_NCCL_OFF, CECL_NCCL_AUTO, CECL_NCCL_ALL, CECL_NCCL_
 
 struct cecl_nccl_process {
     struct cecl_nccl_real real;
-    ceclResult_t result;          /* why there is no real NCCL: what calls answer */
-    char why[CECL_MESSAGE_BYTES]; /* the same in words */
+    ceclResult_t result;          /* why there is no real NCCL; the result of calls */
+    char why[CECL_MESSAGE_BYTES]; /* the same as a message */
     enum cecl_nccl_policy policy;
     bool counts;               /* CECL_NCCL_STATS=1 */
     char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: there is none */
     bool tries;                /* CECL_NCCL_TRIALS=1 */
-    bool learns;               /* it tries, or CECL_NCCL_LEARNED names a file with verdicts */
+    bool learns;               /* trials are on, or CECL_NCCL_LEARNED names a file with verdicts */
     bool is_old;               /* the real NCCL is older than cecl needs */
-    bool is_forked;            /* from a process that called NCCL before */
+    bool is_forked;            /* the parent process has called NCCL before the fork */
 };
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
 
-/* Whether `caller`, the code that a call returns to, is the real NCCL's: then the call is a part of
+/* Whether `caller`, the return address of a call, is in the real NCCL: then the call is a part of
  * another one. */
 static inline bool cecl_nccl_is_own(const void *caller)
 {

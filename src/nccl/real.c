@@ -1,6 +1,6 @@
-/* Finds the real NCCL and opens it. The loader cannot be asked for it: this library bears NCCL's
- * name, so the loader gives this library back, and RTLD_NEXT does not reach what a program's own
- * libraries would have loaded. */
+/* Finds the real NCCL and opens it. The loader cannot find it by name, because this library has the
+ * same name. RTLD_NEXT does not reach libraries that a program's own libraries would have
+ * loaded. */
 #include "nccl/real.h"
 
 #include <dlfcn.h>
@@ -16,11 +16,11 @@
 #include "util/settings.h"
 
 #define SONAME "libnccl.so.2"
-#define WHEEL "nvidia/nccl/lib/" SONAME /* in the folder where Python's packages are */
-#define PARENTS 5 /* folders above a library in which the wheel is looked for */
-#define OTHERS 8  /* libraries with NCCL's name that are looked at */
+#define WHEEL "nvidia/nccl/lib/" SONAME /* below the folder of Python's packages */
+#define PARENTS 5 /* how many folders above a library are searched for the wheel */
+#define OTHERS 8  /* how many libraries with NCCL's name are looked at */
 
-/* Tells this library and its copies from NCCL. Exported, and read through dlsym alone. */
+/* Distinguishes this library and its copies from NCCL. Exported, and read only through dlsym. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
 const char cecl_in_place_of_nccl = 1;
 
@@ -34,9 +34,9 @@ static bool malloc_is_replaced(void)
     return dlsym(RTLD_DEFAULT, "malloc") != malloc_of_libc;
 }
 
-/* RTLD_DEEPBIND: NCCL's calls of its own functions stay in NCCL, and do not come here. With a
- * replaced malloc this is impossible: NCCL would free by libc what it got from the replacement.
- * Then such calls come here, and cecl_nccl_real_has tells them from the program's. */
+/* RTLD_DEEPBIND keeps NCCL's calls of its own functions in NCCL. With a replaced malloc it cannot
+ * be used, because NCCL would free memory of the replacement by libc. Then such calls come here,
+ * and cecl_nccl_real_has tells them from the program's. */
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);
@@ -49,7 +49,7 @@ static bool is_ours(void *handle)
     return dlsym(handle, "cecl_in_place_of_nccl") != NULL;
 }
 
-/* Opens `path`, an absolute one. Returns NULL if it is not NCCL; `*why` says in words why not. */
+/* Opens the absolute `path`. Returns NULL if it is not NCCL; `*why` says why not. */
 static void *open_nccl(const char *path, const char **why)
 {
     void *handle = dlopen(path, open_flags());
@@ -70,7 +70,7 @@ static bool try_path(struct cecl_nccl_real *real, const char *path)
     if (access(path, R_OK) != 0)
         return false;
     real->handle = open_nccl(path, &why);
-    if (!real->handle && why != ours) /* that we meet ourselves is to be expected */
+    if (!real->handle && why != ours) /* finding this library itself is expected */
         cecl_log(CECL_LOG_WARN, -1, "%s is not used: %s", path, why);
     return real->handle != NULL;
 }
@@ -86,7 +86,7 @@ static ceclResult_t open_setting(struct cecl_nccl_real *real, const char *settin
                         : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
 }
 
-/* Tries `folders`, separated by colons. An empty or relative one is left out. */
+/* Tries `folders`, separated by colons. Empty and relative ones are left out. */
 static bool try_folders(struct cecl_nccl_real *real, const char *folders)
 {
     char path[PATH_MAX];
@@ -100,10 +100,10 @@ static bool try_folders(struct cecl_nccl_real *real, const char *folders)
     return false;
 }
 
-/* ---- the wheel's, beside what is loaded */
+/* ---- the wheel's NCCL, beside a loaded library */
 
 struct wheel {
-    const char *beside; /* how the names of the libraries begin that are looked at */
+    const char *beside; /* the beginning of the names of libraries that are looked at */
     char path[PATH_MAX];
 };
 
@@ -113,7 +113,7 @@ static const char *name_in(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* For dl_iterate_phdr: ends with 1 when a wheel lies beside this library. */
+/* For dl_iterate_phdr: returns 1 when a wheel lies beside this library. */
 static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;
@@ -135,14 +135,15 @@ static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
     return 0;
 }
 
-/* The file is opened after the walk, because the loader is locked during it. */
+/* The file is opened after the walk through the libraries, because the loader is locked during the
+ * walk. */
 static bool try_beside(struct cecl_nccl_real *real, const char *libraries)
 {
     struct wheel wheel = {.beside = libraries};
     return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(real, wheel.path);
 }
 
-/* PyTorch's libraries first: another package may have loaded from another folder of packages. */
+/* PyTorch's libraries come first, because another package may lie in another folder of packages. */
 static bool try_wheels(struct cecl_nccl_real *real)
 {
     return try_beside(real, "libtorch_cuda") || try_beside(real, "");
@@ -200,7 +201,7 @@ ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real)
     return ceclSuccess;
 }
 
-/* ---- another one in this process */
+/* ---- another NCCL in this process */
 
 struct named {
     int count;

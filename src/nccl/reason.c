@@ -1,4 +1,4 @@
-/* Words for the table, for logs and for errors: of reasons, and of functions. */
+/* Texts for the table, for logs and for errors: reasons, and names of functions. */
 #include "nccl/reason.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include "util/error.h"
 #include "util/log.h"
 
-#define NCCL_BYTES 2048 /* of NCCL's words; the rest is cut off */
+#define NCCL_BYTES 2048 /* of NCCL's message; the rest is cut off */
 
 const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 #define WORDS(id, words) words,

@@ -1,4 +1,4 @@
-/* Why a call is passed to NCCL, and what is said of failures. */
+/* Why a call is passed to NCCL, and messages about failures. */
 #ifndef CECL_NCCL_REASON_H
 #define CECL_NCCL_REASON_H
 
@@ -36,19 +36,21 @@ enum cecl_nccl_reason {
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
 
-/* Keeps why the first communicator could not be made. False: another one failed before. */
+/* Keeps the message of the first communicator that could not be made. False: another one failed
+ * before. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
-/* What is kept; empty: none has failed. */
+/* The message that is kept; empty: nothing has failed. */
 const char *cecl_nccl_failure(void);
 
-/* What cecl says of the calling thread's last failure. ncclGetLastError tells it beside NCCL's own words,
- * because nobody can know which of the two came last. */
+/* Keeps cecl's message of the calling thread's last failure. ncclGetLastError returns it with
+ * NCCL's own, because it is not known which of the two came last. */
 void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
 /* Says that CECL_NCCL=strict refuses function `name`, and prints it if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* NCCL's words, and those of cecl before them if it has any. Valid until the thread's next call of it. */
+/* cecl's message, if there is one, and NCCL's behind it. Valid until the thread's next call of this
+ * function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 
 #endif

@@ -9,7 +9,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    uint32_t written; /* entries so far: those of the last ones are there */
+    uint32_t written; /* number of entries written so far; the latest are kept */
     struct entry {
         const void *key; /* NULL: the communicator has ended */
         struct cecl_nccl_report report;

@@ -1,6 +1,6 @@
-/* What trials of this process's communicators came to, for `cecl-run --stats`: one entry for each of the
- * last communicators, also of those that have ended. An entry is written by the thread that is inside
- * its communicator, now and then, and printed when the process ends. */
+/* The outcome of trials on this process's communicators, for `cecl-run --stats`: one entry for each
+ * of the latest communicators, also for those that have ended. The thread that is inside a
+ * communicator updates its entry now and then. Entries are printed when the process ends. */
 #ifndef CECL_NCCL_REPORT_H
 #define CECL_NCCL_REPORT_H
 
@@ -18,7 +18,8 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
     CECL_NCCL_TRIAL_PUT_OFF,   /* the same; other communicators were tried at its times so far */
     CECL_NCCL_TRIAL_RUNNING,
-    CECL_NCCL_TRIAL_LEFT,     /* it did not begin: other communicators were tried each time */
+    /* no trial began: other communicators were being tried at each attempt */
+    CECL_NCCL_TRIAL_LEFT,
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
     CECL_NCCL_TRIAL_RECALLED, /* by what was learned earlier */
     CECL_NCCL_TRIAL_STATES
@@ -38,7 +39,7 @@ struct cecl_nccl_report {
     int rank, nranks;
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* begun so far */
-    uint32_t calls;              /* of a period; 0: none was found */
+    uint32_t calls;              /* length of a period in calls; 0: none was found */
     uint32_t repeated;           /* periods that are timed as one step */
     uint32_t arm;                /* in force, where decided */
     struct cecl_verdict verdict; /* of the last trial; no times: there was none */
@@ -47,19 +48,19 @@ struct cecl_nccl_report {
     uint64_t told, late; /* ceclCallStats_t */
 };
 
-/* Names of ways, by arm: for people; and for JSON and the file of what was learned. */
+/* Names of ways, by arm: for people, and for JSON and the file of what was learned. */
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
-/* Writes the entry of the communicator that `key` names, which is its own as long as it lives. A new
- * key takes the place of the communicator that was written first, if all places are taken. */
+/* Writes the entry of the communicator that `key` names; no other communicator has the same key at
+ * that time. If all places are taken, a new key replaces the oldest. */
 void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report);
-/* The communicator has ended: its key may be used again. */
+/* Notes that the communicator has ended, so its key may be used again. */
 void cecl_nccl_report_end(const void *key);
-/* Forgets all: in a child of fork the communicators are the parent's. */
+/* Forgets all entries: in a child of fork the communicators are the parent's. */
 void cecl_nccl_report_forget(void);
 
-/* Lines for people, and an array of JSON objects. */
+/* Print lines for people, and an array of JSON objects. */
 void cecl_nccl_report_print(FILE *out);
 void cecl_nccl_report_json(FILE *out);
 

@@ -6,10 +6,9 @@
 #define SERVE(name, ...)                                                                           \
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
-/* On ranks other than root NCCL does not look at the recvbuff of a gather or of a reduction to root. cecl
- * wants an address, to which it does not write.
- * A stream of the host device is not the program's: the stand-in for NCCL completes each call before
- * it returns, and takes no notice of streams. */
+/* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl
+ * requires an address there, but does not write to it. A stream of the host device is not the
+ * program's: the stand-in for NCCL completes each call before it returns, and ignores streams. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {
@@ -43,7 +42,7 @@ ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cec
     return cecl_nccl_serve_complete(comm);
 }
 
-/* A call that is refused is refused again when it is made, and gives its error then. */
+/* If explaining the call fails, making it fails too and returns the error. */
 bool cecl_nccl_serve_uses_sms(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();

@@ -18,7 +18,7 @@
 #include "nccl/symbol.h"
 #include "util/log.h"
 
-/* Classes of sizes: up to so many bytes. The last one has what is larger. */
+/* Classes of sizes, by the most bytes. The last class has all larger sizes. */
 static const struct {
     size_t most;
     const char *words;
@@ -37,10 +37,11 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
-static _Atomic bool has_counted; /* this process, and not its parent */
-static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2]; /* mark */
+static _Atomic bool has_counted; /* set by this process, not by its parent */
+/* the last index is the mark */
+static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2];
 
-/* Every symbol that is only jumped through; of them symbol.c counts collectives. */
+/* All symbols that are only jumped through; symbol.c counts the collectives among them. */
 #define SYMBOL(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
 CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
 #undef SYMBOL
@@ -51,8 +52,8 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Communicators that calls were made on, so that the table can name this process's rank. Those that
- * find no place are left out. */
+/* Communicators on which calls were made, so that the table can name this process's rank. Those for
+ * which there is no room are left out. */
 #define MEMBERS 64
 static struct member {
     _Atomic(ncclComm_t) comm;
@@ -62,7 +63,8 @@ static struct member {
 
 /* ---- printing */
 
-/* "rank 3 of 8", or "ranks 0 1 of 2" where threads are ranks: of the largest communicator. */
+/* "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks. The numbers are of the largest
+ * communicator. */
 static void print_ranks(FILE *out)
 {
     int most = 0, count = 0;
@@ -206,7 +208,7 @@ static void append_json(const char *file)
         close(fd);
 }
 
-/* If a call was counted. */
+/* Prints the table if a call was counted. */
 static void print(void)
 {
     const char *file = cecl_nccl_process()->stats_file;
@@ -270,7 +272,7 @@ static void begin(void)
     atexit(print);
 }
 
-/* Begins when the first call is counted. */
+/* Run when the first call is counted. */
 static void note_count(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -293,6 +295,6 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_rea
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
-    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* then NCCL would not answer */
+    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* otherwise NCCL would not answer */
         note_member(call->comm);
 }

@@ -1,4 +1,5 @@
-/* Finds where calls of a symbol go: into the real NCCL, or to an answer of this library's own. */
+/* Finds where calls of a symbol go: into the real NCCL, or to a function of this library that
+ * answers. */
 #include "nccl/symbol.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,7 @@
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 
-/* ---- answers to calls that cannot be passed on; they take no notice of their arguments */
+/* ---- answers to calls that cannot be passed on; they ignore their arguments */
 
 static int no_nccl_result(void)
 {
@@ -70,9 +71,7 @@ static int no_number(void)
 static const cecl_nccl_target no_nccl[CECL_NCCL_ANSWERS] = ANSWERS(no_nccl_result, no_nccl_words),
                               lacking[CECL_NCCL_ANSWERS] = ANSWERS(lacking_result, lacking_words);
 
-/* ---- */
-
-/* The real NCCL's function; NULL if it lacks it. */
+/* The real NCCL's function; NULL if NCCL lacks it. */
 static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name)
 {
     cecl_nccl_target target = NULL;
@@ -80,7 +79,7 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Keeps the target at `kept`. Two threads may come here at once. The first one warns. */
+/* Keeps the target at `kept`. Two threads may do so at once; the first one warns. */
 static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *kept)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
@@ -93,8 +92,8 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
     return target;
 }
 
-/* ---- collectives whose arguments are not known: they are passed, or refused under CECL_NCCL=strict,
- * which holds for calls that only move data */
+/* ---- collectives whose arguments are not known: they are passed; under CECL_NCCL=strict they are
+ * refused if they only move data */
 
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {

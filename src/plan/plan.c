@@ -1,5 +1,4 @@
-/* Building plans, and questions to a finished plan. This file knows what steps are, and not what
- * they are for. */
+/* Building plans, and reading finished plans. */
 #include "plan/plan.h"
 
 #include <stdarg.h>
@@ -21,8 +20,8 @@ void cecl_plan_reset(struct cecl_plan *plan)
     plan->failed = false;
 }
 
-/* Makes room for one more element of an array, whose pointer is at `array`. Without memory it returns
- * false and marks the plan as failed. */
+/* Makes room for one more element of an array, whose pointer is at `array`. If there is no memory,
+ * returns false and marks the plan as failed. */
 static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
@@ -245,8 +244,8 @@ static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, 
     }
 }
 
-/* Merges the batches of a part that come before barrier `phase` + 1 and have this wave, and advances
- * *step past them. `step` says from where on to look. Returns whether batches of later waves are
+/* Merges the batches of a part that come before barrier `phase` + 1 and have this wave, and
+ * advances *step past them. The search starts at *step. Returns whether batches of later waves are
  * left. */
 static bool merge_wave(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
                        uint32_t phase, uint32_t *step)
@@ -263,7 +262,7 @@ static bool merge_wave(struct cecl_plan *merged, const struct cecl_plan *plan, u
     return false;
 }
 
-/* Merges what comes before barrier `phase` + 1. */
+/* Merges the steps before barrier `phase` + 1. */
 static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
                           uint32_t phase, uint32_t *steps)
 {
@@ -346,7 +345,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         case CECL_STEP_POST: plan->failed = true; break; /* a small call is never in a group */
         case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:
-            cecl_plan_close_batch(plan); /* batches keep their order */
+            cecl_plan_close_batch(plan); /* so batches keep their order */
             plan->wave = step.phase;
             merge_batch(plan, other, part, &step);
             break;
@@ -403,7 +402,8 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
     return count;
 }
 
-/* A call that goes through memory of the host has no copy between ranks. */
+/* Whether copies of a part between ranks stay within a shared GPU. A call through memory of the
+ * host has no such copies. */
 static bool shares_sms(const struct cecl_part *part)
 {
     return part->means.shares_gpu && !part->means.engine_copies_locally && !part->way.by_host &&

@@ -17,10 +17,10 @@
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */
 enum cecl_area {
-    CECL_AREA_SEND,    /* sendbuff; not used in place, where RECV is both */
+    CECL_AREA_SEND,    /* sendbuff; in place RECV is used instead */
     CECL_AREA_RECV,    /* recvbuff */
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
-    /* memory of the host that all ranks map: a rank writes its own, and its peers read it */
+    /* memory of the host that all ranks map: a rank writes its own part, and its peers read it */
     CECL_AREA_HOST,
     CECL_AREA_COUNT
 };
@@ -43,7 +43,7 @@ static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 struct cecl_place {
     uint64_t offset; /* bytes into the area; 64 bits, because an area may be larger than 4 GiB */
     uint16_t area;   /* cecl_area_of */
-    uint16_t rank;   /* the rank whose memory it is, [0, nranks) */
+    uint16_t rank;   /* the rank that owns the memory, [0, nranks) */
 };
 
 /* Contiguous bytes, or rows of bytes at a pitch. */
@@ -51,9 +51,9 @@ struct cecl_copy {
     struct cecl_place dst, src;
     uint64_t bytes;                /* of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
-    uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; no meaning with one row */
-    /* not 0: the number of bytes is only known when the plan is issued, as number given - 1 of those that
-     * are given then: 1 .. bytes. One row */
+    uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
+    /* not 0: the number of bytes (1 .. bytes, one row) is only known when the plan is issued: it is
+     * value number given - 1 of those that the caller gives */
     uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The
@@ -75,13 +75,13 @@ struct cecl_transfer {
     bool sends;
 };
 
-/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders the steps of
- * two lanes of one rank. SIGNAL and WAIT are the two sides of an exchange. A rank has one word of each
- * counter (util/lane.h) from every peer, and the word only grows. So one comparison shows whether the
- * peer's counter has reached a phase of this call, or a number. */
+/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two
+ * lanes of one rank. A SIGNAL of one rank is what a WAIT of another waits for. A rank has a word
+ * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows how
+ * far the peer's counter is. */
 enum cecl_step_kind {
-    /* signal to `peer` that `counter` has reached `phase`; the peer then sees what the lane's
-     * earlier steps wrote */
+    /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
+     * lane's earlier steps */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
     /* copies [first, first + count), issued as one batch, without order among them. The batches of
@@ -116,20 +116,20 @@ struct cecl_step {
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
-/* One call of a plan: what is asked, how it goes, and what the communicator lends it. */
+/* One call of a plan: its description, its way, and what the communicator lends to it. */
 struct cecl_part {
     /* its layout is the caller's, and must live as long as the plan is read */
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
-    /* means.late: bit r is set if rank r came before this rank, which therefore knows where rank
-     * r's buffers lie. Ranks differ in it: of two ranks, one has the other's bit */
+    /* means.late: bit r is set if rank r came before this rank, so that this rank knows where rank
+     * r's buffers lie. Of two ranks exactly one has the other's bit */
     uint64_t earlier;
-    /* [nranks] late, and blocks lie by a layout of each rank's own: where each rank that came before
-     * has its block for this rank, from its sendbuff on; NULL otherwise */
+    /* [nranks] if the call is late and each rank has a layout of its own: where each rank that came
+     * before has its block for this rank, from the start of its sendbuff; otherwise NULL */
     const uint64_t *send_at;
     /* [cecl_outside_words] bit r % 64 of word r / 64: cecl_call_is_outside for rank r, as far as
-     * this rank knows. NULL: for all of them as for this one */
+     * this rank knows. NULL: all ranks are as this one is */
     const uint64_t *outside;
     /* Over several nodes, and blocks lie by a layout of each rank's own: [ranks of this node][nranks] how
      * many bytes each rank of this node has for each rank. NULL: this is not known, and blocks for other
@@ -192,8 +192,8 @@ void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase
 void cecl_plan_barrier(struct cecl_plan *plan);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* The current lane waits until a lane, or the other one of main and side, has done all its steps so
- * far. */
+/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
+ * cecl_plan_after_other: the same for the other lane of main and side. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* A reduction of nsrc places, in that order, as a step of its own. The second one is of some ranks' elements,
@@ -209,8 +209,8 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
-/* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks do this in
- * the same phase as often, whether they have copies in each wave or not. */
+/* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks must
+ * do this equally often in a phase, whether or not they have copies in each wave. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Adds to the open exchange, or opens one on the network's lane: bytes of this rank's memory go to a rank
  * of another node, or come from it. Nothing if there are no bytes. */
@@ -223,15 +223,15 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* Sets the words by which ceclExplain describes the way of the plan. */
+/* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
-/* Merges several calls into one plan. Between two barriers it has the copies that each call's plan
- * has there: the batches of a wave become one. All plans are of one rank, and have barriers and
- * copies alone. The caller keeps the plans. */
+/* Merges several calls into one plan. Between two barriers the merged plan has the copies that the
+ * calls' plans have there; the batches of a wave become one. All plans must be of one rank, and
+ * consist of barriers and copies. The caller keeps the plans. */
 ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
                              struct cecl_plan *merged);
-/* Adds a step of another plan of this rank, which is no COPY, as it stands. */
+/* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
@@ -288,16 +288,17 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
     return copy->dst.rank == copy->src.rank && copy->dst.area != CECL_AREA_HOST &&
            copy->src.area != CECL_AREA_HOST;
 }
-/* How many such copies there are. */
+/* How many local copies a plan has. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
-/* Whether such a copy needs an SM. It does, unless a copy engine was seen to run it. */
+/* Whether a copy needs an SM: it is local, and no copy engine was seen to run such copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
-/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a GPU. */
+/* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
+ * GPU. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);
 #define CECL_SHARED_GPU_WORDS                                                                      \
     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"
-uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* that this rank's copies move */
+uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* bytes that this rank's copies move */
 /* Prints one line for each step, for CECL_DEBUG=PLAN and for people. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 

@@ -5,7 +5,7 @@
 #include "alloc/posts.h"
 #include "plan/plan.h"
 
-/* Every line begins with its rank, because a launcher may mix the lines of ranks. */
+/* Begins every line with the rank, because a launcher may mix the lines of ranks. */
 static void begin_line(const struct cecl_plan *plan, FILE *out)
 {
     fprintf(out, "cecl: rank %d: ", plan->part.call.rank);
@@ -148,8 +148,8 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
     }
 }
 
-/* Prints by one write, because ranks may share a terminal and stderr is not buffered: it would
- * write each fragment of a line by itself. */
+/* Prints by one write, because ranks may share a terminal. stderr is not buffered, so printing
+ * fragments would mix lines. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
 {
     char *text = NULL;

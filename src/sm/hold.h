@@ -1,7 +1,7 @@
-/* A kernel that holds every SM of a GPU, to see which work runs without one. The device's probe of
- * local copies uses it, and so do tests and tools. It has two blocks of 1024 threads for each SM,
- * which take all of the SM's threads. One block would leave room for another kernel's block and
- * prove nothing. The caller provides the words and the stream, and waits. CUDA only. */
+/* A kernel that holds every SM of a GPU, to see which work runs without an SM. The device uses it
+ * to try local copies, and so do tests and tools. It has two blocks of 1024 threads for each SM,
+ * which take all of the SM's threads. (One block would leave room for a block of another kernel.)
+ * The caller provides the words and the stream, and waits. CUDA only. */
 #ifndef CECL_SM_HOLD_H
 #define CECL_SM_HOLD_H
 
@@ -45,7 +45,7 @@ static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,
  * while all SMs were held. */
 static inline bool cecl_hold_holds(const struct cecl_hold_words *words, struct cecl_hold_size size)
 {
-    /* keeps what was seen before in front of these loads */
+    /* orders the loads below behind earlier loads of the caller */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return size.blocks > 0 && cecl_hold_all_run(words, size) && !words->gave_up && !words->let_go;
 }

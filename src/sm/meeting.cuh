@@ -1,4 +1,4 @@
-/* What kernels do at a meeting; see meeting.h. */
+/* The parts of a meeting that kernels carry out; see meeting.h. */
 #ifndef CECL_SM_MEETING_CUH
 #define CECL_SM_MEETING_CUH
 
@@ -84,8 +84,8 @@ DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
         word_release(meet_word(m, i), value);
 }
 
-/* Waits for all peers' words. The wait also ends when the communicator has failed; the data waited
- * for is undefined then. */
+/* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
+ * undefined. */
 DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
 {
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads) {
@@ -140,11 +140,11 @@ DEVICE void meet_last(const cecl_meeting &m)
 /* All threads of every block call this, when CECL_MEET_DONE is all that the meeting does at the
  * end.
  *
- * Whoever sees `done` starts the next call, on another stream. At that point everything the block
- * read has been used, and everything it wrote to this GPU's memory is visible to the whole GPU: to
- * its copies, and to peers that read there. This is less than a release for the whole system, which
- * would also wait for writes to peers and to host memory. So a writer must fence by itself what it
- * wrote there, if the next call may write it again or the host reads it after `done`. */
+ * Whoever sees `done` starts the next call, on another stream. At that point the block has finished
+ * reading its sources, and its writes to this GPU's memory are visible to the whole GPU, to its
+ * copies, and to peers that read there. This is weaker than a release for the whole system, which
+ * would also wait for writes to peers and to host memory. So a block needs a fence of its own for
+ * such writes, if the next call may write the same words or the host reads them after `done`. */
 DEVICE void meet_done(const cecl_meeting &m)
 {
     if ((m.does & CECL_MEET_DONE) == 0)

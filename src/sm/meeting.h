@@ -1,6 +1,6 @@
-/* A meeting: a kernel takes part in an exchange of flags. It sends and waits for flags itself,
- * where copies of flags or stream operations around the kernel would take longer, or would queue
- * behind other copies of a copy engine.
+/* A meeting: a kernel takes part in an exchange of flags. It sends and awaits flags itself, because
+ * copies of flags or stream operations around the kernel would take longer, or would queue behind
+ * other copies.
  *
  * This file knows only words and values. Every rank has a row of words, one for each rank. Only
  * that rank writes its word, and the values only grow (cyclically).
@@ -9,8 +9,7 @@
  *           the kernel's work                                                                    |
  *     last  | the last block to end: value `last` to all peers | until theirs are there | `done` |
  *
- * The waits have no time limit: whoever set up the words ends them, through `ended`
- * or by writing the words. */
+ * The waits have no time limit. The caller ends them, through `ended` or by writing the words. */
 #ifndef CECL_SM_MEETING_H
 #define CECL_SM_MEETING_H
 
@@ -31,11 +30,11 @@ struct cecl_meeting {
     uint32_t rank, nranks;
     const uint32_t *row; /* this rank's row: [nranks], in its own memory */
     uint32_t *word;      /* this rank's word in rank 0's row */
-    uint64_t apart;      /* bytes from there to its word in the next rank's row */
+    uint64_t apart;      /* bytes from `word` to this rank's word in the next rank's row */
     /* a word on this GPU; once it is not 0, the kernel signals no peer and waits for none */
     const uint32_t *ended;
-    /* a word on this GPU in which leaving blocks are counted; 0 before and after a kernel. Kernels
-     * that never run at the same time may share it */
+    /* a word on this GPU that counts blocks that have finished; 0 before and after a kernel.
+     * Kernels that never run at the same time may share it */
     uint32_t *leaving;
     /* DONE: set to `done_value` when all blocks have finished, their waits included */
     uint32_t *done;

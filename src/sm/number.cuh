@@ -1,5 +1,5 @@
-/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The bits are
- * those of number.h; GPU instructions are used where they give the same bits. */
+/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The results are
+ * bitwise those of number.h; GPU instructions are used where they give the same bits. */
 #ifndef CECL_SM_NUMBER_CUH
 #define CECL_SM_NUMBER_CUH
 
@@ -15,7 +15,7 @@ struct vector {
 };
 
 /* Loads and stores are volatile: where dst is one of the sources, no load of it may move behind the
- * store. Nothing is read twice, so the loads leave L1 to others. */
+ * store. Nothing is read twice, so the loads bypass L1. */
 DEVICE vector vector_load(const unsigned char *at)
 {
     vector v;

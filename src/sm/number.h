@@ -57,10 +57,10 @@ CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigne
     return magnitude >> fraction ? normal : subnormal;
 }
 
-/* Rounds the bits of an fp32 without sign, which is no NaN, to a format with `fraction`
- * bits and `bias`. Numbers too large become `largest`. A number that is subnormal in the
- * format is added to a number whose last bit weighs as much as the format's last bit, so
- * that the addition rounds it. */
+/* Rounds the bits of an fp32 without sign, which is no NaN, to a format with `fraction` bits and
+ * `bias`. Numbers too large become `largest`. If the result is subnormal in the format, an addition
+ * does the rounding: the other summand is a number whose last bit has the weight of the format's
+ * last bit. */
 CECL_NUMBER uint32_t number_narrow(uint32_t magnitude, unsigned fraction, unsigned bias,
                                    uint32_t largest)
 {

@@ -1,5 +1,5 @@
-/* What the kernels of reductions share: the operations, the last step of an element's reduction,
- * and the elements outside whole vectors. */
+/* Shared by the kernels of reductions: the operations, the last step of an element's reduction, and
+ * the elements that do not fill a vector. */
 #ifndef CECL_SM_REDUCE_CUH
 #define CECL_SM_REDUCE_CUH
 
@@ -17,14 +17,14 @@ template <int op> DEVICE float combine(float a, float x)
         return __fadd_rn(a, x);
     if (op == ceclProd)
         return __fmul_rn(a, x);
-    if (op == ceclMax) /* these give NaN for NaN, and order -0 before +0 */
+    if (op == ceclMax) /* these return NaN if one is NaN, and order -0 before +0 */
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     else
         asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     return r;
 }
 
-/* An integer that orders as `value` does, made from its bits. */
+/* An integer made from the bits of `value`; such integers have the order of the values. */
 DEVICE long long key_f64(double value)
 {
     const long long bits = __double_as_longlong(value);
@@ -116,8 +116,8 @@ DEVICE bool reduce_has_end(const cecl_reduce_args &args)
 }
 
 /* Ends the kernel, if reduce_has_end. What each block wrote at peers must be visible before the
- * last block signals them, and before the kernel ends, because a copied flag behind the kernel may
- * signal them too. */
+ * last block signals the peers. It must be visible before the kernel ends, too, because a copied
+ * flag behind the kernel may signal them. */
 DEVICE void reduce_end(const cecl_reduce_args &args)
 {
     if (args.nalso > 0)
@@ -126,10 +126,10 @@ DEVICE void reduce_end(const cecl_reduce_args &args)
         meet_last(args.meeting);
 }
 
-/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread
- * takes up to `strides` elements before it uses the first, so that many loads are in flight.
- * All threads of the grid call it; in the bulk kernel all readers do, where head and tail
- * are shorter than a warp. */
+/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes
+ * up to `strides` elements before it uses the first, so that many loads are in flight. All threads
+ * of the grid call this; in the bulk kernel, where head and tail are shorter than a warp, all
+ * readers. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {

@@ -35,7 +35,7 @@ extern "C" {
 
 #define CECL_REDUCE_SOURCES_MAX 1024 /* on the host */
 #define CECL_REDUCE_ALSO_MAX 15
-#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they travel as the kernel's arguments */
+#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they are passed as kernel arguments */
 
 struct cecl_reduction {
     void *dst;              /* [count]; equal to one of src (in place), or overlapping none */
@@ -45,8 +45,8 @@ struct cecl_reduction {
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
-    /* For ceclAvg: the number of ranks, in the last reduction that a call makes. 0 or 1 mean no
-     * division, as in the reductions before. Other operations ignore it. */
+    /* For ceclAvg: the number of ranks in a call's last reduction, and 0 (or 1: no division) in the
+     * reductions before that. Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: further places, usually at peers, where the result is written;
@@ -60,9 +60,9 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    CECL_REDUCE_AUTO = 0, /* BULK; the tuning table says from which size on it pays */
+    CECL_REDUCE_AUTO = 0, /* BULK. The tuning table says from which size on BULK is faster */
     CECL_REDUCE_WIDE,     /* 16-byte loads into registers; any GPU, any alignment */
-    CECL_REDUCE_BULK      /* bulk copies into shared memory; WIDE where these are impossible */
+    CECL_REDUCE_BULK      /* bulk copies into shared memory; WIDE if these are impossible */
 };
 
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
@@ -76,16 +76,16 @@ uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
  * may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
-/* Loads all kernels onto the calling thread's current GPU. Call it at init. Otherwise the first
- * reduction loads them: CUDA may then wait for running work on that GPU, and that work may wait for
- * a peer that waits for this rank. Local. */
+/* Loads all kernels onto the calling thread's current GPU. To be called when a communicator is
+ * made. Otherwise the first reduction loads the kernels, for which CUDA may wait for running work,
+ * and that work may wait for a peer that waits for this rank. Local. */
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
 /* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of
- * that GPU, or peers' memory mapped by it. dst is its own memory, or a peer's if nobody signals
- * that peer before the stream has come to the end of the reduction. Each buffer is aligned to its
- * elements. Refuses what cecl_reduction_check refuses, too many sources, and a buffer that is not
- * aligned; nothing is enqueued then. */
+ * that GPU, or peers' memory mapped by it. dst is memory of that GPU, or a peer's memory if the
+ * peer is signalled only after the stream has reached the end of the reduction. Each buffer is
+ * aligned to its elements. Refuses what cecl_reduction_check refuses, too many sources, and a
+ * buffer that is not aligned; nothing is enqueued then. */
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction);
 
 /* Whether the current GPU can run the bulk kernel. */

@@ -1,4 +1,4 @@
-/* What the host's part of reductions and their kernels agree upon. Plain C, for both. */
+/* The arguments that host code passes to the kernels of reductions. Plain C. */
 #ifndef CECL_SM_REDUCE_ARGS_H
 #define CECL_SM_REDUCE_ARGS_H
 
@@ -11,7 +11,7 @@ extern "C" {
 /* The division of an average. All zero means no division. */
 struct cecl_division {
     uint32_t divisor; /* 0: no division */
-    float inverse;    /* 1 / divisor where that is exact, else 0 */
+    float inverse;    /* 1 / divisor if that is exact; otherwise 0 */
 };
 
 static inline struct cecl_division cecl_division_of(ceclRedOp_t op, uint32_t divisor)
@@ -26,7 +26,7 @@ static inline struct cecl_division cecl_division_of(ceclRedOp_t op, uint32_t div
 }
 
 /* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors; head and
- * tail are the elements before and behind it. Where the buffers are not all aligned alike,
+ * tail are the elements before and behind it. If the buffers do not all have the same alignment,
  * everything is head. */
 struct cecl_reduce_args {
     unsigned char *dst; /* where the body begins; the head lies in front of it */
@@ -44,7 +44,7 @@ struct cecl_reduce_args {
 #define CECL_REDUCE_WIDE_THREADS 512
 
 /* The bulk kernel keeps a ring of tiles in shared memory; each tile has data of one source. 192 KiB
- * are in flight to each SM. Over NVLink, with 1 to 2 us of latency, that suffices for 100 GB/s. */
+ * in flight to each SM suffice for 100 GB/s over NVLink, with its latency of 1 to 2 us. */
 #define CECL_REDUCE_TILE_BYTES 16384
 #define CECL_REDUCE_TILES 12
 #define CECL_REDUCE_BULK_READERS 512 /* threads that reduce */

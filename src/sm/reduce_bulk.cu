@@ -3,9 +3,9 @@
  *     one thread:    for each tile, for each source: wait until a place of the ring is free, copy
  *     all others:    for each tile: add up, source by source, what arrives; then write
  *
- * Data in flight needs no registers, so a few SMs keep as many bytes in flight as the wide kernel
- * does with many. The ring runs across tiles: while the readers write one tile's result, the next
- * tile arrives. */
+ * Data in flight needs no registers, so a few SMs keep as many bytes in flight as many SMs do with
+ * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers
+ * write the result of one. */
 #include "sm/reduce.cuh"
 
 #define READERS CECL_REDUCE_BULK_READERS
@@ -53,13 +53,13 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
     while (!over);
 }
 
-/* Arrives at the mbarrier once the loads before have arrived. `brought` combines a word of each
+/* Arrives at the mbarrier once the loads before have arrived. `brought` combines one word of each
  * load; `none` is 0.
  *
- * An arrival is issued behind the loads but does not wait for them. Where the loads queue behind
- * writes to a peer, the arrival is microseconds earlier, and a copy then replaces the tile that
- * they still have to read. So the arrival's address depends on the loaded words, in a way that the
- * compiler cannot see through. */
+ * An arrival is issued behind the loads but does not wait for them. If the loads queue behind
+ * writes to a peer, the arrival comes microseconds before the loads are done, and a copy overwrites
+ * the tile too early. So the arrival's address is computed from the loaded words, in a way that the
+ * compiler cannot remove. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
     uint32_t zero;
@@ -89,9 +89,9 @@ DEVICE vector shared_load(const unsigned char *at)
 }
 
 /* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
- * reader. Every reader arrives by itself: one arrival for a warp would first have to
- * synchronize the warp, which is slower. The end of a short tile holds old data; the caller
- * writes none of its results. */
+ * reader. Every reader arrives by itself, because a single arrival for a warp would first have to
+ * synchronize the warp, which is slower. The end of a short tile holds old data, whose results the
+ * caller does not write. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
 {
@@ -108,8 +108,8 @@ DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empt
     ring_advance(at);
 }
 
-/* Synchronizes the readers of the block. The thread that copies is not among
- * them: it may have ended. */
+/* Synchronizes the readers of the block. The thread that copies does not take part, because it may
+ * have ended. */
 DEVICE void readers_meet(void)
 {
     asm volatile("bar.sync 1, %0;" ::"n"(READERS) : "memory");
@@ -149,13 +149,13 @@ template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)
             return;
-        /* orders the copies behind what was waited for */
+        /* orders the copies behind the flags that were waited for */
         if (args.meeting.does & CECL_MEET_WAIT_FIRST)
             asm volatile("fence.proxy.async;" ::: "memory");
         for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
              first += stride)
             for (uint32_t s = 0; s < args.nsrc; s++) {
-                /* passes at once the first time around */
+                /* the first time around the ring this does not wait */
                 barrier_wait(&empty[at.place], at.phase ^ 1);
                 bulk_load(shared + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
                           tile_vectors(args, first) * 16, &full[at.place]);

@@ -8,9 +8,9 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 #define WHO "reduction"
 
-#define DEFAULT_SMS 16 /* for callers that name no number */
+#define DEFAULT_SMS 16 /* for callers that give no number */
 
-/* ---- GPUs: what they can do, with their kernels loaded */
+/* ---- what GPUs can do, once their kernels are loaded */
 
 /* Of each GPU that is prepared. `sums`: for exactly so many sources; NULL where there is none. */
 static struct reduce_gpu {
@@ -181,7 +181,7 @@ static struct cecl_launch launch_of(const struct cecl_reduction *r,
 
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction)
 {
-    struct cecl_reduce_args args; /* left without a value beyond the sources that there are */
+    struct cecl_reduce_args args; /* sources beyond nsrc are not initialized */
     void *arguments[] = {&args};
     struct cecl_gpu gpu;
     CECL_TRY(check(reduction));

@@ -73,8 +73,8 @@ static inline double from_bits_f64(uint64_t bits)
     return value;
 }
 
-/* Integers that order as the values do, with -0 before +0. Floating-point comparisons would take
- * these two as equal. */
+/* Integers that order as the values do, with -0 before +0. (A floating-point comparison takes -0
+ * and +0 as equal.) */
 static inline int32_t key_f32(float value)
 {
     const uint32_t bits = number_bits(value);

@@ -1,5 +1,5 @@
-/* Small calls: what GPUs and the host share besides the work itself. These are the checks, and
- * where a call's lines are in the slots. */
+/* What small calls on GPUs and on the host share: checks, and where a call's lines lie in the
+ * slots. */
 #include <inttypes.h>
 
 #include "sm/small_args.h"
@@ -43,11 +43,11 @@ static unsigned char *slot_of(const struct cecl_small *small, int holder, int se
     return small->slots[holder] + (half + (uint64_t)sender) * 2 * small->slot_bytes;
 }
 
-/* Chooses the row that this call renews. The calls that use a half renew its rows one after
- * another. With the largest slots all rows are renewed within 2^27 calls, or twice as many where
- * epochs wrap around. That is far fewer than the 2^31 calls after which a call has the epoch that
- * was written into a row. Line 0 of a thread begins with its vector 0; line l > 0 begins with part
- * of its vector l - 1. A call whose block lacks that vector does not use the line. */
+/* Chooses the row that this call renews. The calls that use a half renew its rows in turn. With the
+ * largest slots all rows are renewed within 2^28 calls, far fewer than the 2^31 calls after which
+ * the epoch written into a row comes again. Line 0 of a thread begins with its vector 0; line l > 0
+ * begins with a part of its vector l - 1. A call whose block lacks that vector does not use the
+ * line. */
 static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);

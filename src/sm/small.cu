@@ -33,28 +33,29 @@ DEVICE void line_load(const unsigned char *at, uint32_t words[4])
                  : "memory");
 }
 
-/* Tells the host on which rank's account the call ended early: see struct cecl_small. The fence makes
- * it visible before the call is done. */
+/* Tells the host for which rank's data the call gave up waiting: see struct cecl_small. The fence
+ * makes that visible before the call is done. */
 DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
 {
     word_store(args.late, 1 + rank);
     fence_sys();
 }
 
-/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. What the 32 threads
- * of a warp load or store together lies together, so that NVLink carries whole packets. */
+/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. The 32 threads of a
+ * warp load and store contiguous bytes, so that NVLink carries whole packets. */
 
 struct share {
     uint32_t vector; /* index of the first vector; the others are 32 and 64 further on */
-    /* how many of them the block has, 0 to 3; n vectors take n + 1 lines, 0 vectors take none */
+    /* how many vectors the block has there, 0 to 3; n vectors take n + 1 lines, 0 vectors take
+     * none */
     uint32_t vectors;
-    /* offset in the slot of the first line; the others lie LINE_APART further on each */
+    /* offset of the first line in the slot; each further line lies LINE_APART behind the one
+     * before */
     uint32_t line;
 };
 #define LINE_APART CECL_SMALL_ROW
 
-/* The share of this thread in the warp's `group`-th group of shares, for a
- * block of `vectors` vectors. */
+/* This thread's share in group number `group` of its warp, for a block of `vectors` vectors. */
 DEVICE share share_of(uint32_t group, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32, first = group * (32 * PER) + lane;
@@ -64,8 +65,8 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
 
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
 
-/* Loads or stores the first `left` bytes of a vector, 16 at most. These are functions of their own
- * to keep the usual path's code short. */
+/* Loads or stores the first `left` bytes of a vector, 16 at most. Not inlined, to keep the code of
+ * the usual path short. */
 static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
     vector v = {{0, 0, 0, 0}};
@@ -146,7 +147,7 @@ DEVICE void share_send(unsigned char *slot, const share &s, const vector v[PER],
                        epoch);
 }
 
-/* A share as it arrived. */
+/* The lines of a share, as they arrived. */
 struct lines {
     uint32_t words[LINES][4];
 };
@@ -158,8 +159,8 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
-/* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank, if there is
- * none. */
+/* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank if all have
+ * come. */
 DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share &s,
                         const lines got[TOGETHER])
 {
@@ -175,7 +176,7 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
 }
 
 /* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
- * exist. Returns false when the wait has ended early; some of the share is undefined then. */
+ * exist. Returns false if the wait has ended early; then some of the share is undefined. */
 DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
@@ -217,7 +218,7 @@ DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
 }
 
 /* Sends a share of each rank's block, when all vectors are whole. The loads for several ranks are
- * issued together. Returns false when the communicator has failed; nothing was sent then. */
+ * issued together. Returns false if the communicator has failed; then nothing was sent. */
 DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t ended)
 {
     for (uint32_t first = 0; first + 1 < args.nranks; first += TOGETHER) {
@@ -255,8 +256,8 @@ DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t end
     return true;
 }
 
-/* Sends all data before this rank waits for any. Returns false when the communicator had failed
- * before; sendbuff must not reach any peer then. */
+/* Sends all data before this rank waits for any. Returns false if the communicator had already
+ * failed; then nothing of sendbuff may reach a peer. */
 DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step, uint32_t vectors)
 {
     const uint32_t ended = word_load(args.end); /* this load runs beside the first loads of data */
@@ -273,9 +274,9 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
 /* One warp of the grid does this while the others send and wait.
  *
  * First it tells peers that this rank has begun. Then it writes a far-away epoch into some lines of
- * this slot half that the call does not use. Over many calls it renews every line that stays
- * unused. Nobody else writes there before this kernel ends. The fence is needed because the next
- * call writes the same words and no kernel waits for these stores. */
+ * this slot half that the call does not use. Over many calls it renews every unused line. No other
+ * thread writes these lines before this kernel ends. The fence is needed because the next call
+ * writes the same words and no kernel waits for these stores. */
 DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -288,7 +289,7 @@ DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
     fence_sys();
 }
 
-/* ---- what becomes of the ranks' shares. They are taken in rank order. */
+/* ---- using the ranks' shares, in rank order */
 
 template <int type, int op> struct reduction {
     typedef element<type> E;

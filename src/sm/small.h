@@ -1,10 +1,9 @@
-/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an
- * all-to-all of so few bytes that the exchange of flags around copies would take longer than the bytes.
- * The host device has no kernels: there one function does the same, by the same protocol; only a line
- * is written and read in two steps (small_host.c).
+/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or
+ * an all-to-all of so few bytes that the exchange of flags around copies would take longer than the
+ * bytes. On the host device a function follows the same protocol, but writes and reads a line in
+ * two steps (small_host.c).
  *
- * This file stands alone, as reduce.h does: it knows pointers and rank numbers, but no
- * communicator.
+ * This file knows pointers and rank numbers, but no communicator.
  *
  * Every rank has slots, which all ranks write: [2 halves][nranks senders], each for `slot_bytes`
  * bytes of data. Data and flag travel in one store. A line is 16 bytes that are written and read
@@ -16,16 +15,16 @@
  *
  * The lowest bit of the epoch chooses the half. Two halves suffice: a rank writes for call k + 2
  * only after it has a line of every peer for call k + 1. A peer sends that line only after its
- * kernel of call k has read the half in question, because calls on a rank are in order: the next
- * kernel starts when that kernel has ended, or when it has said on another stream that it is done.
- * Every call waits for a line of every peer, so no rank can run further ahead.
+ * kernel of call k has read that half, because calls on a rank are in order: the next kernel starts
+ * when the kernel before has ended or, on another stream, when it has set `done`. Every call waits
+ * for a line of every peer, so no rank can run further ahead.
  *
- * A call may be done on its rank while its own last lines are still on their way to peers, for the
- * time of a store: 1 to 2 us. Before the end of a communicator unmaps peers' memory, it joins a
- * thread and frees words and streams through the driver, which takes far longer.
+ * A call may be done on its rank while its last stores are still on their way to peers, for 1 to 2
+ * us. Before a communicator that ends unmaps peers' memory, it joins a thread and frees words and
+ * streams through the driver, which takes far longer.
  *
- * A line that no call used for 2^32 calls would hold an epoch that comes again. So each call renews
- * some lines that it does not use.
+ * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
+ * renews some lines that it does not use.
  *
  * An all-reduce gives the same bits as cecl_reduce_host with the ranks' inputs in rank order. */
 #ifndef CECL_SM_SMALL_H
@@ -50,35 +49,36 @@ struct cecl_small {
     enum cecl_small_kind kind;
     int rank, nranks; /* nranks is 2 .. CECL_SMALL_RANKS_MAX */
     /* The buffers of ceclAllReduce, ceclReduceScatter, ceclAllGather or ceclAlltoAll, in place or
-     * not. Any alignment, but a reduction's buffers are aligned to their elements. */
+     * not. Any alignment for calls that only move data; a reduction's buffers are aligned to their
+     * elements. */
     const void *send;
     void *recv;
-    uint64_t bytes; /* all bytes of an all-reduce, else those of one block; 1 .. slot_bytes */
+    uint64_t bytes; /* all bytes of an all-reduce; otherwise those of one block; 1 .. slot_bytes */
     ceclDataType_t type;
     ceclRedOp_t op;
-    /* each rank's: cecl_small_slots_bytes, 256-byte aligned */
+    /* of each rank: cecl_small_slots_bytes, 256-byte aligned */
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
      * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. */
     uint32_t epoch;
-    /* a word on this rank's device. Once it is not 0, the kernel waits for nobody, and a kernel
-     * that begins later sends nothing */
+    /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
+     * begins later sends nothing */
     const uint32_t *end;
-    /* a word on this rank's device, set when recv is undefined: to 1 + a rank whose data had not
-     * come, if a wait ended early; to 1 + this rank, if `end` was set before the call began */
+    /* a word on this rank's device that is set if recv is undefined: to 1 + a rank whose data had
+     * not come, if a wait ended early; to 1 + this rank, if `end` was set before the call began */
     uint32_t *late;
     /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
     uint64_t timeout_ns;
     uint32_t max_sms; /* CUDA: most SMs to use; 0: as many as kernels that wait may take */
-    /* The kernel does two things of this meeting. With CECL_MEET_SIGNAL_FIRST it signals
-     * while it sends data, without order, so that the watchdog sees it; and it does
-     * CECL_MEET_DONE. NULL: neither. */
+    /* NULL, or the part of a meeting that the kernel takes over. With CECL_MEET_SIGNAL_FIRST it
+     * signals while it sends data, without order, so that the watchdog sees that it has begun. With
+     * CECL_MEET_DONE it sets `done`. */
     const struct cecl_meeting *meeting;
 };
 
-/* Bytes of memory that each rank needs for its slots. Lines take 4/3 of their data, in a short slot
- * twice their data. */
+/* Bytes of memory that each rank needs for its slots. Lines take 4/3 as many bytes as their data;
+ * in a short slot, twice as many. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
@@ -88,12 +88,12 @@ static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
  * ceclInvalidArgument. */
 ceclResult_t cecl_small_check(const struct cecl_small *small);
 
-/* Does this rank's part of the call on the host. Returns when it is done or a wait has ended early.
- * The call has passed cecl_small_check. Collective: it waits for data of every peer, as a kernel
- * does.
+/* Does this rank's part of the call on the host. Returns when the call is done or a wait has ended
+ * early. The call must have passed cecl_small_check. Collective: waits for data of every peer, as a
+ * kernel does.
  *
- * closing  one more word that ends waits, as `end` does. After it `late` and the meeting's `done`
- *          stay unchanged, because nobody looks at them any more. NULL: none. */
+ * closing a further word that ends waits, as `end` does. After that `late` and the meeting's `done`
+ *          stay unchanged, because no thread reads them any more. NULL: none. */
 void cecl_small_host(const struct cecl_small *small, const bool *closing);
 
 /* Loads all kernels onto the calling thread's current GPU, for the reason given at

@@ -1,5 +1,4 @@
-/* What the kernels of small calls and the host's function for them agree
- * upon. Plain C, for both. */
+/* The arguments of a small call, for the kernels and for the host's function. Plain C. */
 #ifndef CECL_SM_SMALL_ARGS_H
 #define CECL_SM_SMALL_ARGS_H
 
@@ -23,11 +22,11 @@ extern "C" {
 #define CECL_SMALL_LINES 4
 #define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
 
-/* A call may renew a line that it does not use. It writes the call's epoch with this bit flipped
- * into the line, which is half a cycle away from all epochs that come soon. */
+/* A call may renew a line that it does not use. It writes into the line the call's epoch with this
+ * bit flipped, half a cycle away from all epochs that come soon. */
 #define CECL_SMALL_FAR 0x80000000u
 
-/* Slots are not larger, because offsets within them are 32-bit numbers. */
+/* Slots have at most so many bytes, because offsets within them are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
@@ -41,8 +40,8 @@ struct cecl_small_args {
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row here that gets a far-away epoch, except in lines that hold data of this call. Those are
-     * the lines of threads for which the block has the vector `renewed_vector` + thread. */
+    /* A row of this rank's slots that gets a far-away epoch, except in lines that hold data of this
+     * call: the lines of threads for which the block has vector `renewed_vector` + thread. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;

@@ -3,11 +3,12 @@
 #include "sm/kernels.h"
 #include "sm/small_args.h"
 
-/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. The less an
- * SM sends, the sooner it has sent it. A call of one block of threads need not count its blocks at
- * the end. Measured: docs/measurements.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. An SM with
+ * less to send is done sooner. A call of a single thread block need not count its blocks at the
+ * end. Measured: docs/measurements.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
-/* more warps are spread in blocks of this many, up to the greatest number of blocks */
+/* more warps are divided into thread blocks of so many, up to the largest number of thread
+ * blocks */
 #define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");

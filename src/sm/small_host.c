@@ -3,15 +3,15 @@
  *
  * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
  * sees the epoch by an acquire load also sees the data. It need not check the epoch again
- * afterwards, because nobody overwrites a line before it was read: the same sender writes the line
- * again for call k + 2, and before that its call k + 1 has seen a line of this reader. The reader
- * sends that line after its call k has read all lines. This chain, too, is made of release stores
- * and acquire loads. Only two waits in a row that end without data could break it, and the
- * communicator has failed long before that.
+ * afterwards, because a line is not overwritten before it was read. The sender writes the line
+ * again only in call k + 2, after its call k + 1 has seen a line of this reader. The reader sends
+ * that line only after its call k has read all lines. That order also rests on release stores and
+ * acquire loads. Only two waits in a row that end without data could break it, and by then the
+ * communicator has failed.
  *
- * On a GPU each warp has a group of a block. Here one thread does the groups one after another. It
- * sends all of them before it waits for the first, so a peer never waits for data that is sent
- * behind a wait of this rank. */
+ * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another.
+ * It sends all groups before it waits for any, so no peer waits for data behind a wait of this
+ * rank. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -24,10 +24,10 @@
 #define LINE_WORDS 3
 #define GROUP_WORDS (CECL_SMALL_GROUP_BYTES / sizeof(uint32_t))
 
-/* Peers often come within microseconds, and may need this core: so a wait yields at first. A nap would
- * take longer, for the kernel lets a thread sleep 50 us more than it asks for. Where a peer has not come
- * after YIELDS_NS, waiting ranks leave the cores to those that work: each nap is a part of the time
- * waited so far, so it adds little. */
+/* Peers often come within microseconds, and may need this core, so a wait yields at first. (A sleep
+ * would take longer: the kernel adds 50 us.) After YIELDS_NS a waiting rank sleeps, and leaves the
+ * core to ranks that work. Each sleep is a fraction of the time waited so far, so it adds
+ * little. */
 #define YIELDS_NS 1000000
 #define NAP_PART 8
 #define NAP_MOST_NS 1000000
@@ -62,22 +62,22 @@ static bool line_is_here(const unsigned char *at, uint32_t epoch)
     return atomic_load_explicit(atomic_of(at) + LINE_WORDS, memory_order_acquire) == epoch;
 }
 
-/* Called after line_is_here. */
+/* To be called after line_is_here. */
 static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
 {
     for (int w = 0; w < LINE_WORDS; w++)
         data[w] = atomic_load_explicit(atomic_of(at) + w, memory_order_relaxed);
 }
 
-/* ---- groups: 1536 bytes of a block, or what is left of it. A group has 32 shares. A share is what
- * one thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one
+/* ---- groups: 1536 bytes of a block, or the rest of it. A group has 32 shares. A share is what one
+ * thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one
  * after another. */
 
 struct group {
-    uint64_t offset;  /* bytes from the begin of the block */
-    uint32_t bytes;   /* bytes that the block has of the group */
-    uint32_t vectors; /* vectors that those bytes begin */
-    uint32_t line;    /* offset in a slot of the group's first row */
+    uint64_t offset;  /* bytes from the start of the block */
+    uint32_t bytes;   /* how many bytes the block has in this group */
+    uint32_t vectors; /* number of vectors that have at least one of those bytes */
+    uint32_t line;    /* offset of the group's first row in a slot */
 };
 
 static struct group group_at(const struct cecl_small_args *args, uint32_t index)
@@ -95,7 +95,7 @@ static uint32_t group_count(const struct cecl_small_args *args)
     return (args->bytes + CECL_SMALL_GROUP_BYTES - 1) / CECL_SMALL_GROUP_BYTES;
 }
 
-/* The number of lines of a share: one more than its vectors, or none without vectors. */
+/* The number of lines of a share: one more than its vectors, but 0 without vectors. */
 static uint32_t lines_of(const struct group *group, uint32_t share)
 {
     if (share >= group->vectors)
@@ -145,7 +145,7 @@ static bool closes(const bool *closing)
     return closing && atomic_load((const _Atomic bool *)closing);
 }
 
-/* Waits for a line. Returns false when the wait has ended early. */
+/* Waits for a line. Returns false if the wait has ended early. */
 static bool line_await(const struct cecl_small_args *args, const bool *closing,
                        const unsigned char *at)
 {
@@ -181,8 +181,7 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
 
 /* ---- the call */
 
-/* Shows peers that this rank has begun. These words are for the watchdog; nobody
- * waits for them by futex. */
+/* Shows peers that this rank has begun. Only the watchdog reads these words, so nobody is woken. */
 static void tell(const struct cecl_meeting *meeting)
 {
     if ((meeting->does & CECL_MEET_SIGNAL_FIRST) == 0)
@@ -194,8 +193,8 @@ static void tell(const struct cecl_meeting *meeting)
     }
 }
 
-/* Renews a row of this rank's slot half, except lines that peers use in this call. Nobody else
- * writes these lines before this call has ended. */
+/* Renews a row of this rank's slot half, except lines that peers use in this call. Other ranks
+ * write the renewed lines only after this call has ended. */
 static void renew(const struct cecl_small_args *args)
 {
     static const uint32_t nothing[LINE_WORDS];
@@ -260,8 +259,8 @@ static int receive_all(const struct cecl_small *small, const struct cecl_small_a
     return NOBODY;
 }
 
-/* Returns the rank on whose account the call ended early, or NOBODY. When the communicator had failed
- * before, it sends nothing, and the rank is this one. */
+/* Returns the rank for whose data the call gave up waiting, or NOBODY. If the communicator had
+ * already failed, sends nothing and returns this rank. */
 static int exchange(const struct cecl_small *small, const struct cecl_small_args *args,
                     const bool *closing)
 {

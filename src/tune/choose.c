@@ -19,24 +19,24 @@ static bool spans_nodes(const struct cecl_means *means)
 
 /* ---- calls by copies */
 
-/* Push alone is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and sendbuff may be
- * private. A block that peers return must have been pushed to them, so such a call
- * always pushes. */
+/* Push is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and allows a private
+ * sendbuff. If peers return the own block it must have been pushed to them, so such a call always
+ * pushes. */
 static enum cecl_direction direction_of(const struct cecl_call *call,
                                         const struct cecl_means *means, bool returns_own_block)
 {
-    /* A gathered block is pulled out of its owner's recvbuff. Where ranks came late, each pair of
-     * ranks has its own direction: see route.c. */
+    /* A gathered block is pulled out of its owner's recvbuff. In a late call each pair of ranks has
+     * a direction of its own: see route.c. */
     const bool readable = means->inputs_readable || call->op->family == CECL_FAMILY_GATHERED;
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
                       readable && !means->late;
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Bounds of a local copy of the own block. It may run on SMs, where that is allowed and faster than
- * peers that return the block, or on a copy engine, where that is faster than peers. */
+/* Bounds for a local copy of the own block. It may run on SMs, if they are allowed and faster than
+ * peers that return the block; or on a copy engine, if that is faster than peers. */
 struct local {
-    /* up to so many bytes, peers that return the block are faster than SMs */
+    /* up to so many bytes, peers that return the block are faster than a copy on SMs */
     uint64_t returned_most;
     uint64_t engine_most; /* up to so many bytes, a copy engine is faster than peers */
 };
@@ -53,7 +53,7 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
-/* The number of rounds in which the only block of a call goes in pieces; 0: it goes whole. In
+/* The number of rounds in which the only block of a call is sent in pieces; 0: it is sent whole. In
  * pieces, the block passes its root's link once and not N-1 times, and the call needs one more
  * exchange of flags. */
 static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means *means,
@@ -95,8 +95,8 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
     choose_local_copies(call, means, &local, way);
 }
 
-/* Only its owner knows the size of an own block, and all ranks must choose alike. Only the sender
- * knows where its blocks lie. */
+/* All ranks must choose alike, but only the owner knows the size of its own block, and only the
+ * sender knows where its blocks lie. So the choice uses neither of these facts. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
@@ -105,7 +105,7 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
     way->move.direction = CECL_PUSH;
 }
 
-/* Other ranks take no part. So what is cheaper here need not be known to them. */
+/* No other rank takes part, so this rank may choose by what only it knows. */
 void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
@@ -114,8 +114,8 @@ void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *me
 
 /* ---- reductions */
 
-/* In an all-reduce, the pushes of results run at the same time as the last reduction. So an
- * all-reduce has fewer chunks than other reductions. */
+/* How a reduction is divided into chunks. An all-reduce pushes results during its last reduction,
+ * so it has fewer chunks than other reductions. */
 struct chunking {
     uint64_t chunks; /* at least so many chunks */
     /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
@@ -164,8 +164,8 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* SMs can read the inputs in the peers' memory where all ranks know their places and can reach them.
- * The result of a reduce is the root's alone, and goes through staging. */
+/* Whether SMs read the inputs in the peers' memory: all ranks must know the places and reach them.
+ * A ceclReduce goes through staging. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {

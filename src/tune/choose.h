@@ -1,14 +1,14 @@
 /* How a call goes: the choices that measurements decide, one function for each family of calls. A
- * choice depends on the call, on the ranks and on what the communicator has, and never on what may
- * differ between ranks. */
+ * choice depends on the call, on the number of ranks and on what the communicator has. It uses only
+ * what is equal on all ranks. */
 #ifndef CECL_TUNE_CHOOSE_H
 #define CECL_TUNE_CHOOSE_H
 
 #include "call/call.h"
 #include "call/way.h"
 
-/* Chooses by the function of the call's family. It also decides whether the call is small, which is
- * the same for all families. */
+/* Chooses by the function of the call's family. First decides whether the call is small, by a rule
+ * that all families share. */
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 

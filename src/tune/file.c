@@ -1,5 +1,4 @@
-/* Reads a file of thresholds. A line is taken whole or refused, and the message names its
- * number. */
+/* Reads a file of thresholds. A bad line is refused, with its number in the message. */
 #include "tune/file.h"
 
 #include <ctype.h>
@@ -26,7 +25,7 @@ struct reader {
     int line;
     bool begun; /* the header was read */
     struct cecl_tuning_file *file;
-    size_t room; /* for how many rows there is memory */
+    size_t room; /* how many rows fit into the memory */
 };
 
 /* Refuses the current line: the message says what was found and what was expected. */
@@ -53,7 +52,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Splits a line into words. Returns how many there are; WORDS + 1 stands for any larger number. */
+/* Splits a line into words. Returns their number, or WORDS + 1 if there are more. */
 static int split(const char *at, size_t length, struct word words[WORDS + 1])
 {
     const char *const end = at + length;
@@ -247,7 +246,7 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
     }
     if (count != WORDS)
         return refuse(reader, line, "four words, name, ranks, device and value,");
-    if (is_word(words[0], "late.catch_up_ns")) { /* of files from before late.pending_ns */
+    if (is_word(words[0], "late.catch_up_ns")) { /* in files from before late.pending_ns */
         cecl_log(CECL_LOG_WARN, -1,
                  "CECL_TUNING: %.150s:%d: late.catch_up_ns is no more, and is left out; "
                  "late.pending_ns takes its place",

@@ -6,7 +6,7 @@
  *     reduction.reading_sms       *      any     12
  *
  * ranks: 2, 3-8, 6-* (6 and more) or *. device: any, cuda or host. value: a whole number, in bytes
- * with KiB, MiB or GiB if wanted, or `never`. Of several rows that fit, the first is in force. */
+ * with KiB, MiB or GiB if wanted, or `never`. If several rows fit, the first is in force. */
 #ifndef CECL_TUNE_FILE_H
 #define CECL_TUNE_FILE_H
 
@@ -16,7 +16,7 @@
 #define CECL_TUNING_HEADER "cecl-tuning 1"
 #define CECL_TUNING_TEXT 160 /* the most bytes that a row or a value takes */
 
-/* Reads rows into `file`, which cecl_tuning_forget frees. Nothing of a refused file is kept.
+/* Reads rows into `file`, which cecl_tuning_forget frees. If the file is refused, no row is kept.
  * ceclInvalidArgument: the message names file and line, what was found, and what was expected. */
 ceclResult_t cecl_tuning_read(const char *path, struct cecl_tuning_file *file);
 /* Does the same with text in memory. `name`: the file's name, for messages. */

@@ -1,4 +1,4 @@
-/* Prints thresholds and their values as text, which file.c can read. */
+/* Prints thresholds and their values in the form that file.c reads. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -45,7 +45,7 @@ struct cecl_threshold_info {
     const char *name;
     enum cecl_tuning_unit unit;
     uint64_t least, most; /* the smallest and the largest value that are allowed */
-    const char *decision; /* what it decides, in a sentence */
+    const char *decision; /* what the threshold decides, in a sentence */
 };
 extern const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT];
 
@@ -56,7 +56,7 @@ struct cecl_tuning_row {
     enum cecl_tuning_device device;
     uint64_t value;
     const char *evidence; /* NULL: the row is from a file */
-    bool measured;        /* false: the value is reckoned */
+    bool measured;        /* false: the value follows from a calculation */
     int line;             /* line number in its file; 0: built in */
 };
 /* The built-in rows. Rows of one threshold follow each other. */
@@ -104,7 +104,7 @@ static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum ce
     return tuning->value[which];
 }
 
-/* The largest block that a small call of any kind sends to a peer: what a slot must hold. */
+/* The most bytes that a small call of any kind sends to a peer: a slot must hold them. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

@@ -7,8 +7,8 @@
  *
  * A threshold has one row or several. The first row that fits the device and the rank count is in
  * force, and the last row must fit all that are left. Sizes are binary; GB/s are decimal. A file
- * that CECL_TUNING names replaces rows. An alignment, or what a protocol requires, is no
- * threshold. */
+ * that CECL_TUNING names replaces rows. Alignments, and constants that a protocol requires, are no
+ * thresholds. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "
@@ -160,8 +160,8 @@ MEASURED(ALL_REDUCE_SMS_WRITE_MAX_BYTES, 1, EVERY, ANY, 32 * MIB,
                 "1296 / 1163.")
 
 THRESHOLD(ALL_REDUCE_SMS_END_BYTES, "all_reduce.sms_end_bytes", BYTES, 0, TIB,
-          "Of an all-reduce whose results copy engines push, SMs write the last so many bytes, "
-          "shared among the peers, of each block while the pushes begin.")
+          "If copy engines push an all-reduce's results, SMs write the last so many bytes of each "
+          "block, shared among the peers, while the pushes begin.")
 MEASURED(ALL_REDUCE_SMS_END_BYTES, 1, EVERY, ANY, 1536 * KIB,
          H200_4 "64 MiB: the last 1/64, 1/48, 1/32, 1/24, 1/16, 1/8 of a block 317, 316, 313 to "
                 "316.5, 315, 317, 316.5 us; none 321 to 325. 1/32 of a block of 16 MiB is 512 KiB "

@@ -1,4 +1,4 @@
-/* See alone.h. The kernel lists the threads of a process, with their names. */
+/* See alone.h. Reads the names of the process's threads from /proc. */
 #include "util/alone.h"
 
 #include <dirent.h>
@@ -15,13 +15,13 @@
 #define EXITING                                                                                    \
     4u /* PF_EXITING of proc_pid_stat(5): a thread that was joined is listed for a moment */
 
-/* Threads of the library and of CUDA that make no calls of the program's. cecl-together, cecl-make and
- * cecl-finalize do. Whole names: a thread has the name of its program until it gets one of its own, and the
- * program may be called cuda_train. */
+/* Threads of the library and of CUDA that make no calls of the program's. (cecl-together, cecl-make
+ * and cecl-finalize do make calls.) Whole names are compared: an unnamed thread has the name of its
+ * program, which may be cuda_train. */
 static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
                                    "cuda-EvtHandlr"};
 
-/* CUDA has other threads that are called cuda and a hexadecimal number of eight digits or more. */
+/* CUDA's other threads are named cuda and a hexadecimal number of eight digits or more. */
 static bool is_cuda_number(const char *name)
 {
     return strncmp(name, "cuda", 4) == 0 && strlen(name) >= 12 &&
@@ -36,8 +36,8 @@ static bool is_kept(const char *name)
     return is_cuda_number(name);
 }
 
-/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five numbers, its
- * flags. A name may hold anything. */
+/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five
+ * numbers, its flags. A name may hold anything. */
 static bool may_call(char *stat)
 {
     char *name = strchr(stat, '('), *rest = strrchr(stat, ')');
@@ -48,7 +48,7 @@ static bool may_call(char *stat)
     return (flags & EXITING) == 0 && !is_kept(name + 1);
 }
 
-/* A thread that cannot be read is taken for one that may, unless it has ended. */
+/* Whether a thread may make calls. Yes if its entry cannot be read, unless the thread has ended. */
 static bool is_other_caller(const char *tid)
 {
     char path[64], stat[512];

@@ -20,8 +20,8 @@ static inline int64_t cecl_now_ms(void)
     return cecl_now_ns() / 1000000;
 }
 
-/* The time `timeout_ms` from now. 0 or less means no deadline, and so does a time that int64_t does
- * not hold: timeouts may come from the wire. */
+/* The time `timeout_ms` from now. 0 or less means no deadline. So does a time that int64_t cannot
+ * hold, because timeouts may come from a peer. */
 static inline int64_t cecl_deadline(int64_t timeout_ms)
 {
     const int64_t now = cecl_now_ms();

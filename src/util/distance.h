@@ -1,4 +1,4 @@
-/* How far two words are apart, for messages that name what a misspelt one may have meant. */
+/* How different two words are, for messages that suggest a name for a misspelt one. */
 #ifndef CECL_UTIL_DISTANCE_H
 #define CECL_UTIL_DISTANCE_H
 

@@ -10,7 +10,8 @@ static _Thread_local char message[CECL_MESSAGE_BYTES];
 /* Exported, because libcecl_mpi is a library of its own and calls it. */
 CECL_API void cecl_record(const char *format, ...)
 {
-    char text[CECL_MESSAGE_BYTES]; /* formatted here first: an argument may be the old message */
+    /* formatted here first, because an argument may be the old message */
+    char text[CECL_MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

@@ -8,8 +8,8 @@
 #define CECL_MESSAGE_BYTES 512
 
 /* Records a message and has the value `result`. The message names the argument, its value and what
- * was expected. This is a macro, so that the compiler knows the result and can see that outputs are
- * unset on such a path. */
+ * was expected. A macro, so that the compiler knows the result and sees that outputs are unset on
+ * this path. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)
 {
@@ -23,14 +23,14 @@ const char *cecl_message(void);
 /* Copies the last message, for code that must do more before it returns an error. */
 void cecl_keep_message(char words[CECL_MESSAGE_BYTES]);
 
-/* Copies a message to where there may be less room. One that is cut ends in "...". `room`: 4 at least. */
+/* Copies a message of any length. If it does not fit, it is cut and ends in "...". `room` is at
+ * least 4. */
 void cecl_shorten(char *out, size_t room, const char *words);
 
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
 
-/* Returns a failure to the caller. Use it only where nothing is held that
- * must be released first. */
+/* Returns a failure to the caller. Use it only if nothing must be released first. */
 #define CECL_TRY(expr)                                                                             \
     do {                                                                                           \
         ceclResult_t cecl_try_result_ = (expr);                                                    \

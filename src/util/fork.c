@@ -1,5 +1,5 @@
-/* See fork.h. Every call compares the number, so reading it is a load; getpid
- * would be a system call. */
+/* See fork.h. Every call compares the generation, which is a load; getpid would be a system
+ * call. */
 #include "util/fork.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void draw(void)
     struct timespec now = {0};
     if (getrandom(&process, sizeof(process), 0) == (ssize_t)sizeof(process))
         return;
-    /* The kernel gives no random bytes. Time and process id together are as good as unique. */
+    /* The kernel gives no random bytes, so time and process id must do. */
     clock_gettime(CLOCK_MONOTONIC, &now);
     process = ((uint64_t)getpid() << 40) ^ ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec;
 }

@@ -1,5 +1,5 @@
-/* Tells a process from its forked children. The library's threads and sockets belong to the process
- * that made them. */
+/* Distinguishes a process from its forked children. The library's threads and sockets belong to the
+ * process that made them. */
 #ifndef CECL_UTIL_FORK_H
 #define CECL_UTIL_FORK_H
 

@@ -1,5 +1,5 @@
-/* The lanes on which the steps of a plan run, and the counters by which one rank knows how far another
- * one is. */
+/* The lanes on which the steps of a plan run, and the counters by which a rank knows how far its
+ * peers are. */
 #ifndef CECL_UTIL_LANE_H
 #define CECL_UTIL_LANE_H
 
@@ -14,10 +14,10 @@ enum {
 /* Steps name a counter and a number k. `flags/counters.h` says for each counter where its words lie
  * and how a value travels.
  *
- * The first counters are epochs: the counter of a lane is the lane itself. A plan has phases of them
- * and of the slots, alike on all ranks, and k is a phase. */
+ * The first counters are the epochs of the lanes, and have the lanes' numbers. For epochs and
+ * slots, k is a phase; a plan has the same phases on all ranks. */
 enum {
-    /* the flags between the data in the slots of small calls, and how many such calls there were */
+    /* the number of small calls; its flags are those between the data in the slots */
     CECL_COUNTER_SLOTS = CECL_LANES,
     CECL_PHASED, /* counters from here on have no phases */
     /* Of messages from one rank to another, which both count alike; k is the number of a message. One

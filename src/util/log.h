@@ -12,7 +12,7 @@ enum cecl_log_level {
 }; /* in the order of CECL_DEBUG's choices */
 
 /* Whether lines of `level` are written. Reads CECL_DEBUG once. A bad value counts as warn;
- * cecl_setting_read reports it at init. */
+ * cecl_setting_read reports it when a communicator is made. */
 bool cecl_log_on(enum cecl_log_level level);
 
 /* Writes one line, "cecl: rank R: ...". With `rank` < 0 it leaves the rank out. */

@@ -1,4 +1,5 @@
-/* CUDA reads the number of hardware queues from the environment, and has no question for it. */
+/* The number of hardware queues. CUDA reads it from the environment, and has no call that returns
+ * it. */
 #include "util/queues.h"
 
 #include <errno.h>

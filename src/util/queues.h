@@ -1,4 +1,5 @@
-/* Hardware queues, which all streams of this process share. A stream that waits for a word holds one. */
+/* Hardware queues, which all streams of this process share. A stream that waits for a word holds a
+ * queue. */
 #ifndef CECL_UTIL_QUEUES_H
 #define CECL_UTIL_QUEUES_H
 
@@ -6,10 +7,10 @@
 
 #define CECL_QUEUES_DEFAULT 8
 
-/* How many there are: CUDA_DEVICE_MAX_CONNECTIONS, or CUDA's default. */
+/* The number of queues: CUDA_DEVICE_MAX_CONNECTIONS, or CUDA's default. */
 int cecl_queues(void);
 
-/* Whether streams that wait soon hold all of them. */
+/* Whether there are so few queues that waiting streams soon hold all of them. */
 static inline bool cecl_queues_are_few(void)
 {
     return cecl_queues() < CECL_QUEUES_DEFAULT;

@@ -1,5 +1,4 @@
-/* Parses the environment's settings, following the table in settings.h. It does not
- * know what they are for. */
+/* Parses the environment's settings, following the table in settings.h. */
 #include "util/settings.h"
 
 #include <ctype.h>

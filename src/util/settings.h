@@ -140,8 +140,9 @@ struct cecl_setting {
     const char *name;
     enum cecl_setting_kind kind;
     enum cecl_setting_ranks ranks;
-    const char *fallback;  /* default as text; "-" means that there is none */
-    const char *otherwise; /* in words: what holds then, if ceclConfig_t does not say either */
+    const char *fallback; /* default as text; "-": no default */
+    /* text: what holds without a default, if ceclConfig_t does not say either */
+    const char *otherwise;
     const char *range;
     const char *doc;
 };
@@ -155,14 +156,14 @@ ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is
 /* The value of a text setting; NULL when it is not set. */
 const char *cecl_setting_text(enum cecl_setting_id id);
 
-/* In words: what holds when nobody sets it. */
+/* As text: the value that is in force if nobody sets it. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
-/* Parses `text` as setting `id` would. For cecl_setting_read and its tests. */
+/* Parses `text` as setting `id` would. Used by cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
 /* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and that
- * nothing reads. It does so once in a process, however many communicators the process makes. */
+ * nothing reads. Does so once in a process. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
 

@@ -13,7 +13,7 @@
 #define PREFIX "CECL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
 #define LENGTH_MAX 40   /* characters of a name that is compared with others, without the prefix */
-#define BEGINNING_MIN 3 /* characters of a name that is cut short */
+#define BEGINNING_MIN 3 /* least number of characters of a name that may be a beginning */
 
 static const char *const other_names[] = {CECL_OTHER_NAMES};
 

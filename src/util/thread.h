@@ -1,4 +1,4 @@
-/* Threads of the library's own, and what they wait by. */
+/* Threads of the library, and the condition variables by which they wait. */
 #ifndef CECL_UTIL_THREAD_H
 #define CECL_UTIL_THREAD_H
 
@@ -13,8 +13,8 @@
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
  *
- * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-", and 10 letters at most. The
- *       thread has it when this returns. */
+ * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-", and 10 letters at most.
+ *       The thread has it when this returns. */
 static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
                                     void *argument)
 {
@@ -40,8 +40,8 @@ static inline void cecl_thread_name(const char *name)
     (void)prctl(PR_SET_NAME, name);
 }
 
-/* A condition whose waits end by the monotonic clock, so that they do not grow when somebody sets the
- * clock. */
+/* A condition variable whose timed waits use the monotonic clock, so that setting the system's
+ * clock does not change them. */
 static inline void cecl_cond_init(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
@@ -62,8 +62,8 @@ struct cecl_thread_end {
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
 
-/* When the calling thread ends, `run` gets `argument`, which is not NULL. `run` is the same function
- * at each call with this `end`. Without room for a key nothing is called. */
+/* When the calling thread ends, `run` gets `argument`, which must not be NULL. `run` must be the
+ * same function at each call with this `end`. If no key can be made, nothing is called. */
 static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void *),
                                       void *argument)
 {
