@@ -33,16 +33,25 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *
                      &info->from, &edges, &info->nfrom);
 }
 
+/* While a stream captures, cuStreamGetDevice is refused and breaks the capture; its context may be
+ * asked. Where that is refused, too (a green context), the stream is taken as it is. */
 static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 {
+    const struct cecl_driver *cu = cuda->cu;
+    CUcontext owner = NULL, popped = NULL;
     CUdevice device = cuda->device;
-    if (stream != CU_STREAM_PER_THREAD)
-        CECL_TRY(CUDA_CALL(cuda, cuStreamGetDevice, stream, &device));
+    if (stream == CU_STREAM_PER_THREAD || cu->cuStreamGetCtx(stream, &owner) != CUDA_SUCCESS ||
+        owner == cuda->context)
+        return ceclSuccess;
+    CECL_TRY(CUDA_CALL(cuda, cuCtxPushCurrent, owner));
+    const ceclResult_t result = CUDA_CALL(cuda, cuCtxGetDevice, &device);
+    cu->cuCtxPopCurrent(&popped);
+    CECL_TRY(result);
     return device == cuda->device
                ? ceclSuccess
                : cecl_fail(ceclInvalidArgument,
-                           "stream %p: a stream of GPU %d; one of GPU %d is expected",
-                           (void *)stream, device, cuda->base.ordinal);
+                           "stream %p: a stream of another GPU than %d, on which this rank is",
+                           (void *)stream, cuda->base.ordinal);
 }
 
 /* Most streams capture nothing: those cost one look-up. */

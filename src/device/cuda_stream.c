@@ -56,11 +56,14 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
                          "stream of GPU %d captures a graph; pass a stream of your own, made with "
                          "cudaStreamNonBlocking, or end that capture first",
                          (void *)stream, cuda->base.ordinal);
-    if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        struct cecl_capture capture; /* the call was not captured: why? */
+        CECL_TRY(cuda_capture_ops.find(&cuda->base, (ceclStream_t)stream, &capture));
         return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, and the capture was broken by an earlier "
-                         "error, or the stream is of another GPU than %d",
-                         (void *)stream, cuda->base.ordinal);
+                         "stream %p: captures a graph, and work that a graph cannot hold was to "
+                         "go there",
+                         (void *)stream);
+    }
     /* The default streams belong to the current context, which is ours, so they need no check. */
     if (asked == CUDA_SUCCESS && !cuda_is_legacy(stream) && stream != CU_STREAM_PER_THREAD)
         asked = cuda->cu->cuStreamGetDevice(stream, &device);

@@ -68,6 +68,7 @@
     X(cuStreamWaitEvent, 3020)                                                                     \
     X(cuStreamIsCapturing, 10000)                                                                  \
     X(cuThreadExchangeStreamCaptureMode, 10010)                                                    \
+    X(cuStreamGetCtx, 9020)                                                                        \
     X(cuStreamGetDevice, 12080)                                                                    \
     X(cuStreamGetId, 12000)                                                                        \
     X(cuStreamBatchMemOp, 11070)                                                                   \

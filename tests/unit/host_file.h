@@ -10,6 +10,9 @@
 
 #define PAGES 3
 
+/* Of a region, without the padding at its end. */
+#define REGION_BYTES (offsetof(struct cecl_region, kind) + sizeof(uint32_t))
+
 static inline size_t page(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);

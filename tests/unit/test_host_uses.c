@@ -131,7 +131,7 @@ static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
     assert_int_equal(mprotect(memory + page(), page(), PROT_READ), 0);
     for (size_t at = 0; at < PAGES; at++) {
         const struct cecl_region region = region_at(memory + at * page());
-        assert_memory_equal(&region, &whole, sizeof(region));
+        assert_memory_equal(&region, &whole, REGION_BYTES);
     }
     assert_int_equal(id_of_use(use_of(memory, PAGES * page(), false)), whole.id);
     const struct cecl_region_export exported = export_of(memory + 2 * page());

@@ -24,7 +24,8 @@
 
 static _Thread_local int
     counts_on; /* of this thread: those of the library's own threads do not count */
-static int locks, allocations, ids, checks, enqueued;
+static atomic_int locks, allocations;
+static int ids, checks, enqueued;
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
