@@ -10,16 +10,6 @@
 
 #define GONE_MS 2000 /* for a graph that was destroyed, until the device has told so */
 
-/* A stream that cannot be asked is refused later, when the launch is checked. */
-void cecl_captured_find(struct cecl_launch *launch, ceclStream_t stream)
-{
-    struct cecl_device *dev = launch->comm->dev;
-    launch->capture = (struct cecl_capture){0};
-    launch->is_captured = stream &&
-                          dev->captures->find(dev, stream, &launch->capture) == ceclSuccess &&
-                          launch->capture.id != 0;
-}
-
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

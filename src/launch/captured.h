@@ -10,8 +10,6 @@
 
 #include "launch/launch.h"
 
-/* Finds out whether the launch's stream captures a graph. For cecl_launch_take. */
-void cecl_captured_find(struct cecl_launch *launch, ceclStream_t stream);
 /* Refuses what cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
 /* Records that some rank has not captured the launch in time. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/captured.h"
 #include "launch/launcher.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -122,6 +121,17 @@ void cecl_launch_take_returned(ceclComm_t comm)
         take_returned(comm->launcher);
 }
 
+/* Whether the launch's stream captures a graph. A stream that cannot be asked is refused later, when
+ * the launch is checked. */
+static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
+{
+    struct cecl_device *dev = launch->comm->dev;
+    launch->capture = (struct cecl_capture){0};
+    launch->is_captured = stream &&
+                          dev->captures->find(dev, stream, &launch->capture) == ceclSuccess &&
+                          launch->capture.id != 0;
+}
+
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,
                                      ceclStream_t stream)
 {
@@ -142,7 +152,7 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
     launch->state = CECL_LAUNCH_DESCRIBED;
     launch->is_grouped = launch->is_request = launch->is_held = launch->is_gone = false;
     launch->ring = &launcher->places;
-    cecl_captured_find(launch, stream);
+    find_capture(launch, stream);
     launch->told = (struct cecl_told){0};
     launch->order = (struct cecl_order){.stream = stream, .deadline = CECL_NO_DEADLINE};
     return launch;
