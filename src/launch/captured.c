@@ -90,19 +90,6 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch)
     return result;
 }
 
-void cecl_captured_let_go(struct cecl_launch *launch)
-{
-    struct cecl_launch **at = &launch->comm->launcher->captured;
-    if (!launch->is_held || !launch->is_gone)
-        return;
-    while (*at && *at != launch)
-        at = &(*at)->next_held;
-    if (*at)
-        *at = launch->next_held;
-    cecl_imports_hold(&launch->comm->registry, &launch->imports, false);
-    launch->is_held = false;
-}
-
 uint32_t cecl_captured_await(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(GONE_MS);

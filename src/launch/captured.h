@@ -18,8 +18,6 @@ ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch);
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Adds the launch's program to the graph, which holds the launch from then on. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch);
-/* For cecl_launch_drop: the graph that holds the launch is gone. No effect otherwise. */
-void cecl_captured_let_go(struct cecl_launch *launch);
 
 /* Waits for a moment until no graph holds a call of the communicator. Returns how many calls are held
  * then. The caller is inside the communicator, or ends it. */

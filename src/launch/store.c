@@ -62,6 +62,20 @@ bool cecl_launch_is_left(const struct cecl_launch *launch)
     return comm->magic != CECL_COMM_MAGIC || comm->generation != cecl_fork_generation();
 }
 
+/* The graph that holds the launch is gone. No effect otherwise. */
+static void let_go_of_graph(struct cecl_launch *launch)
+{
+    struct cecl_launch **at = &launch->comm->launcher->captured;
+    if (!launch->is_held || !launch->is_gone)
+        return;
+    while (*at && *at != launch)
+        at = &(*at)->next_held;
+    if (*at)
+        *at = launch->next_held;
+    cecl_imports_hold(&launch->comm->registry, &launch->imports, false);
+    launch->is_held = false;
+}
+
 void cecl_launch_drop(struct cecl_launch *launch)
 {
     if (!launch)
@@ -74,7 +88,7 @@ void cecl_launch_drop(struct cecl_launch *launch)
     if (launch->runs)
         launch->runs->users--;
     launch->runs = NULL;
-    cecl_captured_let_go(launch);
+    let_go_of_graph(launch);
     launch->is_open = false;
     if (launch->comm->launcher->making == launch)
         launch->comm->launcher->making = NULL;
