@@ -57,11 +57,10 @@ static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream)
                          "cudaStreamNonBlocking, or end that capture first",
                          (void *)stream, cuda->base.ordinal);
     if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        struct cecl_capture capture; /* the call was not captured: why? */
+        struct cecl_capture capture; /* names a broken capture, or another GPU */
         CECL_TRY(cuda_capture_ops.find(&cuda->base, (ceclStream_t)stream, &capture));
         return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, and work that a graph cannot hold was to "
-                         "go there",
+                         "stream %p: captures a graph, and this call cannot be captured",
                          (void *)stream);
     }
     /* The default streams belong to the current context, which is ours, so they need no check. */
