@@ -56,17 +56,23 @@ static bool arrives(const int *at, int wanted, int ms)
     return false;
 }
 
+/* Requests of an all-gather in place, in new memory of the pool. */
+static void gather_in_place(int *send[RANKS], int *recv[RANKS], ceclRequest_t requests[RANKS])
+{
+    allocate(POOL, RANKS * COUNT, recv);
+    for (int r = 0; r < RANKS; r++) {
+        send[r] = recv[r] + r * COUNT;
+        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
+    }
+}
+
 /* Rank 0 starts alone. Its block comes to a peer that is ready and has not started. */
 static void a_start_waits_for_no_start_of_peers_that_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
     (void)state;
-    allocate(POOL, RANKS * COUNT, recv);
-    for (int r = 0; r < RANKS; r++) {
-        send[r] = recv[r] + r * COUNT;
-        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
-    }
+    gather_in_place(send, recv, requests);
     for (int round = 1; round < STARTS; round++) {
         fill(send, round);
         ready_all(requests);
@@ -89,11 +95,7 @@ static void a_start_waits_until_all_are_ready(void **state)
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
     (void)state;
-    allocate(POOL, RANKS * COUNT, recv);
-    for (int r = 0; r < RANKS; r++) {
-        send[r] = recv[r] + r * COUNT;
-        OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
-    }
+    gather_in_place(send, recv, requests);
     for (int round = 1; round < 4; round++) {
         fill(send, round);
         memset(recv[2], 0, COUNT * sizeof(int)); /* rank 0's block */
