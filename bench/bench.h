@@ -6,7 +6,7 @@
 
 #include "team.h"
 
-#define MAX_SIDES 6
+#define MAX_SIDES 12
 #define MAX_ROUNDS 201
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
@@ -67,6 +67,7 @@ struct options {
     bool nccl, nccl_ce;
     bool enqueue, alloc;
     bool request, early; /* cecl's calls are requests that are started; each is made ready before */
+    int graph;           /* calls that a graph captures; 0: not asked for */
     unsigned memory;     /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
     int late_us;           /* 0: not asked for */
@@ -109,7 +110,11 @@ struct side {
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
-    bool (*supports)(const struct run *run, bool in_place); /* NULL: it supports everything */
+    int calls; /* that one `call` makes; 0: one */
+    const struct run
+        *own; /* a run with the side's own communicator and stream; NULL: it has none */
+    bool (*supports)(const struct side *side, const struct run *run,
+                     bool in_place); /* NULL: it supports everything */
     void (*close)(struct side *side);
 };
 
@@ -144,11 +149,21 @@ bool options_parse(struct options *options, int argc, char **argv, const struct 
  * (kinds.h). */
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
 /* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
+/* The run with the communicator and the stream of a side. */
+static inline const struct run *run_of(const struct side *side, const struct run *run)
+{
+    return side->own ? side->own : run;
+}
+
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
 /* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make
  * returns false when memory runs out. */
 extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
+
+/* side_graph.c. A side that captures another's calls (--graph). `inner` is a side that is made and not open.
+ * Returns false without memory. */
+bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
 /* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the
  * stream; negative on failure. */

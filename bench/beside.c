@@ -160,7 +160,7 @@ bool extra_beside(const struct run *run, struct side *small)
 {
     struct pair pair;
     ceclComm_t bulk_comm;
-    if (small->supports && !small->supports(run, run->options.in_place))
+    if (small->supports && !small->supports(small, run, run->options.in_place))
         return true;
     if (!open_bulk_comm(run, &bulk_comm) || !open_pair(run, small, bulk_comm, &pair) ||
         !measure_pair(&pair))

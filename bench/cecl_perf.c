@@ -6,16 +6,18 @@
 
 #define RANKS 2 /* where neither MPI nor --ranks says how many */
 
-/* One round of one side. *us is the slowest rank's time for a call. */
-static bool time_round(struct side *side, const struct run *run, const void *send, size_t block,
+/* One round of one side, `iterations` calls or, in graphs, at least so many. *us is the slowest rank's time for a call. */
+static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {
+    const struct run *run = run_of(side, whole);
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     run->team->barrier();
-    const double mine = clock_time(side, run, send, block, iterations);
+    const int each = side->calls > 0 ? side->calls : 1, times = (iterations + each - 1) / each;
+    const double mine = clock_time(side, run, send, block, times);
     if (mine < 0)
         return complain(run, side->name, ceclGetLastError(run->comm));
-    *us = mine / iterations;
+    *us = mine / times / each;
     run->team->max(us, 1);
     return true;
 }
@@ -37,7 +39,9 @@ static bool check_all(const struct trial *t, const struct run *run, int turn, lo
         const uint64_t seed = (t->block * (MAX_ROUNDS + 1) + (uint64_t)turn) * MAX_SIDES;
         if (!t->on[s])
             continue;
-        long long wrong = check_side(&t->sides[s], run, t->block, t->in_place, seed + (uint64_t)s);
+        struct side *side = &t->sides[s];
+        long long wrong =
+            check_side(side, run_of(side, run), t->block, t->in_place, seed + (uint64_t)s);
         if (wrong < 0)
             return false;
         run->team->sum(&wrong);
@@ -81,7 +85,7 @@ static bool measure(struct side *sides, const struct run *run, struct result *r)
 
     for (int s = 0; s < r->nsides; s++) {
         r->names[s] = sides[s].name;
-        t.on[s] = !sides[s].supports || sides[s].supports(run, r->in_place);
+        t.on[s] = !sides[s].supports || sides[s].supports(&sides[s], run, r->in_place);
         t.send[s] = send_place(&sides[s], run, r->block, r->in_place);
     }
     r->errors = run->options.check ? 0 : -1;

@@ -18,14 +18,15 @@ static void print_times(const struct run *run, const char *what, double *us, int
                us[count * 99 / 100]);
 }
 
-bool extra_enqueue(const struct run *run, struct side *side)
+bool extra_enqueue(const struct run *whole, struct side *side)
 {
+    const struct run *run = run_of(side, whole);
     static double us[ENQUEUES];
     const size_t block = block_of(&run->options, run->nranks, run->options.first);
     const bool in_place = run->options.in_place;
     const void *send = send_place(side, run, block, in_place);
     char what[128];
-    if (side->supports && !side->supports(run, in_place))
+    if (side->supports && !side->supports(side, run, in_place))
         return true;
     run->team->barrier();
     /* The first calls only warm up, because other sizes came before. */

@@ -1,4 +1,5 @@
 /* cecl_perf's options. Each is parsed whole, or refused with what it may be. */
+#include <stdio.h>
 #include <string.h>
 
 #include "memory.h"
@@ -38,22 +39,20 @@ static const char usage[] =
     "  --first-use        also: host time of the first call on new memory of each of these kinds,\n"
     "                     all-gathers in place of the last size\n"
     "  --late US          also: what it costs when the last rank comes so much later to a call\n"
-    "  --beside BYTES     also: the times of single calls, alone and while another communicator\n"
-    "                     makes 4 bulk calls of so many bytes a rank; and the time of those, "
-    "alone\n"
-    "                     and beside the calls\n"
+    "  --beside BYTES     also: the times of single calls and of another communicator's 4 bulk\n"
+    "                     calls of so many bytes a rank, each alone and beside the other\n"
     "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place);\n"
     "                     copies: a copy to the host and one from there, at the same time\n"
     "  --urgent           cecl's communicator is urgent, but not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --request          cecl's calls are requests, which are made once and started\n"
     "  --early            the same, and each is made ready just before its start (all_gather)\n"
-    "  --group COUNT      also: so many all-gathers of the first size in place, one by one "
-    "against\n"
-    "                     all in one group\n"
-    "  --rows BYTES       also: strided blocks of the last size, of rows of so many bytes, "
-    "against\n"
-    "                     contiguous ones\n"
+    "  --graph COUNT      also: each side with so many calls captured in a graph, which is "
+    "launched;\n"
+    "                     time is a call's\n"
+    "  --group COUNT      also: so many all-gathers of the first size in place, one by one and\n"
+    "                     in one group\n"
+    "  --rows BYTES       also: strided blocks of the last size, rows of so many bytes\n"
     "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
     "                     grow, and of an allocation and its free inside the pool\n"
     "  --alloc-bytes N    size of the former; default 3G\n"
@@ -116,6 +115,7 @@ enum {
     URGENT,
     REQUEST,
     EARLY,
+    GRAPH,
     RANKS
 };
 
@@ -137,6 +137,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"urgent", 0, NULL, URGENT},
                                       {"request", 0, NULL, REQUEST},
                                       {"early", 0, NULL, EARLY},
+                                      {"graph", 1, NULL, GRAPH},
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
 
@@ -165,6 +166,7 @@ static const char *take_extra(struct options *o, int option, const char *value)
     case ENQUEUE: o->enqueue = true; return NULL;
     case REQUEST: o->request = true; return NULL;
     case EARLY: o->request = o->early = true; return NULL;
+    case GRAPH: return parse_count(value, 1, 1024, &o->graph) ? NULL : "1 to 1024";
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
     case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";
     case ALLOC: o->alloc = true; return NULL;
@@ -214,6 +216,14 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
                           .alloc_bytes = (size_t)3 << 30};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
+    if (o->graph && (o->request || o->beside || o->op->passes_on)) {
+        if (run->rank == 0)
+            fputs("cecl_perf: --graph: a collective, without --request, --early and --beside, "
+                  "expected\n",
+                  stderr);
+        *code = END_USAGE;
+        return false;
+    }
     if (!o->in_place && !o->out_of_place) {
         o->out_of_place = true;
         o->in_place = o->op->in_place_too;

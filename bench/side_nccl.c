@@ -124,8 +124,9 @@ static bool nccl_call(struct side *side, const struct run *run, const void *send
     return true;
 }
 
-static bool nccl_supports(const struct run *run, bool in_place)
+static bool nccl_supports(const struct side *side, const struct run *run, bool in_place)
 {
+    (void)side;
     return !run->options.op->block_per_rank || !in_place; /* NCCL has no in-place all-to-all */
 }
 

@@ -83,6 +83,21 @@ struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
                          .close = cecl_close};
 }
 
+/* Each side once more, with its calls in a graph. An NCCL side has a communicator of its own there. */
+static int add_graphs(const struct run *run, struct side sides[MAX_SIDES], int count)
+{
+    for (int s = 0; s < count; s++) {
+        struct side inner = sides[s];
+        const bool is_nccl = inner.state != run->comm;
+        if ((is_nccl && !side_nccl_make(&inner, inner.name[4] != '\0')) ||
+            !side_graph_make(&sides[count + s], run, &inner)) {
+            complain(run, "--graph", "no host memory");
+            return 0;
+        }
+    }
+    return 2 * count;
+}
+
 int sides_make(const struct run *run, struct side sides[MAX_SIDES])
 {
     int count = 0;
@@ -100,5 +115,5 @@ int sides_make(const struct run *run, struct side sides[MAX_SIDES])
         }
         count++;
     }
-    return count;
+    return run->options.graph ? add_graphs(run, sides, count) : count;
 }

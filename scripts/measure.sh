@@ -8,7 +8,8 @@
 #   data   the measurements that the charts show (docs/data/README.md), without tests
 #   train  only the training, without tests
 #   faults only what happens when ranks fail: with few and many hardware queues, a part of the fault suite, a soak
-#   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues published
+#   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues graphs
+#          requests published
 # Environment:
 #   CECL_CMOCKA_ROOT  folder with the content of a cmocka package, if none is installed; without cmocka no tests run
 #   OUT               folder for the results
@@ -40,7 +41,7 @@ only)
     [ $# -gt 1 ] || set -- only nothing
     for name in "${@:2}"; do
         case $name in
-        all_gather | alltoall | allowed_sms | reductions | messages | queues | published) ;;
+        all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | requests | published) ;;
         *)
             echo "measure.sh: only: $name is no measurement" >&2
             exit 2
@@ -96,6 +97,22 @@ messages() {
     for op in sendrecv send; do
         perf --op $op --memory malloc -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
         perf --op $op --memory malloc -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
+    done
+}
+# Each side twice: eager, and captured. A graph has one call, or many small ones.
+graphs() {
+    perf --op all_gather -b 4K -e 64M -f 4 -n 40 --rounds 9 --graph 1 --enqueue --baseline nccl,nccl-ce
+    perf --op all_gather -b 1M -e 1M -n 64 --rounds 9 --graph 64 --in-place --baseline nccl,nccl-ce
+    perf --op alltoall -b 64K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --baseline nccl,nccl-ce
+    perf --op all_reduce --type bfloat16 -b 4K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --in-place --baseline nccl,nccl-ce
+}
+# In turn: all-gathers that are called, and ones that are kept.
+requests() {
+    local round way
+    for round in 1 2 3; do
+        for way in "" --request --early; do
+            perf --op all_gather -b 4K -e 256K -f 4 -n 200 --rounds 9 -c 0 --in-place --enqueue $way
+        done
     done
 }
 # A stream that waits holds one of so many hardware queues.
@@ -165,6 +182,8 @@ else
     reductions
     messages
     queues
+    graphs
+    requests
     perf -b 64K -e 64K --rounds 9 --group 64
     perf -b 64M -e 64M --rounds 9 --rows 2048
     overlap

@@ -57,13 +57,13 @@ static void place(struct contenders *c, const struct run *run)
         if (s >= c->nsides || !(placements[i].ops & 1u << op_place(run->options.op)))
             continue;
         struct side *side = &c->sides[s];
-        c->list[c->count++] = (struct contender){.name = placements[i].name,
-                                                 .side = side,
-                                                 .comm = s == CECL_ALLOW ? c->allow : run->comm,
-                                                 .in_place = placements[i].in_place,
-                                                 .yardstick = placements[i].yardstick,
-                                                 .on = !side->supports ||
-                                                       side->supports(run, placements[i].in_place)};
+        c->list[c->count++] = (struct contender){
+            .name = placements[i].name,
+            .side = side,
+            .comm = s == CECL_ALLOW ? c->allow : run->comm,
+            .in_place = placements[i].in_place,
+            .yardstick = placements[i].yardstick,
+            .on = !side->supports || side->supports(side, run, placements[i].in_place)};
     }
 }
 
