@@ -44,7 +44,8 @@ static bool captured_open(struct side *side, const struct run *run, size_t send_
 static bool capture(struct captured *c, const struct run *run, const void *send, size_t block)
 {
     bool fine = true;
-    BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream)); /* the last graph may still run */
+    BENCH_TRY(run,
+              ceclStreamSynchronize(run->comm, run->stream)); /* the last graph may still run */
     BENCH_TRY(run, ceclGraphDestroy(c->graph));
     c->graph = NULL;
     BENCH_TRY(run, ceclStreamBeginCapture(run->comm, run->stream));

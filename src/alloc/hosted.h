@@ -52,9 +52,19 @@ static inline uint32_t cecl_hosted_turn_words(int nranks)
 {
     return CECL_TURNS * (uint32_t)nranks;
 }
+/* Behind them, a word for each rank that counts its small captured calls. */
+static inline uint32_t cecl_hosted_count_words(int nranks)
+{
+    return (uint32_t)nranks;
+}
 static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->turns);
+}
+
+static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank, int nranks)
+{
+    return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
 }
 
 /* Both halves of a rank's part. */

@@ -452,8 +452,8 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
                             struct cecl_bound *bound)
 {
     struct cecl_advance *advance = &bound->advance;
-    const bool small = !plan->parts && plan->part.way.small;
-    if (is_captured(plan)) /* it moves no epoch, and its end is a signal of its own */
+    const bool small = cecl_plan_is_small(plan);
+    if (is_captured(plan) && !small) /* it moves no epoch, and its end is a signal of its own */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

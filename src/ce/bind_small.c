@@ -1,9 +1,27 @@
 /* Binds a small call: one operation of the device runs the whole plan of its protocol. */
 #include "ce/bound.h"
 #include "flags/pads.h"
+#include "flags/turns.h"
 
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
+
+/* Its numbers are the communicator's, and are filled in at each issue. */
+static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *bound)
+{
+    bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
+    bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
+    cecl_bound_value(engine, bound, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
+    cecl_bound_value(engine, bound, CECL_COUNTER_DONE, 1, &bound->small_meeting.done_value);
+    cecl_bound_value(engine, bound, CECL_COUNTER_SLOTS, 1, &bound->small.epoch);
+}
+
+/* Nothing of it changes from launch to launch. */
+static void bind_captured(const struct cecl_engine *engine, struct cecl_bound *bound)
+{
+    bound->small_meeting = cecl_turns_meeting(&engine->flags);
+    bound->small.count = cecl_pads_count(&engine->flags);
+}
 
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound)
@@ -19,8 +37,6 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
                              output = cecl_buffer_at(call->recv, reduces ? own.recv_offset : 0);
     struct cecl_small *small = &bound->small;
 
-    bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
-    bound->small_meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
     *small = (struct cecl_small){
         .kind = call->op->small_kind,
         .rank = call->rank,
@@ -37,10 +53,11 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
         .max_sms = plan->part.way.small_sms,
         .meeting = &bound->small_meeting,
     };
-    cecl_bound_value(engine, bound, CECL_LANE_MAIN, 1, &bound->small_meeting.first);
-    cecl_bound_value(engine, bound, CECL_COUNTER_DONE, 1, &bound->small_meeting.done_value);
-    cecl_bound_value(engine, bound, CECL_COUNTER_SLOTS, 1, &small->epoch);
     for (int r = 0; r < call->nranks; r++)
         small->slots[r] = (unsigned char *)cecl_pool_at(engine->pool, r, engine->staging_offset) +
-                          engine->slots_offset;
+                          plan->part.means.slots_offset;
+    if (call->captured)
+        bind_captured(engine, bound);
+    else
+        bind_eager(engine, bound);
 }

@@ -6,6 +6,7 @@
 
 #define SLOT_ALIGN 512u
 
+/* Captured calls have as many again. */
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
@@ -18,7 +19,7 @@ static ceclResult_t clear_slots(const struct cecl_engine *engine)
     return engine->slot_bytes == 0
                ? ceclSuccess
                : engine->dev->ops->mem_set(engine->dev, staging + engine->slots_offset, 0,
-                                           (size_t)slots_bytes(engine));
+                                           2 * (size_t)slots_bytes(engine));
 }
 
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
@@ -35,7 +36,8 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .slots_offset = before,
                                    .slot_bytes = slot_bytes,
                                    .carry_bytes = pool->nranks > 1 ? carry_bytes : 0};
-    engine->carry_offset = before + slots_bytes(engine);
+    engine->captured_slots_offset = before + slots_bytes(engine);
+    engine->carry_offset = before + 2 * slots_bytes(engine);
     CECL_TRY(cecl_flags_open(&engine->flags, pool, hosted, wish));
     CECL_TRY(cecl_pool_alloc_kept(pool, engine->carry_offset + engine->carry_bytes,
                                   &engine->staging_offset));

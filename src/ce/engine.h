@@ -35,9 +35,9 @@ struct cecl_engine {
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* slots of small calls: bytes from the start of staging to the first, and bytes of each; 0:
-     * none */
-    uint64_t slots_offset, slot_bytes;
+    /* slots of small calls: bytes from the start of staging to the first, and to the first of captured
+     * calls; and bytes of each; 0: none */
+    uint64_t slots_offset, captured_slots_offset, slot_bytes;
     /* bytes from the start of staging to the part that only the rank before this one uses, and
      * bytes of that part */
     uint64_t carry_offset, carry_bytes;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "flags/pads.h"
 #include "flags/turns.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -64,6 +65,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         return;
     }
     const int64_t waited_ms = now - comm->watch.turned;
+    (void)cecl_comm_hear_kernels(comm);
     cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
@@ -138,6 +140,7 @@ void cecl_replays_keep(ceclComm_t comm)
 {
     struct orphan *orphan = malloc(sizeof(*orphan));
     pthread_t thread;
+    (void)!cecl_pads_end(&comm->engine.flags); /* kernels that start from now on wait for nobody */
     int error = orphan ? 0 : 1;
     pthread_mutex_lock(&lock);
     if (orphan) {

@@ -1,5 +1,6 @@
 /* Pads lie in this order: [blocks][nranks] words of barriers, [signals][nranks] words of signals,
- * the word that ends all waits, and a word for each lane in which cecl's own kernels count. The
+ * the word that ends all waits, a word for each lane in which cecl's own kernels count, and the number
+ * of small captured calls. The
  * library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
  * barrier or a signal. */
 #include "flags/pads.h"
@@ -23,7 +24,7 @@ static void *slices_of(const struct cecl_flags *flags)
 
 uint64_t cecl_pads_bytes(int nranks)
 {
-    return (end_at(nranks) + 1 + CECL_LANES) * sizeof(uint32_t);
+    return (end_at(nranks) + 1 + CECL_LANES + 1) * sizeof(uint32_t);
 }
 
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
@@ -34,6 +35,11 @@ uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane)
 {
     return cecl_pads_ended(flags) + 1 + lane;
+}
+
+uint32_t *cecl_pads_count(const struct cecl_flags *flags)
+{
+    return cecl_pads_leaving(flags, CECL_LANES);
 }
 
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags)

@@ -17,6 +17,8 @@ ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* The words by which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
+/* The word in which kernels count small captured calls: see struct cecl_small. */
+uint32_t *cecl_pads_count(const struct cecl_flags *flags);
 
 /* -- for cecl_flags_open: how many bytes pads take; zeroing them; writing the table of slices,
  * which only this rank reads. These functions wait for `stream` -- */

@@ -1,6 +1,8 @@
 /* The words of captured calls; see turns.h. */
 #include "flags/turns.h"
 
+#include "flags/pads.h"
+
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     flags->counters[CECL_COUNTER_REPLAY] =
@@ -11,6 +13,32 @@ void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hos
             .apart = hosted->apart,
             .replay = CECL_REPLAY_RESET,
             .unit = 1};
+}
+
+struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags)
+{
+    struct cecl_meeting meeting = cecl_flags_meeting(flags, CECL_LANE_MAIN);
+    meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
+    meeting.word = cecl_hosted_counts(flags->hosted, 0, flags->nranks) + flags->rank;
+    meeting.apart = flags->hosted->apart;
+    meeting.first = CECL_REPLAY_BEGUN;
+    meeting.done = flags->replay;
+    meeting.done_value = CECL_REPLAY_ENDED;
+    return meeting;
+}
+
+/* The number of the last small captured call that rank `writer` has begun, as far as `holder` was told. */
+static uint32_t count_of(const struct cecl_flags *flags, int holder, int writer)
+{
+    const uint32_t *words = cecl_hosted_counts(flags->hosted, holder, flags->nranks);
+    return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
+}
+
+/* Whether a peer has not begun the small captured call in which this rank is. */
+static bool is_behind(const struct cecl_flags *flags, int peer)
+{
+    return (int32_t)(count_of(flags, flags->rank, flags->rank) -
+                     count_of(flags, flags->rank, peer)) > 0;
 }
 
 bool cecl_turns_go_on(const struct cecl_flags *flags)
@@ -39,16 +67,19 @@ static bool any_set(const struct cecl_flags *flags, int holder, int writer)
 uint32_t cecl_turns_sum(const struct cecl_flags *flags)
 {
     uint32_t sum = 0;
-    for (int r = 0; r < flags->nranks && flags->hosted; r++)
+    for (int r = 0; r < flags->nranks && flags->hosted; r++) {
         for (int turn = 0; turn < CECL_TURNS; turn++)
             sum = sum * 31 + is_set(flags, flags->rank, r, turn);
+        sum = sum * 31 + count_of(flags, flags->rank, r);
+    }
     return sum;
 }
 
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late)
 {
     for (int r = 0; r < flags->nranks && flags->hosted; r++)
-        if (r != flags->rank && !any_set(flags, flags->rank, r) && any_set(flags, r, flags->rank))
+        if (r != flags->rank && (is_behind(flags, r) || (!any_set(flags, flags->rank, r) &&
+                                                         any_set(flags, r, flags->rank))))
             cecl_rank_list_add(late, r);
 }
 

@@ -55,6 +55,10 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
     /* probed for batches, which a graph does not have */
     part.means.engine_copies_locally = !call->captured && engine_copies(comm, call);
+    if (call->captured) { /* the half follows as the call runs */
+        part.means.slots_offset = comm->engine.captured_slots_offset;
+        part.means.half = 0;
+    }
     part.means.inputs_readable = told->inputs_readable;
     part.means.late = told->late;
     part.means.some_outside = !part.means.late && some_differ(&part);

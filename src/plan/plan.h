@@ -275,6 +275,12 @@ static inline const struct cecl_part *cecl_plan_part(const struct cecl_plan *pla
 {
     return plan->parts ? &plan->parts[part] : &plan->part;
 }
+/* Whether one operation of the device carries out the plan: see lower_small.c. */
+static inline bool cecl_plan_is_small(const struct cecl_plan *plan)
+{
+    return !plan->parts && plan->part.way.small;
+}
+
 /* The part that a copy belongs to: the part whose buffers hold at least one end of the copy, or
  * else part 0. */
 static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)

@@ -137,26 +137,23 @@ DEVICE void meet_last(const cecl_meeting &m)
         word_release(m.done, m.done_value);
 }
 
-/* All threads of every block call this, when CECL_MEET_DONE is all that the meeting does at the
- * end.
+/* All threads of every block call this at the end. True for one thread, once all blocks have come.
  *
  * Whoever sees `done` starts the next call, on another stream. At that point the block has finished
  * reading its sources, and its writes to this GPU's memory are visible to the whole GPU, to its
  * copies, and to peers that read there. This is weaker than a release for the whole system, which
  * would also wait for writes to peers and to host memory. So a block needs a fence of its own for
  * such writes, if the next call may write the same words or the host reads them after `done`. */
-DEVICE void meet_done(const cecl_meeting &m)
+DEVICE bool meet_ends(const cecl_meeting &m)
 {
-    if ((m.does & CECL_MEET_DONE) == 0)
-        return;
     __syncthreads();
     if (threadIdx.x != 0)
-        return;
+        return false;
     if (gridDim.x == 1)
         fence_gpu();
     else if (word_count(m.leaving, gridDim.x - 1) != gridDim.x - 1)
-        return;
-    word_store(m.done, m.done_value);
+        return false;
+    return true;
 }
 
 #endif

@@ -63,6 +63,20 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
+/* The epoch of a call, and how far its half of the slots lies behind the slots of `args`. */
+struct turn {
+    uint32_t epoch;
+    uint64_t half;
+};
+
+DEVICE turn turn_of(const cecl_small_args &args)
+{
+    if (!args.count)
+        return {args.epoch, 0};
+    const uint32_t epoch = word_load(args.count) + 1;
+    return {epoch, (epoch & 1) * args.half};
+}
+
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
 
 /* Loads or stores the first `left` bytes of a vector, 16 at most. Not inlined, to keep the code of
@@ -161,8 +175,8 @@ DEVICE void lines_open(const lines &from, vector v[PER])
 
 /* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank if all have
  * come. */
-DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share &s,
-                        const lines got[TOGETHER])
+DEVICE uint32_t missing(const cecl_small_args &args, const turn &now, uint32_t first,
+                        const share &s, const lines got[TOGETHER])
 {
     uint32_t rank = args.rank;
 #pragma unroll
@@ -170,17 +184,17 @@ DEVICE uint32_t missing(const cecl_small_args &args, uint32_t first, const share
         if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
             for (int l = 0; l < LINES; l++)
-                if (l <= s.vectors && got[j].words[l][3] != args.epoch)
+                if (l <= s.vectors && got[j].words[l][3] != now.epoch)
                     rank = first + j;
     return rank;
 }
 
 /* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
  * exist. Returns false if the wait has ended early; then some of the share is undefined. */
-DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
+DEVICE bool receive(const cecl_small_args &args, const turn &now, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
-    const unsigned char *const at = args.from + first * args.slot + s.line;
+    const unsigned char *const at = args.from + now.half + first * args.slot + s.line;
     uint64_t begin = 0;
     for (uint32_t polls = 1;; polls++) {
         bool here = true;
@@ -196,16 +210,16 @@ DEVICE bool receive(const cecl_small_args &args, uint32_t first, const share &s,
             if (first + j < args.nranks && first + j != args.rank)
 #pragma unroll
                 for (int l = 0; l < LINES; l++)
-                    here = here && (l > s.vectors || got[j].words[l][3] == args.epoch);
+                    here = here && (l > s.vectors || got[j].words[l][3] == now.epoch);
         if (here)
             return true;
         if (polls % POLLS != 0)
             continue;
-        const uint64_t now = now_ns();
-        begin = begin ? begin : now;
+        const uint64_t at_ns = now_ns();
+        begin = begin ? begin : at_ns;
         if (word_load(args.end) != 0 ||
-            (args.timeout_ns > 0 && (int64_t)(now - begin) >= (int64_t)args.timeout_ns)) {
-            give_up(args, missing(args, first, s, got));
+            (args.timeout_ns > 0 && (int64_t)(at_ns - begin) >= (int64_t)args.timeout_ns)) {
+            give_up(args, missing(args, now, first, s, got));
             return false;
         }
     }
@@ -219,7 +233,8 @@ DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
 
 /* Sends a share of each rank's block, when all vectors are whole. The loads for several ranks are
  * issued together. Returns false if the communicator has failed; then nothing was sent. */
-DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t ended)
+DEVICE bool send_vectors(const cecl_small_args &args, const turn &now, const share &s,
+                         uint32_t ended)
 {
     for (uint32_t first = 0; first + 1 < args.nranks; first += TOGETHER) {
         vector v[TOGETHER][PER];
@@ -233,14 +248,14 @@ DEVICE bool send_vectors(const cecl_small_args &args, const share &s, uint32_t e
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++)
             if (first + j + 1 < args.nranks)
-                share_send(args.to[first + j], s, v[j], args.epoch);
+                share_send(args.to[first + j] + now.half, s, v[j], now.epoch);
     }
     return true;
 }
 
 /* Sends a share of the one block that goes to all ranks, or of each rank's block at any alignment.
  * Returns as send_vectors does. */
-DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t ended)
+DEVICE bool send_bytes(const cecl_small_args &args, const turn &now, const share &s, uint32_t ended)
 {
     vector v[PER];
     if (args.send_stride == 0)
@@ -251,41 +266,61 @@ DEVICE bool send_bytes(const cecl_small_args &args, const share &s, uint32_t end
         if (args.send_stride != 0)
             share_load(args.send + (uint64_t)peer_after(args, k) * args.send_stride, s, args.bytes,
                        v);
-        share_send(args.to[k], s, v, args.epoch);
+        share_send(args.to[k] + now.half, s, v, now.epoch);
     }
     return true;
 }
 
 /* Sends all data before this rank waits for any. Returns false if the communicator had already
  * failed; then nothing of sendbuff may reach a peer. */
-DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step, uint32_t vectors)
+DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t group, uint32_t step,
+                     uint32_t vectors)
 {
     const uint32_t ended = word_load(args.end); /* this load runs beside the first loads of data */
     const bool whole = args.send_stride != 0 && ((uintptr_t)args.send | args.bytes) % 16 == 0;
     for (share s = share_of(group, vectors); s.vectors > 0;
          group += step, s = share_of(group, vectors))
-        if (!(whole ? send_vectors(args, s, ended) : send_bytes(args, s, ended))) {
+        if (!(whole ? send_vectors(args, now, s, ended) : send_bytes(args, now, s, ended))) {
             give_up(args, args.rank);
             return false;
         }
     return true;
 }
 
-/* One warp of the grid does this while the others send and wait.
- *
- * First it tells peers that this rank has begun. Then it writes a far-away epoch into some lines of
- * this slot half that the call does not use. Over many calls it renews every unused line. No other
- * thread writes these lines before this kernel ends. The fence is needed because the next call
- * writes the same words and no kernel waits for these stores. */
-DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
+/* Writes a far-away epoch into some lines of this slot half that the call does not use. Over many calls
+ * every unused line is renewed. small.c says which row it is. */
+DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32;
+    unsigned char *row = args.renewed + now.half;
+    uint32_t vector = args.renewed_vector;
+    if (args.count) {
+        const uint32_t in_slot = (uint32_t)args.slot / CECL_SMALL_ROW;
+        const uint32_t index = (now.epoch >> 1) % (in_slot * args.nranks), at = index % in_slot;
+        const uint32_t line = at % LINES;
+        row += (uint64_t)index * CECL_SMALL_ROW;
+        vector = 32 * (at / LINES * PER + (line > 0 ? line - 1 : 0));
+    }
+    if (vector + lane >= vectors)
+        line_store(row + lane * 16, 0, 0, 0, now.epoch ^ CECL_SMALL_FAR);
+}
+
+/* One warp of the grid does this while the others send and wait.
+ *
+ * First it tells peers that this rank has begun, and its host if nobody else knows of the call. Then it
+ * renews lines. No other thread writes these lines before this kernel ends. The fence is needed because
+ * the next call writes the same words and no kernel waits for these stores. */
+DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
+{
     if (word_load(args.end) != 0)
         return;
+    if (args.count && threadIdx.x % 32 == 0) {
+        word_store(args.meeting.done, args.meeting.first);
+        word_store(meet_word(args.meeting, 0), now.epoch);
+    }
     if (args.meeting.does & CECL_MEET_SIGNAL_FIRST)
-        meet_tell(args.meeting, args.meeting.first);
-    if (args.renewed_vector + lane >= vectors)
-        line_store(args.renewed + lane * 16, 0, 0, 0, args.epoch ^ CECL_SMALL_FAR);
+        meet_tell(args.meeting, args.count ? now.epoch : args.meeting.first);
+    renew(args, now, vectors);
     fence_sys();
 }
 
@@ -330,14 +365,15 @@ struct move {
 };
 
 /* Receives and uses one share. Returns false when a wait has ended early. */
-template <typename Use> DEVICE bool take_share(const cecl_small_args &args, const share &s)
+template <typename Use>
+DEVICE bool take_share(const cecl_small_args &args, const turn &now, const share &s)
 {
     vector own[PER];
     Use use;
     share_load(args.send + (uint64_t)args.rank * args.send_stride, s, args.bytes, own);
     for (uint32_t first = 0; first < args.nranks; first += TOGETHER) {
         lines got[TOGETHER];
-        if (!receive(args, first, s, got))
+        if (!receive(args, now, first, s, got))
             return false;
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++) {
@@ -360,16 +396,21 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
 {
     const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1;
     const uint32_t step = gridDim.x * warps, vectors = (args.bytes + 15) / 16;
+    const turn now = turn_of(args);
     uint32_t group = blockIdx.x * warps + warp;
     if (warp < warps) {
-        bool going = send_all(args, group, step, vectors);
+        bool going = send_all(args, now, group, step, vectors);
         for (share s = share_of(group, vectors); going && s.vectors > 0;
              group += step, s = share_of(group, vectors))
-            going = take_share<Use>(args, s);
+            going = take_share<Use>(args, now, s);
     } else if (blockIdx.x == 0) {
-        tell(args, vectors);
+        tell(args, now, vectors);
     }
-    meet_done(args.meeting);
+    if ((args.meeting.does & CECL_MEET_DONE) && meet_ends(args.meeting)) {
+        if (args.count)
+            word_store(args.count, now.epoch);
+        word_store(args.meeting.done, args.meeting.done_value);
+    }
 }
 
 #define KERNEL(type_name, type, op_name, op)                                                       \

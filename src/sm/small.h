@@ -23,6 +23,9 @@
  * us. Before a communicator that ends unmaps peers' memory, it joins a thread and frees words and
  * streams through the driver, which takes far longer.
  *
+ * A graph runs a call again and again with the same arguments. Such calls have slots of their own, and
+ * number themselves, in a word of the device (`count`).
+ *
  * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
  * renews some lines that it does not use.
  *
@@ -62,6 +65,10 @@ struct cecl_small {
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
      * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. */
     uint32_t epoch;
+    /* NULL, or a word on this rank's device that holds the epoch of the call before on these slots. Then the
+     * call takes the next epoch from there, not from `epoch`, and tells it in its meeting: to peers, and in
+     * its own word to its host. The meeting's `done` is set to `first` as the call begins. */
+    uint32_t *count;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */
     const uint32_t *end;

@@ -219,13 +219,12 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* Whether a call can go through slots at all. The numbers in the lines of a slot would be those of the
- * replay before, if a graph captured the call. */
+/* Whether a call can go through slots at all. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&
            call->bytes > 0 && call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0 && !call->captured;
+           call->view.shape.width == 0;
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)
@@ -253,7 +252,7 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
 {
-    return is_small(call, means) || is_by_host(call, means);
+    return !call->captured && (is_small(call, means) || is_by_host(call, means));
 }
 
 /* ---- calls over several nodes */

@@ -24,6 +24,8 @@ static unsigned char *inputs[MOST], *result; /* the same bytes here, and what ca
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
 static bool is_short;
+static bool is_counted; /* calls number themselves, as captured ones do: in a word on the GPU */
+static uint32_t *numbers[MOST];
 
 /* What kernels tell at a meeting, if they are given one: to rows of words, [rank][sender]. */
 #define ROW 16
@@ -48,6 +50,7 @@ static int all_open(void **state)
         must_cuda(cudaMalloc((void **)&recv[g], ROOM));
         must_cuda(cudaHostAlloc((void **)&words[g], 64, cudaHostAllocPortable));
         memset(words[g], 0, 64);
+        must_cuda(cudaMalloc((void **)&numbers[g], sizeof(uint32_t)));
         must_cuda(cudaMalloc((void **)&leaving[g], sizeof(uint32_t)));
         must_cuda(cudaMemset(leaving[g], 0, sizeof(uint32_t)));
         inputs[g] = malloc(ROOM);
@@ -59,6 +62,15 @@ static int all_open(void **state)
     result = malloc(ROOM);
     assert_non_null(result);
     return 0;
+}
+
+/* The number of the next call. No kernel may be about. */
+static void set_epoch(uint32_t next)
+{
+    const uint32_t before = next - 1;
+    epoch = next;
+    for (int g = 0; g < n; g++)
+        must_cuda(cudaMemcpy(numbers[g], &before, sizeof(before), cudaMemcpyDefault));
 }
 
 static void fill(ceclDataType_t type, uint64_t seed)
@@ -127,7 +139,8 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     s.send = in_place ? begin + input_within(&s, g) : send[g] + lie;
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
-    s.epoch = epoch;
+    s.epoch = is_counted ? 99 : epoch;
+    s.count = is_counted ? numbers[g] : NULL;
     s.end = &words[g][0];
     s.late = &words[g][1];
     s.timeout_ns = s.timeout_ns ? s.timeout_ns : UINT64_C(10000000000);
@@ -361,14 +374,14 @@ static void epochs_may_wrap_around(void **state)
     (void)state;
     fill(ceclUint8, 80);
     slots_set(0x55);
-    epoch = 0u - 20;
+    set_epoch(0u - 20);
     for (int c = 0; c < 40; c++)
         ranks_get_what_they_should(
             (struct cecl_small){.kind = CECL_SMALL_ALL_GATHER, .bytes = c % 3 == 0 ? SLOT : 1000},
             0, false);
     assert_int_equal(epoch, 20);
     slots_set(0);
-    epoch = before;
+    set_epoch(before);
 }
 
 /* By calls that use next to none of them. */
@@ -518,6 +531,37 @@ static void what_cannot_be_is_refused(void **state)
     refused(ceclInvalidArgument, "ceclAvg of int32", cecl_small_cuda(streams[0], &s));
 }
 
+static int count_calls(void **state)
+{
+    (void)state;
+    is_counted = true;
+    meet(50);
+    set_epoch(epoch);
+    return 0;
+}
+
+/* All ranks were told of the last call, which is through. */
+static int stop_counting(void **state)
+{
+    (void)state;
+    for (int g = 0; g < n; g++) {
+        uint32_t count = 0;
+        must_cuda(cudaMemcpy(&count, numbers[g], sizeof(count), cudaMemcpyDefault));
+        assert_int_equal(count, epoch - 1);
+        assert_int_equal(done[g], told + 1);
+        for (int p = 0; p < n; p++)
+            assert_true(rows[p][g] != 0 && rows[p][g] == rows[g][g]);
+    }
+    is_counted = false;
+    told = 0;
+    return 0;
+}
+
+#define COUNTED(test)                                                                              \
+    {                                                                                              \
+        "counted: " #test, test, count_calls, stop_counting, NULL                                  \
+    }
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +576,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_lines_are_renewed_by_and_by),
         cmocka_unit_test(a_meeting_is_told_and_its_end_too),
         cmocka_unit_test(calls_follow_each_other_without_a_pause),
+        COUNTED(reductions_of_any_size_give_the_hosts_bits),
+        COUNTED(blocks_arrive_whole_at_any_alignment),
+        COUNTED(epochs_may_wrap_around),
+        COUNTED(all_lines_are_renewed_by_and_by),
+        COUNTED(calls_follow_each_other_without_a_pause),
         cmocka_unit_test(kernels_that_begin_after_the_end_tell_nothing),
         cmocka_unit_test(a_wait_ends_by_its_bound),
         cmocka_unit_test(a_wait_ends_by_its_word),

@@ -326,7 +326,7 @@ static void each_kind_of_call_is_right_in_each_replay(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Small calls, urgent ones and those on SMs go as others do once they are captured. */
+/* Small calls number themselves; urgent ones go as others do once they are captured. */
 static void under_each_policy_they_are_right_too(void **state)
 {
     (void)state;

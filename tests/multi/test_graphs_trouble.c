@@ -10,11 +10,15 @@
 static ceclComm_t comm;
 static ceclStream_t stream;
 static uint32_t *recv;
+static bool is_small; /* calls are of one kernel */
 
 static void open_with(const char *timeout_ms)
 {
+    ceclConfig_t config = multi_config();
+    if (is_small)
+        config.smPolicy = CECL_SM_ALLOW;
     multi_setenv("CECL_TIMEOUT_MS", timeout_ms);
-    comm = multi_comm(NULL);
+    comm = multi_comm(&config);
     multi_setenv("CECL_TIMEOUT_MS", NULL);
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     multi_ok(comm,
@@ -261,6 +265,25 @@ static void captures_leave_nothing_behind(void **state)
     close_all();
 }
 
+static int make_small(void **state)
+{
+    (void)state;
+    is_small = true;
+    return 0;
+}
+
+static int make_usual(void **state)
+{
+    (void)state;
+    is_small = false;
+    return 0;
+}
+
+#define SMALL(test)                                                                                \
+    {                                                                                              \
+        "small: " #test, test, make_small, make_usual, NULL                                        \
+    }
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +298,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
         cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),
         cmocka_unit_test(captures_leave_nothing_behind),
+        SMALL(a_call_that_others_do_not_make_ends_in_time),
+        SMALL(a_rank_that_does_not_launch_is_named),
+        SMALL(many_replays_without_a_pause_are_no_timeout),
+        SMALL(a_peer_that_aborts_ends_replays_that_wait),
+        SMALL(a_graph_that_outlives_its_communicator_ends_by_itself),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
 }

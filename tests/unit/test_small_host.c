@@ -40,7 +40,7 @@ struct rank {
     pthread_t thread;
     int number;
     unsigned char *send, *recv, *expected;
-    _Atomic uint32_t end, late, done;
+    _Atomic uint32_t end, late, done, count;
     _Atomic uint32_t row[MOST]; /* told by peers */
     char failure[256];
 };
@@ -51,7 +51,8 @@ static struct rank ranks[MOST];
 static uint32_t epoch; /* of the next call */
 static struct call calls[512];
 static uint32_t ncalls;
-static bool delays; /* ranks wait at times, so that others run ahead */
+static bool is_counted; /* calls number themselves, as captured ones do */
+static bool delays;     /* ranks wait at times, so that others run ahead */
 
 static void *must_alloc(size_t bytes)
 {
@@ -74,6 +75,14 @@ static void open_ranks(int count)
                                  .recv = must_alloc(ROOM),
                                  .expected = must_alloc(ROOM)};
     }
+}
+
+/* The number of the next call. */
+static void set_epoch(uint32_t next)
+{
+    epoch = next;
+    for (int r = 0; r < n; r++)
+        ranks[r].count = next - 1;
 }
 
 static int close_ranks(void **state)
@@ -226,7 +235,8 @@ static void look_at_meeting(struct rank *me, const struct call *call, uint32_t a
     if (me->done != at + 1)
         fail_in(me, call, at, "its end was not told");
     for (int p = 0; p < n; p++)
-        if (p != me->number && ranks[p].row[me->number] != at + 1000)
+        if ((p != me->number || is_counted) &&
+            ranks[p].row[me->number] != at + (is_counted ? 0 : 1000))
             fail_in(me, call, at, "a peer has not been told of it");
 }
 
@@ -236,6 +246,10 @@ static void make_call(struct rank *me, const struct call *call, uint32_t at)
     const struct cecl_meeting meeting = meeting_of(me, at);
     char words[64];
     small.meeting = &meeting;
+    if (is_counted) {
+        small.count = (uint32_t *)&me->count;
+        small.epoch = 99;
+    }
     cecl_small_host(&small, NULL);
     if (me->late)
         fail_in(me, call, at, "a wait has ended");
@@ -415,7 +429,7 @@ static void epochs_may_wrap_around(void **state)
     (void)state;
     open_ranks(3);
     slots_set(0x55);
-    epoch = 0u - 20;
+    set_epoch(0u - 20);
     for (int c = 0; c < 40; c++)
         add_call((struct call){
             .kind = CECL_SMALL_ALL_GATHER, .bytes = c % 3 == 0 ? SLOT : 1000, .type = ceclUint8});
@@ -448,7 +462,7 @@ static void a_renewed_line_is_half_a_cycle_away(void **state)
 {
     (void)state;
     open_ranks(2);
-    epoch = 12; /* row 6 of that half: none of a group of one vector */
+    set_epoch(12); /* row 6 of that half: none of a group of one vector */
     add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
     run_calls();
     for (int r = 0; r < n; r++)
@@ -676,7 +690,24 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(cecl_small_check(&small), ceclSuccess);
 }
 
+static int count_calls(void **state)
+{
+    (void)state;
+    is_counted = true;
+    return 0;
+}
+
+static int close_counted(void **state)
+{
+    is_counted = false;
+    return close_ranks(state);
+}
+
 #define RANKS(test) cmocka_unit_test_teardown(test, close_ranks)
+#define COUNTED(test)                                                                              \
+    {                                                                                              \
+        "counted: " #test, test, count_calls, close_counted, NULL                                  \
+    }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +720,11 @@ int main(void)
         RANKS(epochs_may_wrap_around),
         RANKS(all_lines_are_renewed_by_and_by),
         RANKS(a_renewed_line_is_half_a_cycle_away),
+        COUNTED(any_calls_in_sequence_give_what_plain_loops_give),
+        COUNTED(a_rank_that_is_always_late_is_waited_for),
+        COUNTED(epochs_may_wrap_around),
+        COUNTED(all_lines_are_renewed_by_and_by),
+        COUNTED(a_renewed_line_is_half_a_cycle_away),
         RANKS(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch),
         RANKS(a_wait_ends_by_its_bound_and_sets_late),
         RANKS(late_tells_whose_data_is_missing),
