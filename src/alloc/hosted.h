@@ -52,7 +52,7 @@ static inline uint32_t cecl_hosted_turn_words(int nranks)
 {
     return CECL_TURNS * (uint32_t)nranks;
 }
-/* Behind them, a word for each rank that counts its small captured calls. */
+/* Behind them, a word for each rank that says how far it is in captured calls of one kernel. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
     return (uint32_t)nranks;

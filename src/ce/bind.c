@@ -1,5 +1,6 @@
 /* Binding: turns a plan's symbolic steps into commands for the device. */
 #include "ce/bound.h"
+#include "flags/turns.h"
 
 /* Adds a command. `first` is the index of its first item, or the lane that it follows. */
 static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_command_kind kind,
@@ -392,10 +393,17 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
 {
     const struct cecl_step *step = first + fused->at;
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    *meeting = cecl_flags_meeting(&engine->flags, step->lane);
-    meeting->does = fused->does;
-    cecl_bound_value(engine, bound, step->lane, fused->first, &meeting->first);
-    cecl_bound_value(engine, bound, step->lane, fused->last, &meeting->last);
+    if (is_captured(plan)) {
+        *meeting = cecl_turns_meeting(&engine->flags);
+        meeting->does |= fused->does;
+        meeting->first = fused->first;
+        meeting->last = fused->last;
+    } else {
+        *meeting = cecl_flags_meeting(&engine->flags, step->lane);
+        meeting->does = fused->does;
+        cecl_bound_value(engine, bound, step->lane, fused->first, &meeting->first);
+        cecl_bound_value(engine, bound, step->lane, fused->last, &meeting->last);
+    }
     struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
     CECL_TRY(bind_reductions(engine, plan, step, bound));
     reduction->meeting = meeting;
@@ -431,12 +439,13 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
+    const bool fuses = engine->dev->meets && (!is_captured(plan) || cecl_fuses_all(plan));
     struct cecl_fused fused;
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps;) {
         const struct cecl_step *step = &plan->steps[i];
         mark(engine, step, &marked, bound);
-        if (engine->dev->meets && !is_captured(plan) && cecl_fuse(plan, i, &fused)) {
+        if (fuses && cecl_fuse(plan, i, &fused)) {
             CECL_TRY(bind_fused(engine, plan, &fused, step, bound));
             i += fused.count;
         } else {

@@ -101,5 +101,7 @@ struct cecl_fused {
 /* Finds the steps, from step `at` of the plan on, that one kernel can carry out. Returns false if
  * there are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
+/* Whether that is the whole plan: a barrier, the reduction, and a barrier. Equal on all ranks of a call. */
+bool cecl_fuses_all(const struct cecl_plan *plan);
 
 #endif

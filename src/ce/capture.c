@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "ce/bound.h"
 #include "flags/turns.h"
 
 /* A thing that a captured call does, in order: the signals or waits of a phase, or a step. */
@@ -173,9 +174,9 @@ static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_plan_capture(struct cecl_plan *plan)
+ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets)
 {
-    if (cecl_plan_is_small(plan)) /* its kernel numbers the calls */
+    if (cecl_plan_is_small(plan) || (meets && cecl_fuses_all(plan)))
         return ceclSuccess;
     /* a phase has a signal and a wait, and one phase may be added */
     const size_t most = 2 * ((size_t)plan->nsteps + 1);

@@ -24,8 +24,9 @@
 
 #include "plan/plan.h"
 
-/* Makes `plan` the plan of a captured call. All ranks do so with their plans of the call. Frees the
+/* Makes `plan` the plan of a captured call, unless it is one kernel, which numbers its calls: a small call, or
+ * with `meets` a reduction between two barriers. All ranks do so with their plans of the call. Frees the
  * plan on failure: ceclInvalidUsage if it takes more words than there are. */
-ceclResult_t cecl_plan_capture(struct cecl_plan *plan);
+ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets);
 
 #endif

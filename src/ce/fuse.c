@@ -90,3 +90,21 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     fused->count = end - at;
     return fused->does != 0 || fused->sends;
 }
+
+/* Whether all ranks have a share to reduce, and plans of one form. */
+static bool are_alike(const struct cecl_part *part)
+{
+    const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;
+    return part->call.op->to != CECL_TO_ROOT &&
+           last < part->call.bytes * cecl_call_input_blocks(&part->call);
+}
+
+bool cecl_fuses_all(const struct cecl_plan *plan)
+{
+    struct cecl_fused fused;
+    const uint32_t all =
+        CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST | CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST;
+    return !plan->parts && plan->nsteps > 0 && are_alike(&plan->part) &&
+           cecl_fuse(plan, 0, &fused) && fused.count == plan->nsteps && fused.does == all &&
+           fused.first == 1 && fused.last == 2;
+}

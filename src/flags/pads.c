@@ -1,6 +1,6 @@
 /* Pads lie in this order: [blocks][nranks] words of barriers, [signals][nranks] words of signals,
- * the word that ends all waits, a word for each lane in which cecl's own kernels count, and the number
- * of small captured calls. The
+ * the word that ends all waits, a word for each lane in which cecl's own kernels count their blocks, the
+ * number of captured calls of one kernel, and [nranks] words by which those meet. The
  * library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
  * barrier or a signal. */
 #include "flags/pads.h"
@@ -24,7 +24,7 @@ static void *slices_of(const struct cecl_flags *flags)
 
 uint64_t cecl_pads_bytes(int nranks)
 {
-    return (end_at(nranks) + 1 + CECL_LANES + 1) * sizeof(uint32_t);
+    return (end_at(nranks) + 1 + CECL_LANES + 1 + (size_t)nranks) * sizeof(uint32_t);
 }
 
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
@@ -40,6 +40,13 @@ uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane)
 uint32_t *cecl_pads_count(const struct cecl_flags *flags)
 {
     return cecl_pads_leaving(flags, CECL_LANES);
+}
+
+uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder)
+{
+    const uint32_t *const own = cecl_pads_count(flags) + 1;
+    return (uint32_t *)cecl_pool_at(flags->pool, holder, flags->pads_offset) +
+           (own - pads_of(flags));
 }
 
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags)

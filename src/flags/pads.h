@@ -17,8 +17,10 @@ ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* The words by which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
-/* The word in which kernels count small captured calls: see struct cecl_small. */
+/* The word in which kernels count captured calls, and the row of words at a rank by which these meet: see
+ * struct cecl_meeting. */
 uint32_t *cecl_pads_count(const struct cecl_flags *flags);
+uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 
 /* -- for cecl_flags_open: how many bytes pads take; zeroing them; writing the table of slices,
  * which only this rank reads. These functions wait for `stream` -- */

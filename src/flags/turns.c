@@ -18,23 +18,27 @@ void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hos
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags)
 {
     struct cecl_meeting meeting = cecl_flags_meeting(flags, CECL_LANE_MAIN);
-    meeting.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE;
-    meeting.word = cecl_hosted_counts(flags->hosted, 0, flags->nranks) + flags->rank;
-    meeting.apart = flags->hosted->apart;
-    meeting.first = CECL_REPLAY_BEGUN;
+    meeting.does = CECL_MEET_DONE;
+    meeting.row = cecl_pads_row(flags, flags->rank);
+    meeting.word = cecl_pads_row(flags, 0) + flags->rank;
+    meeting.apart = flags->pool->slice;
     meeting.done = flags->replay;
     meeting.done_value = CECL_REPLAY_ENDED;
+    meeting.begun_value = CECL_REPLAY_BEGUN;
+    meeting.count = cecl_pads_count(flags);
+    meeting.told = cecl_hosted_counts(flags->hosted, 0, flags->nranks) + flags->rank;
+    meeting.told_apart = flags->hosted->apart;
     return meeting;
 }
 
-/* The number of the last small captured call that rank `writer` has begun, as far as `holder` was told. */
+/* How far rank `writer` is in captured calls of one kernel, as far as `holder` was told. */
 static uint32_t count_of(const struct cecl_flags *flags, int holder, int writer)
 {
     const uint32_t *words = cecl_hosted_counts(flags->hosted, holder, flags->nranks);
     return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
 }
 
-/* Whether a peer has not begun the small captured call in which this rank is. */
+/* Whether a peer is not where this rank is in a captured call of one kernel. */
 static bool is_behind(const struct cecl_flags *flags, int peer)
 {
     return (int32_t)(count_of(flags, flags->rank, flags->rank) -

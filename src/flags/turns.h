@@ -5,9 +5,9 @@
  * rank waits for 1, and sets the word back to 0 in its own stream, before it signals its next phase to
  * that peer. The peer sets the word again only after it has seen that signal.
  *
- * A small captured call is one kernel, which numbers the call by itself (sm/small.h). It takes no such
- * words, but tells its number to all peers and to its own host, in further words of the host's memory. A
- * rank whose number is lower than this rank's has not begun the call.
+ * A captured call that is one kernel numbers itself and meets its peers in memory of the device
+ * (sm/meeting.h). It takes no such words, but tells its numbers to all hosts, in further words of the
+ * host's memory. A peer whose number is lower than this rank's has not come so far.
  *
  * One more word says to this rank's own host whether a captured call is running. All captured calls
  * of a communicator run one after the other, so one such word serves all graphs.
@@ -27,8 +27,7 @@ enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_S
  * hosted  NULL: there are no peers */
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
-/* What the kernel of a small captured call tells: whom it has begun for, and by flags->replay that it runs
- * and has ended. */
+/* How a captured call of one kernel meets its peers: it counts, and tells by flags->replay that it runs. */
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
 
 /* -- for the watchdog and for teardown -- */
@@ -47,7 +46,7 @@ bool cecl_turns_go_on(const struct cecl_flags *flags);
  * show it. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
 /* The peers for which a captured call waits: no signal of theirs is here, and they have not taken
- * this rank's; or they have not begun the small call in which this rank is. */
+ * this rank's; or they have not come to where this rank is in a call of one kernel. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
 /* Ends the waits of captured calls, without the driver. A call that was released resets its words, so
  * this is to be called again and again, as long as a graph may be replayed. */

@@ -133,7 +133,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     cecl_launch_trim(launch); /* its arrays do not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     if (launch->is_captured)
-        CECL_TRY(cecl_plan_capture(&plan));
+        CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets));
     const ceclResult_t result =
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))

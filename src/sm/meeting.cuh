@@ -66,6 +66,20 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
+/* What is added to the values of a meeting. */
+DEVICE uint32_t meet_base(const cecl_meeting &m)
+{
+    return m.count ? word_load(m.count) : 0;
+}
+
+/* Shows all hosts, this rank's too, how far a call that numbers itself is. */
+DEVICE void meet_tell_hosts(const cecl_meeting &m, uint32_t value, uint32_t thread,
+                            uint32_t threads)
+{
+    for (uint32_t i = thread; i < m.nranks; i += threads)
+        word_store((uint32_t *)((char *)m.told + meet_peer(m, i) * m.told_apart), value);
+}
+
 /* A warp writes `value` to its peers, without ordering earlier writes: the value says only how far
  * this rank is. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
@@ -82,6 +96,8 @@ DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
         return;
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
         word_release(meet_word(m, i), value);
+    if (m.count)
+        meet_tell_hosts(m, value, threadIdx.x, threads);
 }
 
 /* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
@@ -101,10 +117,14 @@ DEVICE void meet_first(const cecl_meeting &m)
 {
     if ((m.does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)) == 0)
         return;
-    if ((m.does & CECL_MEET_SIGNAL_FIRST) && blockIdx.x == 0)
-        meet_signal(m, m.first, blockDim.x);
+    const uint32_t first = meet_base(m) + m.first;
+    if ((m.does & CECL_MEET_SIGNAL_FIRST) && blockIdx.x == 0) {
+        if (m.count && threadIdx.x == 0)
+            word_store(m.done, m.begun_value);
+        meet_signal(m, first, blockDim.x);
+    }
     if (m.does & CECL_MEET_WAIT_FIRST)
-        meet_wait(m, m.first, blockDim.x);
+        meet_wait(m, first, blockDim.x);
     __syncthreads();
 }
 
@@ -128,11 +148,14 @@ DEVICE void meet_last(const cecl_meeting &m)
     }
     if (before != gridDim.x - 1)
         return;
+    const uint32_t last = meet_base(m) + m.last;
     if (m.does & CECL_MEET_SIGNAL_LAST)
-        meet_signal(m, m.last, 32);
+        meet_signal(m, last, 32);
     if (m.does & CECL_MEET_WAIT_LAST)
-        meet_wait(m, m.last, 32);
+        meet_wait(m, last, 32);
     __syncwarp();
+    if (m.count && threadIdx.x == 0)
+        word_store(m.count, last);
     if ((m.does & CECL_MEET_DONE) && threadIdx.x == 0)
         word_release(m.done, m.done_value);
 }

@@ -73,7 +73,6 @@ void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args
         .nranks = n,
         .half = n * 2 * small->slot_bytes,
         .epoch = small->epoch,
-        .count = small->count,
         .end = small->end,
         .late = small->late,
         .timeout_ns = small->timeout_ns,

@@ -71,9 +71,9 @@ struct turn {
 
 DEVICE turn turn_of(const cecl_small_args &args)
 {
-    if (!args.count)
+    if (!args.meeting.count)
         return {args.epoch, 0};
-    const uint32_t epoch = word_load(args.count) + 1;
+    const uint32_t epoch = meet_base(args.meeting) + 1;
     return {epoch, (epoch & 1) * args.half};
 }
 
@@ -294,7 +294,7 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
     const uint32_t lane = threadIdx.x % 32;
     unsigned char *row = args.renewed + now.half;
     uint32_t vector = args.renewed_vector;
-    if (args.count) {
+    if (args.meeting.count) {
         const uint32_t in_slot = (uint32_t)args.slot / CECL_SMALL_ROW;
         const uint32_t index = (now.epoch >> 1) % (in_slot * args.nranks), at = index % in_slot;
         const uint32_t line = at % LINES;
@@ -307,19 +307,20 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
 
 /* One warp of the grid does this while the others send and wait.
  *
- * First it tells peers that this rank has begun, and its host if nobody else knows of the call. Then it
+ * First it tells peers that this rank has begun, or hosts if the call numbers itself. Then it
  * renews lines. No other thread writes these lines before this kernel ends. The fence is needed because
  * the next call writes the same words and no kernel waits for these stores. */
 DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
     if (word_load(args.end) != 0)
         return;
-    if (args.count && threadIdx.x % 32 == 0) {
-        word_store(args.meeting.done, args.meeting.first);
-        word_store(meet_word(args.meeting, 0), now.epoch);
-    }
     if (args.meeting.does & CECL_MEET_SIGNAL_FIRST)
-        meet_tell(args.meeting, args.count ? now.epoch : args.meeting.first);
+        meet_tell(args.meeting, args.meeting.first);
+    if (args.meeting.count) {
+        if (threadIdx.x % 32 == 0)
+            word_store(args.meeting.done, args.meeting.begun_value);
+        meet_tell_hosts(args.meeting, now.epoch, threadIdx.x % 32, 32);
+    }
     renew(args, now, vectors);
     fence_sys();
 }
@@ -407,8 +408,8 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
         tell(args, now, vectors);
     }
     if ((args.meeting.does & CECL_MEET_DONE) && meet_ends(args.meeting)) {
-        if (args.count)
-            word_store(args.count, now.epoch);
+        if (args.meeting.count)
+            word_store(args.meeting.count, now.epoch);
         word_store(args.meeting.done, args.meeting.done_value);
     }
 }

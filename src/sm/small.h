@@ -24,7 +24,7 @@
  * streams through the driver, which takes far longer.
  *
  * A graph runs a call again and again with the same arguments. Such calls have slots of their own, and
- * number themselves, in a word of the device (`count`).
+ * number themselves, by the count of their meeting.
  *
  * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
  * renews some lines that it does not use.
@@ -63,12 +63,9 @@ struct cecl_small {
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
-     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. */
+     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. If the meeting has a
+     * count, the epoch is one more than this, and the epochs of two calls in a row differ by an odd number. */
     uint32_t epoch;
-    /* NULL, or a word on this rank's device that holds the epoch of the call before on these slots. Then the
-     * call takes the next epoch from there, not from `epoch`, and tells it in its meeting: to peers, and in
-     * its own word to its host. The meeting's `done` is set to `first` as the call begins. */
-    uint32_t *count;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */
     const uint32_t *end;

@@ -40,16 +40,15 @@ struct cecl_small_args {
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* With `count` these are the slots of half 0; so many bytes lead to half 1. */
+    /* If the meeting counts, these are the slots of half 0; so many bytes lead to half 1. */
     uint64_t half;
     /* A row of this rank's slots that gets a far-away epoch, except in lines that hold data of this
-     * call: the lines of threads for which the block has vector `renewed_vector` + thread. With `count` it
-     * is the first row, and the kernel finds the others. */
+     * call: the lines of threads for which the block has vector `renewed_vector` + thread. If the
+     * meeting counts, it is the first row, and the kernel finds the others. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
     uint32_t epoch;
-    uint32_t *count; /* as in struct cecl_small */
     const uint32_t *end;
     uint32_t *late;
     uint64_t timeout_ns;

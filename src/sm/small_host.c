@@ -272,33 +272,31 @@ static int exchange(const struct cecl_small *small, const struct cecl_small_args
     return receive_all(small, args, closing);
 }
 
-/* Takes the next number, and tells it and that the call runs. */
-static void begin_counted(struct cecl_small *small, struct cecl_meeting *meeting)
+/* Takes the next number, and tells all hosts and that the call runs. */
+static void begin_counted(struct cecl_small *small)
 {
-    small->epoch = atomic_load(atomic_of(small->count)) + 1;
-    atomic_store(atomic_of(meeting->done), meeting->first);
-    meeting->first = small->epoch;
-    atomic_store(atomic_of((char *)meeting->word + meeting->rank * meeting->apart), small->epoch);
+    const struct cecl_meeting *meeting = small->meeting;
+    small->epoch = atomic_load(atomic_of(meeting->count)) + 1;
+    atomic_store(atomic_of(meeting->done), meeting->begun_value);
+    for (uint32_t r = 0; r < meeting->nranks; r++)
+        atomic_store(atomic_of((char *)meeting->told + r * meeting->told_apart), small->epoch);
 }
 
 void cecl_small_host(const struct cecl_small *asked, const bool *closing)
 {
     struct cecl_small now = *asked, *const small = &now;
-    struct cecl_meeting meeting;
+    const bool is_counted = small->meeting && small->meeting->count;
     struct cecl_small_args args;
-    if (small->count) {
-        meeting = *small->meeting;
-        small->meeting = &meeting;
-        begin_counted(small, &meeting);
-    }
+    if (is_counted)
+        begin_counted(small);
     cecl_small_args_make(small, &args);
     const int late = exchange(small, &args, closing);
     if (late != NOBODY && closes(closing))
         return;
     if (late != NOBODY)
         atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);
-    if (small->count)
-        atomic_store(atomic_of(small->count), small->epoch);
+    if (is_counted)
+        atomic_store(atomic_of(small->meeting->count), small->epoch);
     if (args.meeting.does & CECL_MEET_DONE)
         atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
                               memory_order_release);

@@ -115,8 +115,11 @@ static size_t result_within(const struct cecl_small *s, int g, bool in_place)
 
 static struct cecl_meeting meeting_of(int g)
 {
-    return (struct cecl_meeting){.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
+    return (struct cecl_meeting){.does = CECL_MEET_DONE | (is_counted ? 0 : CECL_MEET_SIGNAL_FIRST),
                                  .first = told,
+                                 .count = is_counted ? numbers[g] : NULL,
+                                 .told = &rows[0][g],
+                                 .told_apart = sizeof(rows[0]),
                                  .rank = (uint32_t)g,
                                  .nranks = (uint32_t)n,
                                  .row = rows[g],
@@ -140,7 +143,6 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
     s.epoch = is_counted ? 99 : epoch;
-    s.count = is_counted ? numbers[g] : NULL;
     s.end = &words[g][0];
     s.late = &words[g][1];
     s.timeout_ns = s.timeout_ns ? s.timeout_ns : UINT64_C(10000000000);

@@ -3,6 +3,7 @@
 #include "plans.h"
 
 #include "ce/bound.h"
+#include "ce/capture.h"
 
 #define RANKS_MAX 9
 
@@ -159,6 +160,56 @@ static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
 }
 
 /* The first kernel meets the peers and leaves its result to copy engines, the second writes it. */
+/* How many ranks of a call have a plan that is one kernel. */
+static int kernels_of(struct cecl_part part)
+{
+    const int n = part.call.nranks;
+    struct cecl_plan *plans = lower_all(&part, 1, n);
+    int count = 0;
+    for (int r = 0; r < n; r++)
+        count += cecl_fuses_all(&plans[r]);
+    free_plans(plans, n);
+    return count;
+}
+
+/* Ranks that would meet by different words would wait for ever. */
+static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= RANKS_MAX; n++)
+        for (uint64_t elements = 1; elements < 60; elements++) {
+            struct cecl_part all = reduction(CECL_OP_ALL_REDUCE, n, elements),
+                             each = reduction(CECL_OP_REDUCE_SCATTER, n, elements),
+                             root = reduction(CECL_OP_REDUCE, n, elements);
+            all.way.reduce.read_at_peers = each.way.reduce.read_at_peers =
+                root.way.reduce.read_at_peers = true;
+            assert_int_equal(kernels_of(all), 0); /* copy engines push the result */
+            all.way.reduce.sms_send = true;
+            const int of_all = kernels_of(all);
+            if (of_all != 0 && of_all != n)
+                fail_msg("%d of %d ranks, %d elements", of_all, n, (int)elements);
+            if (elements % (uint64_t)n == 0)
+                assert_int_equal(of_all, n);
+            assert_int_equal(kernels_of(each), n);
+            assert_int_equal(kernels_of(root), 0);
+        }
+}
+
+/* Such a plan stays as it is when it is captured, on devices whose kernels meet. */
+static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
+{
+    (void)state;
+    for (int meets = 0; meets < 2; meets++) {
+        struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 3, 300);
+        part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
+        part.call.captured = 1;
+        struct cecl_plan *plans = lower_all(&part, 1, 3);
+        assert_int_equal(cecl_plan_capture(&plans[0], meets != 0), ceclSuccess);
+        assert_int_equal(cecl_fuses_all(&plans[0]), meets);
+        free_plans(plans, 3);
+    }
+}
+
 static void a_kernel_writes_the_end_of_a_block(void **state)
 {
     (void)state;
@@ -436,6 +487,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kernel_that_reads_at_peers_meets_them_before_and_behind),
         cmocka_unit_test(a_kernel_writes_its_result_at_peers_where_it_may),
+        cmocka_unit_test(all_ranks_or_none_have_a_plan_of_one_kernel),
+        cmocka_unit_test(a_plan_of_one_kernel_is_captured_as_it_is),
         cmocka_unit_test(a_kernel_writes_the_end_of_a_block),
         cmocka_unit_test(a_kernel_that_reduces_staging_at_once_meets_peers_before),
         cmocka_unit_test(kernels_of_chunks_signal_that_their_slot_is_free),

@@ -62,7 +62,7 @@ static struct cecl_plan *lower_sequence(const struct cecl_part *parts, const int
     struct cecl_plan *plans = lower_all(all, TIMES, n);
     for (int i = 0; i < TIMES * n; i++)
         if (plans[i].part.call.captured)
-            assert_int_equal(cecl_plan_capture(&plans[i]), ceclSuccess);
+            assert_int_equal(cecl_plan_capture(&plans[i], false), ceclSuccess);
     return plans;
 }
 
@@ -143,7 +143,7 @@ static void groups_are_right_when_they_run_again(void **state)
             assert_int_equal(cecl_lower_group(mine, 3, &plans[p]), ceclSuccess);
         }
         for (int p = 0; p < 2 * n; p++)
-            assert_int_equal(cecl_plan_capture(&plans[p]), ceclSuccess);
+            assert_int_equal(cecl_plan_capture(&plans[p], false), ceclSuccess);
         if (verify_times(plans, 2, n, 0) != ceclSuccess)
             fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
         for (int p = 0; p < 2 * n; p++)
@@ -164,7 +164,7 @@ static struct cecl_plan barriers(int rank, int count)
     for (int i = 0; i < count; i++)
         cecl_plan_barrier(&plan);
     assert_int_equal(cecl_plan_finish(&plan), ceclSuccess);
-    assert_int_equal(cecl_plan_capture(&plan), ceclSuccess);
+    assert_int_equal(cecl_plan_capture(&plan, false), ceclSuccess);
     return plan;
 }
 
@@ -238,7 +238,7 @@ static void a_call_of_too_many_phases_under_way_is_refused(void **state)
         cecl_plan_signal_all(&plan);
     cecl_plan_wait_all(&plan, CECL_LANE_MAIN, CECL_TURNS + 1);
     assert_int_equal(cecl_plan_finish(&plan), ceclSuccess);
-    assert_int_equal(cecl_plan_capture(&plan), ceclInvalidUsage);
+    assert_int_equal(cecl_plan_capture(&plan, false), ceclInvalidUsage);
     assert_non_null(strstr(cecl_message(), "cannot be captured"));
 }
 

@@ -186,8 +186,11 @@ static void expect(const struct call *call, uint32_t at, int r, unsigned char *i
 
 static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
 {
-    return (struct cecl_meeting){.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
+    return (struct cecl_meeting){.does = CECL_MEET_DONE | (is_counted ? 0 : CECL_MEET_SIGNAL_FIRST),
                                  .first = at + 1000,
+                                 .count = is_counted ? (uint32_t *)&me->count : NULL,
+                                 .told = (uint32_t *)&ranks[0].row[me->number],
+                                 .told_apart = sizeof(ranks[0]),
                                  .rank = (uint32_t)me->number,
                                  .nranks = (uint32_t)n,
                                  .row = (const uint32_t *)me->row,
@@ -246,10 +249,7 @@ static void make_call(struct rank *me, const struct call *call, uint32_t at)
     const struct cecl_meeting meeting = meeting_of(me, at);
     char words[64];
     small.meeting = &meeting;
-    if (is_counted) {
-        small.count = (uint32_t *)&me->count;
-        small.epoch = 99;
-    }
+    small.epoch = is_counted ? 99 : at;
     cecl_small_host(&small, NULL);
     if (me->late)
         fail_in(me, call, at, "a wait has ended");
