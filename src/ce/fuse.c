@@ -91,11 +91,12 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     return fused->does != 0 || fused->sends;
 }
 
-/* Whether all ranks have a share to reduce, and plans of one form. */
+/* Whether all ranks have a share to reduce, plans of one form, and a kernel that counts. */
 static bool are_alike(const struct cecl_part *part)
 {
     const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;
     return part->call.op->to != CECL_TO_ROOT &&
+           cecl_reduction_counts((ceclDataType_t)part->call.type, (ceclRedOp_t)part->call.red_op) &&
            last < part->call.bytes * cecl_call_input_blocks(&part->call);
 }
 

@@ -43,4 +43,12 @@
 
 #define CECL_REDUCE_SUMS_MOST 8 /* sources */
 
+/* X(name of the type, type): sums that have kernels for calls that number themselves, too
+ * (cecl_reduction_counts). */
+#define CECL_REDUCE_COUNTED(X)                                                                     \
+    X(float16, ceclFloat16)                                                                        \
+    X(bfloat16, ceclBfloat16)                                                                      \
+    X(float32, ceclFloat32)                                                                        \
+    X(float64, ceclFloat64)
+
 #endif

@@ -25,6 +25,26 @@ ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel
     return ceclSuccess;
 }
 
+ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
+                                       const char *prefix, int shared,
+                                       CUkernel kernels[CECL_NUM_TYPES])
+{
+    static const struct {
+        ceclDataType_t type;
+        const char *name;
+    } counted[] = {
+#define COUNTED(type_name, type) {type, #type_name},
+        CECL_REDUCE_COUNTED(COUNTED)
+#undef COUNTED
+    };
+    for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s_counted_%s", prefix, counted[i].name);
+        CECL_TRY(cecl_kernel_load(gpu, file, name, shared, &kernels[counted[i].type]));
+    }
+    return ceclSuccess;
+}
+
 static ceclDataType_t as_unsigned(ceclDataType_t type)
 {
     switch (type) {

@@ -118,12 +118,12 @@ DEVICE bool reduce_has_end(const cecl_reduce_args &args)
 /* Ends the kernel, if reduce_has_end. What each block wrote at peers must be visible before the
  * last block signals the peers. It must be visible before the kernel ends, too, because a copied
  * flag behind the kernel may signal them. */
-DEVICE void reduce_end(const cecl_reduce_args &args)
+template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
 {
     if (args.nalso > 0)
         __threadfence_system();
     if (meets_last(args.meeting))
-        meet_last(args.meeting);
+        meet_last<counted>(args.meeting);
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes

@@ -68,6 +68,13 @@ enum cecl_reduce_kernel {
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
  * ceclInvalidArgument. */
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
+/* Whether a call that numbers itself can reduce so: on GPUs kernels for that are made for the usual sums
+ * only (CECL_REDUCE_COUNTED). Alike on every device, because ranks must not differ. */
+static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)
+{
+    return (op == ceclSum || op == ceclAvg) && (type == ceclFloat16 || type == ceclBfloat16 ||
+                                                type == ceclFloat32 || type == ceclFloat64);
+}
 
 /* Bytes of an element; 0 for an unknown type. */
 uint32_t cecl_reduction_element_bytes(ceclDataType_t type);

@@ -123,7 +123,7 @@ DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 #endif
 
 /* One function, for the sake of its rate: divided into several it was slower (docs/experiments.md). */
-template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args)
+template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
 #if __CUDA_ARCH__ >= 900
     typedef element<type> E;
@@ -144,7 +144,7 @@ template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    meet_first(args.meeting);
+    meet_first<counted>(args.meeting);
 
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)
@@ -190,7 +190,7 @@ template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args
         return;
     readers_meet();
     if (threadIdx.x < 32)
-        reduce_end(args);
+        reduce_end<counted>(args);
 #endif
 }
 
@@ -198,6 +198,14 @@ template <int type, int op> DEVICE void reduce_bulk(const cecl_reduce_args &args
     extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
         cecl_reduce_bulk_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)    \
     {                                                                                              \
-        reduce_bulk<type, op>(args);                                                               \
+        reduce_bulk<type, op, false>(args);                                                        \
     }
 CECL_REDUCE_PAIRS(KERNEL)
+
+#define COUNTED_KERNEL(type_name, type)                                                            \
+    extern "C" __global__ void __launch_bounds__(CECL_REDUCE_BULK_THREADS, 1)                      \
+        cecl_reduce_bulk_counted_##type_name(const __grid_constant__ cecl_reduce_args args)        \
+    {                                                                                              \
+        reduce_bulk<type, ceclSum, true>(args);                                                    \
+    }
+CECL_REDUCE_COUNTED(COUNTED_KERNEL)

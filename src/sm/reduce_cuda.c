@@ -17,6 +17,7 @@ static struct reduce_gpu {
     uint32_t sms;
     bool bulk;
     struct cecl_kernel_table any, bulks;
+    CUkernel counted_any[CECL_NUM_TYPES], counted_bulk[CECL_NUM_TYPES];
     CUkernel sums[CECL_NUM_TYPES][CECL_REDUCE_SUMS_MOST + 1];
 } gpus[CECL_GPUS_MAX];
 static struct cecl_gpus known;
@@ -46,9 +47,14 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
                                   &mine->sums[sums[i].type][sums[i].nsrc]));
     CECL_TRY(
         cecl_kernel_table_load(gpu, CECL_KERNELS_reduce_wide, "cecl_reduce_any", 0, &mine->any));
-    return mine->bulk ? cecl_kernel_table_load(gpu, CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk",
-                                               CECL_REDUCE_BULK_SHARED, &mine->bulks)
-                      : ceclSuccess;
+    CECL_TRY(cecl_kernels_counted_load(gpu, CECL_KERNELS_reduce_wide, "cecl_reduce_any", 0,
+                                       mine->counted_any));
+    if (!mine->bulk)
+        return ceclSuccess;
+    CECL_TRY(cecl_kernel_table_load(gpu, CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk",
+                                    CECL_REDUCE_BULK_SHARED, &mine->bulks));
+    return cecl_kernels_counted_load(gpu, CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk",
+                                     CECL_REDUCE_BULK_SHARED, mine->counted_bulk);
 }
 
 /* The current GPU. Prepares it if that was not done. */
@@ -85,9 +91,17 @@ static ceclResult_t check_buffer(const char *name, const void *at, uint32_t elem
     return ceclSuccess;
 }
 
+/* Whether the call numbers itself. */
+static bool is_counted(const struct cecl_reduction *r)
+{
+    return r->meeting && r->meeting->count;
+}
+
 static ceclResult_t check(const struct cecl_reduction *r)
 {
     CECL_TRY(cecl_reduction_check(r->type, r->op));
+    if (is_counted(r) && !cecl_reduction_counts(r->type, r->op))
+        return cecl_fail(ceclInternalError, "reduction: no kernel of this type counts");
     const uint32_t element = cecl_reduction_element_bytes(r->type);
     if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)
         return cecl_fail(ceclInvalidArgument, "reduction of %u sources: 1 to %d expected", r->nsrc,
@@ -152,13 +166,26 @@ static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_
     return wanted < room ? wanted : room;
 }
 
+static CUkernel any_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
+{
+    return is_counted(r) ? gpu->counted_any[r->type]
+                         : cecl_kernel_table_at(&gpu->any, r->type, r->op);
+}
+
+static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
+{
+    return is_counted(r) ? gpu->counted_bulk[r->type]
+                         : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
+}
+
 /* The kernel that takes vectors: the one made for so many sources if there is one. */
 static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;
-    const CUkernel made =
-        is_sum && r->nsrc <= CECL_REDUCE_SUMS_MOST ? gpu->sums[r->type][r->nsrc] : NULL;
-    return made ? made : cecl_kernel_table_at(&gpu->any, r->type, r->op);
+    const CUkernel made = is_sum && !is_counted(r) && r->nsrc <= CECL_REDUCE_SUMS_MOST
+                              ? gpu->sums[r->type][r->nsrc]
+                              : NULL;
+    return made ? made : any_kernel(gpu, r);
 }
 
 static struct cecl_launch launch_of(const struct cecl_reduction *r,
@@ -167,14 +194,14 @@ static struct cecl_launch launch_of(const struct cecl_reduction *r,
 {
     const uint32_t most = most_blocks(r, gpu);
     if (args->vectors > 0 && r->kernel != CECL_REDUCE_WIDE && gpu->bulk)
-        return (struct cecl_launch){cecl_kernel_table_at(&gpu->bulks, r->type, r->op),
+        return (struct cecl_launch){bulk_kernel(gpu, r),
                                     fewest(args->vectors, CECL_REDUCE_TILE_BYTES / 16, most),
                                     CECL_REDUCE_BULK_THREADS, CECL_REDUCE_BULK_SHARED};
     if (args->vectors > 0)
         return (struct cecl_launch){wide_kernel(gpu, r),
                                     fewest(args->vectors, CECL_REDUCE_WIDE_THREADS, most),
                                     CECL_REDUCE_WIDE_THREADS, 0};
-    return (struct cecl_launch){cecl_kernel_table_at(&gpu->any, r->type, r->op),
+    return (struct cecl_launch){any_kernel(gpu, r),
                                 fewest(r->count, CECL_REDUCE_WIDE_THREADS, most),
                                 CECL_REDUCE_WIDE_THREADS, 0};
 }

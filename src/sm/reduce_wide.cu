@@ -7,13 +7,13 @@
 
 #define THREADS CECL_REDUCE_WIDE_THREADS
 
-DEVICE void end(const cecl_reduce_args &args)
+template <bool counted> DEVICE void end(const cecl_reduce_args &args)
 {
     if (!reduce_has_end(args))
         return;
     __syncthreads();
     if (threadIdx.x < 32)
-        reduce_end(args);
+        reduce_end<counted>(args);
 }
 
 /* Exactly `nsrc` sources. It takes so many vectors at a time that 12 to 16 loads are issued
@@ -22,7 +22,7 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
 {
     typedef element<type> E;
     const int turn = 16 / nsrc < 4 ? 16 / nsrc : 4;
-    meet_first(args.meeting);
+    meet_first<false>(args.meeting);
     reduce_singles<type, op, 1>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {
@@ -45,15 +45,15 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
                              vector_end<type, op>(acc, args.division));
         }
     }
-    end(args);
+    end<false>(args);
 }
 
 /* Any number of sources and any alignment. It takes two vectors of four sources at a time. */
-template <int type, int op> DEVICE void reduce_any(const cecl_reduce_args &args)
+template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_reduce_args &args)
 {
     typedef element<type> E;
     const int turn = 2, together = 4;
-    meet_first(args.meeting);
+    meet_first<counted>(args.meeting);
     reduce_singles<type, op, 4>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {
@@ -81,14 +81,14 @@ template <int type, int op> DEVICE void reduce_any(const cecl_reduce_args &args)
                 result_store(args, (first + t * THREADS) * 16,
                              vector_end<type, op>(acc[t], args.division));
     }
-    end(args);
+    end<counted>(args);
 }
 
 #define KERNEL(type_name, type, op_name, op)                                                       \
     extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
         cecl_reduce_any_##type_name##_##op_name(const __grid_constant__ cecl_reduce_args args)     \
     {                                                                                              \
-        reduce_any<type, op>(args);                                                                \
+        reduce_any<type, op, false>(args);                                                         \
     }
 CECL_REDUCE_PAIRS(KERNEL)
 
@@ -99,3 +99,11 @@ CECL_REDUCE_PAIRS(KERNEL)
         reduce_wide<type, ceclSum, nsrc>(args);                                                    \
     }
 CECL_REDUCE_SUMS(SUM_KERNEL)
+
+#define COUNTED_KERNEL(type_name, type)                                                            \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                       \
+        cecl_reduce_any_counted_##type_name(const __grid_constant__ cecl_reduce_args args)         \
+    {                                                                                              \
+        reduce_any<type, ceclSum, true>(args);                                                     \
+    }
+CECL_REDUCE_COUNTED(COUNTED_KERNEL)

@@ -30,6 +30,8 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
     if (!cecl_small_reduces(small))
         return ceclSuccess;
     CECL_TRY(cecl_reduction_check(small->type, small->op));
+    if (small->meeting && small->meeting->count && !cecl_reduction_counts(small->type, small->op))
+        return cecl_fail(ceclInternalError, "small collective: no kernel of this type counts");
     if (small->bytes % cecl_reduction_element_bytes(small->type) != 0)
         return cecl_fail(ceclInvalidArgument,
                          "small collective: %" PRIu64 " bytes are no whole elements", small->bytes);
@@ -59,8 +61,11 @@ static void args_renew(const struct cecl_small *small, struct cecl_small_args *a
         CECL_SMALL_SHARES * (group * CECL_SMALL_VECTORS + (line > 0 ? line - 1 : 0));
 }
 
-void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args)
+void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args *args)
 {
+    struct cecl_small mine = *asked, *const small = &mine;
+    if (small->meeting && small->meeting->count)
+        small->epoch = 0; /* the kernel finds the half */
     const uint32_t n = (uint32_t)small->nranks;
     *args = (struct cecl_small_args){
         .send = small->send,

@@ -69,11 +69,11 @@ struct turn {
     uint64_t half;
 };
 
-DEVICE turn turn_of(const cecl_small_args &args)
+template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 {
-    if (!args.meeting.count)
+    if (!counted)
         return {args.epoch, 0};
-    const uint32_t epoch = meet_base(args.meeting) + 1;
+    const uint32_t epoch = meet_base<counted>(args.meeting) + 1;
     return {epoch, (epoch & 1) * args.half};
 }
 
@@ -289,12 +289,13 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
 
 /* Writes a far-away epoch into some lines of this slot half that the call does not use. Over many calls
  * every unused line is renewed. small.c says which row it is. */
+template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
     const uint32_t lane = threadIdx.x % 32;
     unsigned char *row = args.renewed + now.half;
     uint32_t vector = args.renewed_vector;
-    if (args.meeting.count) {
+    if (counted) {
         const uint32_t in_slot = (uint32_t)args.slot / CECL_SMALL_ROW;
         const uint32_t index = (now.epoch >> 1) % (in_slot * args.nranks), at = index % in_slot;
         const uint32_t line = at % LINES;
@@ -310,18 +311,19 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
  * First it tells peers that this rank has begun, or hosts if the call numbers itself. Then it
  * renews lines. No other thread writes these lines before this kernel ends. The fence is needed because
  * the next call writes the same words and no kernel waits for these stores. */
+template <bool counted>
 DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
     if (word_load(args.end) != 0)
         return;
     if (args.meeting.does & CECL_MEET_SIGNAL_FIRST)
         meet_tell(args.meeting, args.meeting.first);
-    if (args.meeting.count) {
+    if (counted) {
         if (threadIdx.x % 32 == 0)
             word_store(args.meeting.done, args.meeting.begun_value);
         meet_tell_hosts(args.meeting, now.epoch, threadIdx.x % 32, 32);
     }
-    renew(args, now, vectors);
+    renew<counted>(args, now, vectors);
     fence_sys();
 }
 
@@ -393,11 +395,11 @@ DEVICE bool take_share(const cecl_small_args &args, const turn &now, const share
 }
 
 /* All warps of a block but the last move data. The last warp of block 0 runs `tell`. */
-template <typename Use> DEVICE void exchange(const cecl_small_args &args)
+template <typename Use, bool counted> DEVICE void exchange(const cecl_small_args &args)
 {
     const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1;
     const uint32_t step = gridDim.x * warps, vectors = (args.bytes + 15) / 16;
-    const turn now = turn_of(args);
+    const turn now = turn_of<counted>(args);
     uint32_t group = blockIdx.x * warps + warp;
     if (warp < warps) {
         bool going = send_all(args, now, group, step, vectors);
@@ -405,10 +407,10 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
              group += step, s = share_of(group, vectors))
             going = take_share<Use>(args, now, s);
     } else if (blockIdx.x == 0) {
-        tell(args, now, vectors);
+        tell<counted>(args, now, vectors);
     }
     if ((args.meeting.does & CECL_MEET_DONE) && meet_ends(args.meeting)) {
-        if (args.meeting.count)
+        if (counted)
             word_store(args.meeting.count, now.epoch);
         word_store(args.meeting.done, args.meeting.done_value);
     }
@@ -418,12 +420,26 @@ template <typename Use> DEVICE void exchange(const cecl_small_args &args)
     extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
         cecl_small_##type_name##_##op_name(const __grid_constant__ cecl_small_args args)           \
     {                                                                                              \
-        exchange<reduction<type, op>>(args);                                                       \
+        exchange<reduction<type, op>, false>(args);                                                \
     }
 CECL_REDUCE_PAIRS(KERNEL)
 
 extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
     cecl_small_move(const __grid_constant__ cecl_small_args args)
 {
-    exchange<move>(args);
+    exchange<move, false>(args);
+}
+
+#define COUNTED_KERNEL(type_name, type)                                                            \
+    extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)                            \
+        cecl_small_counted_##type_name(const __grid_constant__ cecl_small_args args)               \
+    {                                                                                              \
+        exchange<reduction<type, ceclSum>, true>(args);                                            \
+    }
+CECL_REDUCE_COUNTED(COUNTED_KERNEL)
+
+extern "C" __global__ void __launch_bounds__(CECL_SMALL_THREADS, 1)
+    cecl_small_move_counted(const __grid_constant__ cecl_small_args args)
+{
+    exchange<move, true>(args);
 }

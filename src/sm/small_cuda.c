@@ -24,7 +24,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* Of each GPU that is prepared: the most SMs that a call may take, and the kernels. */
 static struct small_gpu {
     uint32_t most;
-    CUkernel move;
+    CUkernel move, counted_move, counted[CECL_NUM_TYPES];
     struct cecl_kernel_table reduce;
 } gpus[CECL_GPUS_MAX];
 static struct cecl_gpus known;
@@ -35,7 +35,10 @@ static ceclResult_t load(const struct cecl_gpu *gpu)
     int sms = 0;
     CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms));
     CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_small, "cecl_small_move", 0, &mine->move));
+    CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_small, "cecl_small_move_counted", 0,
+                              &mine->counted_move));
     CECL_TRY(cecl_kernel_table_load(gpu, CECL_KERNELS_small, "cecl_small", 0, &mine->reduce));
+    CECL_TRY(cecl_kernels_counted_load(gpu, CECL_KERNELS_small, "cecl_small", 0, mine->counted));
     mine->most = cecl_gpu_waiting_sms((uint32_t)sms);
     return ceclSuccess;
 }
@@ -45,6 +48,15 @@ ceclResult_t cecl_small_cuda_prepare(void)
     struct cecl_gpu gpu;
     CECL_TRY(cecl_gpu_current(WHO, &gpu));
     return cecl_gpus_prepare(&known, &gpu, load);
+}
+
+static CUkernel kernel_of(const struct small_gpu *gpu, const struct cecl_small *small)
+{
+    const bool is_counted = small->meeting && small->meeting->count;
+    if (!cecl_small_reduces(small))
+        return is_counted ? gpu->counted_move : gpu->move;
+    return is_counted ? gpu->counted[small->type]
+                      : cecl_kernel_table_at(&gpu->reduce, small->type, small->op);
 }
 
 ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small)
@@ -64,9 +76,6 @@ ceclResult_t cecl_small_cuda(ceclStream_t stream, const struct cecl_small *small
     const uint32_t blocks =
         wanted <= WARPS_ALONE ? 1 : least((wanted + WARPS_EACH - 1) / WARPS_EACH, most);
     const uint32_t warps = least((wanted + blocks - 1) / blocks, CECL_SMALL_WARPS) + 1;
-    const CUkernel kernel = cecl_small_reduces(small)
-                                ? cecl_kernel_table_at(&mine->reduce, small->type, small->op)
-                                : mine->move;
-    const struct cecl_launch launch = {kernel, blocks, 32 * warps, 0};
+    const struct cecl_launch launch = {kernel_of(mine, small), blocks, 32 * warps, 0};
     return cecl_kernel_launch(&gpu, &launch, stream, arguments);
 }

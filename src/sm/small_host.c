@@ -286,9 +286,14 @@ void cecl_small_host(const struct cecl_small *asked, const bool *closing)
 {
     struct cecl_small now = *asked, *const small = &now;
     const bool is_counted = small->meeting && small->meeting->count;
+    struct cecl_meeting meeting;
     struct cecl_small_args args;
-    if (is_counted)
+    if (is_counted) {
         begin_counted(small);
+        meeting = *small->meeting;
+        meeting.count = NULL; /* the epoch is known */
+        small->meeting = &meeting;
+    }
     cecl_small_args_make(small, &args);
     const int late = exchange(small, &args, closing);
     if (late != NOBODY && closes(closing))
@@ -296,7 +301,7 @@ void cecl_small_host(const struct cecl_small *asked, const bool *closing)
     if (late != NOBODY)
         atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);
     if (is_counted)
-        atomic_store(atomic_of(small->meeting->count), small->epoch);
+        atomic_store(atomic_of(asked->meeting->count), small->epoch);
     if (args.meeting.does & CECL_MEET_DONE)
         atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
                               memory_order_release);

@@ -219,12 +219,19 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
+/* A captured small call numbers itself. */
+static bool can_count(const struct cecl_call *call)
+{
+    return call->op->family != CECL_FAMILY_REDUCTION ||
+           cecl_reduction_counts((ceclDataType_t)call->type, (ceclRedOp_t)call->red_op);
+}
+
 /* Whether a call can go through slots at all. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&
            call->bytes > 0 && call->bytes <= means->slot_bytes && call->layout_words == 0 &&
-           call->view.shape.width == 0;
+           call->view.shape.width == 0 && (!call->captured || can_count(call));
 }
 
 static bool is_small(const struct cecl_call *call, const struct cecl_means *means)

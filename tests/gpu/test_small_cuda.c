@@ -240,7 +240,8 @@ static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
             for (int c = is_short ? 2 - op % 2 : 0; c < (is_short ? 3 - op % 2 : 4); c++)
                 for (int in_place = 0; in_place < 2; in_place++)
-                    if (op != ceclAvg || formats[type].fraction > 0)
+                    if (is_counted ? cecl_reduction_counts((ceclDataType_t)type, (ceclRedOp_t)op)
+                                   : op != ceclAvg || formats[type].fraction > 0)
                         ranks_get_what_they_should(
                             (struct cecl_small){.kind = kind,
                                                 .bytes = counts[c] * formats[type].bytes,
@@ -328,12 +329,12 @@ static void blocks_arrive_whole_at_any_alignment(void **state)
  * what is left of an earlier call is another number. */
 static void calls_follow_each_other_without_a_pause(void **state)
 {
-    enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* 8^20 fits into 64 bits */
-    static uint64_t host[COUNT];
-    const struct cecl_small s = {.kind = CECL_SMALL_ALL_REDUCE, .type = ceclUint64, .op = ceclSum};
+    enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
+    static double host[COUNT];
+    const struct cecl_small s = {.kind = CECL_SMALL_ALL_REDUCE, .type = ceclFloat64, .op = ceclSum};
     (void)state;
     for (int turn = 0; turn < TURNS; turn++) {
-        uint64_t expected = 1;
+        double expected = 1;
         for (int i = 0; i < COUNT; i++)
             host[i] = 1;
         for (int g = 0; g < n; g++)
@@ -346,15 +347,14 @@ static void calls_follow_each_other_without_a_pause(void **state)
                                            .bytes = sizeof(host) / (size_t)n / 16 * 16};
             for (int k = 0; k < n; k++)
                 enqueue((k + c) % n, call, 0, true);
-            expected *= c % 3 == 1 ? 1 : (uint64_t)n;
+            expected *= c % 3 == 1 ? 1 : n;
         }
         synchronize();
         for (int g = 0; g < n; g++) {
             must_cuda(cudaMemcpy(host, recv[g] + MARGIN, sizeof(host), cudaMemcpyDefault));
             for (int i = 0; i < COUNT; i++)
                 if (host[i] != expected)
-                    fail_msg("turn %d, rank %d: element %d is %llu", turn, g, i,
-                             (unsigned long long)host[i]);
+                    fail_msg("turn %d, rank %d: element %d is %.0f", turn, g, i, host[i]);
         }
     }
 }

@@ -72,7 +72,13 @@ static void every_image_has_every_kernel(void **state)
 #define SUM(type_name, type, nsrc)                                                                 \
     all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_sum_" #type_name "_of_" #nsrc);
     CECL_REDUCE_SUMS(SUM)
+#define COUNTED(type_name, type)                                                                   \
+    all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_counted_" #type_name);                     \
+    all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_counted_" #type_name);                    \
+    all_have(CECL_KERNELS_small, "cecl_small_counted_" #type_name);
+    CECL_REDUCE_COUNTED(COUNTED)
     all_have(CECL_KERNELS_small, "cecl_small_move");
+    all_have(CECL_KERNELS_small, "cecl_small_move_counted");
     all_have(CECL_KERNELS_hold, "cecl_hold");
 }
 
