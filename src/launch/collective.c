@@ -50,7 +50,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* refuses the whole group */
-        return cecl_group_is_open() ? cecl_group_refuse(result) : result;
+        return cecl_group_is_open() ? cecl_group_refuse_on(comm, result) : result;
     return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }
 

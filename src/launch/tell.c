@@ -32,7 +32,7 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
     if (comm->nranks == 1)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (calls[i].op->family != CECL_FAMILY_BARRIER &&
+        if (cecl_call_has_buffers(&calls[i]) &&
             !(count == 1 && cecl_keeps_to_own_buffers(comm, &calls[i])))
             return true;
     return false;
@@ -281,7 +281,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
 static bool all_symmetric(const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
-        if (launch->calls[i].op->family != CECL_FAMILY_BARRIER && !is_symmetric(launch, i))
+        if (cecl_call_has_buffers(&launch->calls[i]) && !is_symmetric(launch, i))
             return false;
     return true;
 }
@@ -327,11 +327,9 @@ static ceclResult_t lend(struct cecl_launch *launch)
                    others = all & ~(UINT64_C(1) << comm->rank);
     if (!told->late || (told->earlier & others) == others)
         return ceclSuccess;
-    for (uint32_t i = 0; i < launch->nfull; i++) {
-        const struct cecl_call *call = &launch->calls[i];
-        if (cecl_buffer_is_private(call->send) && call->op->family != CECL_FAMILY_REDUCTION)
-            CECL_TRY(cecl_carry_sent(launch, call, launch->lent[i]));
-    }
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (!cecl_buffer_is(launch->lent[i], input_of(&launch->calls[i])))
+            CECL_TRY(cecl_carry_sent(launch, &launch->calls[i], launch->lent[i]));
     return ceclSuccess;
 }
 
