@@ -274,7 +274,7 @@ DEVICE bool send_all(const cecl_small_args &args, uint32_t group, uint32_t step,
 /* One warp of the grid does this while the others send and wait.
  *
  * First it tells peers that this rank has begun. Then it writes a far-away epoch into some lines of
- * this slot half that the call does not use. Over many calls it renews every unused line. No other
+ * this slot half that the call does not use. Each call does this for other lines, so in time it is done for all of them. No other
  * thread writes these lines before this kernel ends. The fence is needed because the next call
  * writes the same words and no kernel waits for these stores. */
 DEVICE void tell(const cecl_small_args &args, uint32_t vectors)
