@@ -24,7 +24,7 @@ struct cecl_way {
         bool no_sm;  /* no copy stays within one GPU, unless a copy engine runs it */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* ask one more peer to return a piece for every this many bytes of the own block */
+            /* ask one more peer to return a piece for each such number of bytes of the own block */
             piece_worth;
         /* The only block of a call goes in so many rounds, in pieces that peers pass on. 0: it goes
          * whole. */

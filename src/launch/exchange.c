@@ -34,14 +34,15 @@ static struct places *told_by(ceclComm_t comm, int rank)
 }
 
 /* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
-static ceclResult_t refusal_of(int rank, const struct cecl_verdict *verdict)
+static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verdict *verdict)
 {
-    const bool is_misuse =
-        verdict->status == ceclInvalidArgument || verdict->status == ceclInvalidUsage;
-    return verdict->status == ceclSuccess
-               ? ceclSuccess
-               : cecl_fail(is_misuse ? ceclInvalidUsage : (ceclResult_t)verdict->status,
-                           "rank %d refused its call: %s", rank, verdict->text);
+    const ceclResult_t status = (ceclResult_t)verdict->status;
+    if (status == ceclSuccess)
+        return ceclSuccess;
+    if (verdict->has_failed)
+        return cecl_comm_break(comm, cecl_fail(status, "%s", verdict->text));
+    return cecl_fail(status == ceclInvalidArgument ? ceclInvalidUsage : status,
+                     "rank %d refused its call: %s", rank, verdict->text);
 }
 
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
@@ -50,15 +51,19 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     mine->status = (int32_t)local;
-    if (local != ceclSuccess)
+    mine->has_failed = false;
+    if (local != ceclSuccess) {
         cecl_shorten(mine->text, sizeof(mine->text), words);
+        mine->has_failed = (local == ceclRemoteError ? cecl_comm_hear(comm)
+                                                     : cecl_comm_async(comm)) != ceclSuccess;
+    }
     cecl_mesh_activity(comm->mesh, name);
     ceclResult_t result =
         cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, what, mine, all, bytes));
     if (local != ceclSuccess)
         return cecl_fail_with(local, words);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
-        result = refusal_of(r, (const void *)((const char *)all + (size_t)r * bytes));
+        result = refusal_of(comm, r, (const void *)((const char *)all + (size_t)r * bytes));
     return result;
 }
 

@@ -24,8 +24,9 @@ ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call
 
 /* A rank's verdict on its own arguments, with which everything begins that ranks exchange of a call. */
 struct cecl_verdict {
-    int32_t status; /* ceclResult_t */
-    char text[180]; /* the message if it is an error */
+    int32_t status;     /* ceclResult_t */
+    int32_t has_failed; /* the communicator has failed on that rank: it fails on the others, too */
+    char text[180];     /* the message if it is an error */
 };
 
 /* Collective. Gathers `bytes` of each rank, from `mine` into `all`. Fills in mine's verdict: `local`,

@@ -75,8 +75,9 @@ RECKONED(OWN_BLOCK_SIDE_COPY_MIN_BYTES, 1, EVERY, ANY, 256 * KIB,
          H200_4 "all-to-all, beside the pushes / in their batch: blocks of 4 MiB 49.3 / 65.8 us, "
                 "16 MiB 160.8 / 177.6, 64 MiB 555.6 / 585.7. Where they cross was not measured.")
 
-THRESHOLD(OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
-          "Ask one more peer to return a chunk of the own block for every this many bytes of it.")
+THRESHOLD(
+    OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
+    "Ask one more peer to return a chunk of the own block for each such number of bytes of it.")
 RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No reckoning is on record.")
 
 /* ---- ranks that come late to a call */
@@ -137,7 +138,7 @@ RECKONED(BROADCAST_SPREAD_MIN_BYTES, 3, EVERY, ANY, 1 * MIB,
          "more: from the rates of links and flags.")
 
 THRESHOLD(BROADCAST_BYTES_PER_ROUND, "broadcast.bytes_per_round", BYTES, 1, TIB,
-          "A spread broadcast takes one more round for every this many bytes.")
+          "A spread broadcast takes one more round for each such number of bytes.")
 RECKONED(BROADCAST_BYTES_PER_ROUND, 1, EVERY, ANY, 16 * MIB,
          "What a round costs, an exchange of flags, is little beside 16 MiB over the link (43 us).")
 
@@ -424,7 +425,7 @@ THRESHOLD(STAGING_MIN_BYTES, "staging.min_bytes", BYTES, 4 * KIB, 64 * GIB,
 RECKONED(STAGING_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "No reckoning is on record.")
 
 THRESHOLD(STAGING_MAX_BYTES, "staging.max_bytes", BYTES, 4 * KIB, 64 * GIB,
-          "Staging has at most this many bytes; on the host device just this many.")
+          "Staging has at most this many bytes; on the host device exactly this many.")
 RECKONED(STAGING_MAX_BYTES, 1, EVERY, HOST, 256 * KIB, "No reckoning is on record.")
 MEASURED(STAGING_MAX_BYTES, 1, 5, CUDA, 192 * MIB,
          H200_4 "reduce-scatter of 256 MiB: 64 MiB of staging 3107 us, 256 MiB 2327 to 2385. 192 "
