@@ -32,7 +32,7 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
     if (comm->nranks == 1)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (cecl_call_has_buffers(&calls[i]) &&
+        if (calls[i].op->family != CECL_FAMILY_BARRIER &&
             !(count == 1 && cecl_keeps_to_own_buffers(comm, &calls[i])))
             return true;
     return false;
@@ -281,7 +281,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
 static bool all_symmetric(const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
-        if (cecl_call_has_buffers(&launch->calls[i]) && !is_symmetric(launch, i))
+        if (launch->calls[i].op->family != CECL_FAMILY_BARRIER && !is_symmetric(launch, i))
             return false;
     return true;
 }
