@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "boot/rank_list.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
 
@@ -39,8 +40,14 @@ static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verd
     const ceclResult_t status = (ceclResult_t)verdict->status;
     if (status == ceclSuccess)
         return ceclSuccess;
-    if (verdict->has_failed)
-        return cecl_comm_break(comm, cecl_fail(status, "%s", verdict->text));
+    if (verdict->has_failed) { /* in the words of that rank's watchdog */
+        const char *first = cecl_words_who_began(verdict->text);
+        if (first)
+            cecl_record("%s", first);
+        else
+            cecl_record("rank %d gave up: %s", rank, verdict->text);
+        return cecl_comm_break(comm, status);
+    }
     return cecl_fail(status == ceclInvalidArgument ? ceclInvalidUsage : status,
                      "rank %d refused its call: %s", rank, verdict->text);
 }
