@@ -184,6 +184,14 @@ catch_among 3 1 HALF_MADE 'assertion violated.*reason' -DDEATHS=1 -DMEETINGS=3
 catch_among 3 1 NO_CHAIN 'assertion violated.*tries'
 catch_among 3 1 REPLACE_ANY 'assertion violated.*inside'
 
+model=births
+prove 2 3
+prove 3 2
+catch 2 TELL_FIRST 'assertion violated.*freed'
+catch 2 NO_LOCK 'assertion violated'
+catch 2 NO_WAIT 'assertion violated.*entry'
+catch 2 FORGET_LAST 'assertion violated.*freed'
+
 model=life
 prove 3 1
 prove 2 2

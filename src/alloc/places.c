@@ -248,8 +248,8 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     bool is_last;
     if (has_order(places)) {
         const uint64_t bit = UINT64_C(1) << places->rank;
-        /* Before anybody arrived all bits were equal, and this rank's own is not flipped yet. So
-         * the bits that differ from it are of ranks that came before. */
+        /* Each rank flips its bit as it arrives. This rank's bit is not flipped yet, so ranks with
+         * another bit came before. */
         earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
         is_last = earlier == places->others;
     } else {

@@ -124,8 +124,9 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's GPU
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
- * `most_spent_ns` in all until a call is FULL. Nobody waits for a rank whose calls this very thread
- * makes, or that may be such a rank, because it has made no call yet. */
+ * `most_spent_ns` in all until a call is FULL. A rank does not
+ * wait for ranks whose calls this thread makes, nor for ranks that have made no call yet, because this
+ * thread may make theirs. */
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */

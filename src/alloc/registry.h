@@ -203,8 +203,8 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 /* Keeps them open for a captured call, which may run again at any time; or no longer. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
-/* The same as cecl_imports_used of one peer's window, which cecl_registry_reach has found. It wants the lock held, because the
- * messages of a group use many. */
+/* Does for one peer's window, which cecl_registry_reach has found, what cecl_imports_used does for
+ * many. The caller holds the lock, once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);

@@ -248,7 +248,7 @@ static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *
 }
 
 /* An error with new memory leaves no window. An error with a window that peers know leaves it as it
- * is: pending calls and registrations may rely on it. Peers then hear of what was found so far. */
+ * is: pending calls and registrations may rely on it. Peers are then told what was found so far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {

@@ -163,7 +163,7 @@ static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launc
     return launch;
 }
 
-/* Where the group is refused, ranks that compare their calls hear of it. */
+/* If the group is refused, ranks that compare their calls are told. */
 static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, ceclRequest_t *request)
 {
     if (!group->first)

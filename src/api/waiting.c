@@ -67,8 +67,8 @@ static ceclResult_t add_wish(struct cecl_wishes *wishes, ceclComm_t comm, void *
 ceclResult_t cecl_waiting_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     struct cecl_waiting *others = waiting_made();
-    return cecl_group_refuse(others ? add_wish(&others->wishes, comm, ptr, bytes)
-                                    : ceclOutOfMemory);
+    return cecl_group_refuse_on(comm, others ? add_wish(&others->wishes, comm, ptr, bytes)
+                                             : ceclOutOfMemory);
 }
 
 static uint32_t waiting_on(ceclComm_t comm)

@@ -24,9 +24,9 @@ struct cecl_invitation {
     struct cecl_process process;
 };
 
-/* Most ms for which a rank whose time is up listens for the word of others, where it cannot tell which
- * of several late ranks is to blame: theirs may be up soon, and one may know. It is longer than a
- * watchdog, or the kernel of a small call, takes to notice that (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many
+ * ms at most for a peer that says so, because the peers' timeouts end soon, too. This is longer than
+ * a watchdog, or the kernel of a small call, takes to notice a timeout (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Makes the mesh of this rank, which listens for its peers from here on. Local.

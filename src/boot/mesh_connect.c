@@ -231,8 +231,8 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invi
 
 /* ---- giving up */
 
-/* A peer has closed, or is said to have gone. Perhaps it has told why, by a call that is not heard
- * yet. Returns the error with that reason, or the one that is known. */
+/* A peer has closed its socket, or another says that it has gone. The peer may have connected before to
+ * tell why. Returns the error with that reason, or else `known`. */
 static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                                 struct cecl_door *door, ceclResult_t known)
 {

@@ -183,7 +183,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
                            "unique id: what listens at its address has another secret");
 }
 
-/* Connects to the root and proves the secret. Comes again where the root wants it. */
+/* Connects to the root and proves the secret. Connects again if the root asks for it. */
 static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
                               struct client *client)
 {

@@ -99,6 +99,12 @@ static inline bool cecl_call_is_empty(const struct cecl_call *call)
     return call->bytes == 0 && !cecl_op_always(call->op);
 }
 
+/* Whether the call uses memory of its caller. Equal on all ranks. */
+static inline bool cecl_call_has_buffers(const struct cecl_call *call)
+{
+    return call->op->family != CECL_FAMILY_BARRIER && !cecl_call_is_empty(call);
+}
+
 /* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in
  * place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
@@ -120,8 +126,8 @@ static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
-/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block has
- * still to come into its own recvbuff. Ranks may differ in this, so they tell each other: peers may
+/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block is not
+ * in its own recvbuff yet. Ranks may differ in this, so they tell each other: peers may
  * have to return the block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {

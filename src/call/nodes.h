@@ -43,10 +43,5 @@ static inline int cecl_node_carrier(const struct cecl_nodes *nodes, int node, in
 {
     return cecl_node_rank(nodes, node, rail % cecl_node_size(nodes, node));
 }
-/* The rail between two ranks of different nodes. */
-static inline int cecl_nodes_rail(const struct cecl_nodes *nodes, int a, int b)
-{
-    return nodes->local[a] > nodes->local[b] ? nodes->local[a] : nodes->local[b];
-}
 
 #endif

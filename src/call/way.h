@@ -24,7 +24,7 @@ struct cecl_way {
         bool no_sm;  /* no copy stays within one GPU, unless a copy engine runs it */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* ask one more peer to return a piece for every so many bytes of the own block */
+            /* ask one more peer to return a piece for each such number of bytes of the own block */
             piece_worth;
         /* The only block of a call goes in so many rounds, in pieces that peers pass on. 0: it goes
          * whole. */
@@ -38,17 +38,17 @@ struct cecl_way {
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other kernels that wait for them */
         bool sms_send;      /* SMs write all that they reduced to the peers */
-        /* SMs write only the last so many bytes of a share to the peers; 0: none */
+        /* SMs write only the last this many bytes of a share to the peers; 0: none */
         uint64_t sms_end;
         uint64_t chunk; /* bytes of a share that go through staging at a time */
-        /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
+        /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
         uint64_t halved;
-        uint64_t one_shot; /* up to so many bytes, every rank reduces everything */
+        uint64_t one_shot; /* up to this many bytes, every rank reduces everything */
         /* Ranks meet between the last reduction and the copies of results, because receivers may be
          * the ones that copy. */
         bool meet_first;
         uint32_t max_sms;  /* of a kernel */
-        uint64_t bulk_min; /* kernels read sources of at least so many bytes by bulk copies */
+        uint64_t bulk_min; /* kernels read sources of at least this many bytes by bulk copies */
     } reduce;
 
     /* How blocks go between nodes; 0 where there is one node. */

@@ -117,7 +117,7 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Adds, as batches of their own, what others leave to this rank in waves before `wave`. */
+/* Adds the copies of waves before `wave` that other ranks leave to this one. Each wave is a batch. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {

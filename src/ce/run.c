@@ -74,16 +74,14 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-static ceclResult_t issue(struct cecl_engine *engine, const struct cecl_bound *bound,
-                          ceclStream_t work, bool *started)
+/* Begins the call's target, fills in what is only known now, and has the stream follow the call before. */
+static ceclResult_t begin(struct cecl_engine *engine, const struct cecl_bound *bound,
+                          ceclStream_t work)
 {
-    if (bound->ncommands == 0)
-        return ceclSuccess;
+    if (!cecl_flags_begin(&engine->flags, &bound->advance))
+        return cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
-    CECL_TRY(follow(engine, work));
-    *started = true; /* a driver call that fails may have enqueued a part of its work */
-    CECL_TRY(cecl_bound_issue(engine, bound, work));
-    return cecl_graph_mark(engine, work);
+    return bound->ncommands > 0 ? follow(engine, work) : ceclSuccess;
 }
 
 /* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory
@@ -129,10 +127,13 @@ ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *boun
 
     *started = false;
     CECL_TRY(dev->ops->stream_fork(dev, stream, &work));
-    const ceclResult_t result =
-        cecl_flags_begin(&engine->flags, &bound->advance)
-            ? issue(engine, bound, work, started)
-            : cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
+    ceclResult_t result = begin(engine, bound, work);
+    if (result == ceclSuccess && bound->ncommands > 0) {
+        *started = true; /* a driver call that fails may have enqueued a part of its work */
+        result = cecl_bound_issue(engine, bound, work);
+        if (result == ceclSuccess)
+            result = cecl_graph_mark(engine, work);
+    }
     if (result != ceclSuccess)
         return give_up(engine, bound, stream, work, *started, result);
     cecl_flags_commit(&engine->flags, &bound->advance);

@@ -49,7 +49,7 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
 }
 
 /* Returns a rank that has left before making its part of a call that is pending here, or -1. Its
- * goodbye says how far its main lane's epoch has come, which every call moves alike on all ranks.
+ * goodbye has the last epoch of its main lane. Every call adds as much to that epoch on all ranks.
  * Its message signals arrived before the goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {

@@ -136,31 +136,26 @@ uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 
 /* ---- work on a stream */
 
-/* Calls the batch function by whichever signature the driver has. */
-static CUresult copy_batch(const struct cecl_driver *cu, const struct cecl_batch *batch,
-                           CUstream stream)
+ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch)
 {
     _Static_assert(sizeof(void *) == sizeof(CUdeviceptr), "a batch's pointers are device pointers");
+    struct cuda_device *cuda = cuda_of(dev);
+    const struct cecl_driver *cu = cuda->cu;
     CUdeviceptr *dst = (CUdeviceptr *)(void *)batch->dst, *src = (CUdeviceptr *)(void *)batch->src;
     CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
                                      .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
     size_t first = 0, failed = 0;
-
-    if (cu->batch_13000)
-        return cu->batch_13000(dst, src, batch->bytes, batch->count, &attributes, &first, 1,
-                               stream);
-    return cu->batch_12080(dst, src, batch->bytes, batch->count, &attributes, &first, 1, &failed,
-                           stream);
-}
-
-ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struct cecl_batch *batch)
-{
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result = ceclSuccess;
-    if (batch->count > 0) /* CUDA refuses an empty batch */
-        CUDA_WITHIN(
-            cuda, result,
-            cecl_driver_check(cuda->cu, copy_batch(cuda->cu, batch, work), "cuMemcpyBatchAsync"));
+    ceclResult_t result;
+    if (batch->count == 0) /* CUDA refuses an empty batch */
+        return ceclSuccess;
+    CUDA_WITHIN(cuda, result,
+                cecl_driver_check(cu,
+                                  cu->batch_13000 /* one of two signatures */
+                                      ? cu->batch_13000(dst, src, batch->bytes, batch->count,
+                                                        &attributes, &first, 1, work)
+                                      : cu->batch_12080(dst, src, batch->bytes, batch->count,
+                                                        &attributes, &first, 1, &failed, work),
+                                  "cuMemcpyBatchAsync"));
     return result;
 }
 
@@ -174,7 +169,7 @@ static CUmemcpy3DOperand rows_at(void *address, size_t pitch, size_t rows)
     return operand;
 }
 
-/* The same for the batch of row copies. */
+/* The driver has one of two signatures. */
 static CUresult row_batch(const struct cecl_driver *cu, CUDA_MEMCPY3D_BATCH_OP *ops, size_t count,
                           CUstream stream)
 {
@@ -244,43 +239,41 @@ ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, cecl
     return result;
 }
 
-static ceclResult_t issue_memops(struct cuda_device *cuda, CUstream stream,
-                                 const struct cecl_memop *ops, size_t count)
+static void describe_memops(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
+                            size_t count)
 {
-    CUstreamBatchMemOpParams params[MEMOPS_MAX];
-    while (count > 0) {
-        const size_t n = count < MEMOPS_MAX ? count : MEMOPS_MAX;
-        memset(params, 0, n * sizeof(params[0]));
-        for (size_t i = 0; i < n; i++) {
-            const CUdeviceptr address = cuda_address(ops[i].addr);
-            if (ops[i].kind == CECL_MEMOP_WRITE) {
-                /* The default flags include a memory barrier, so peers see earlier copies before
-                 * the word. */
-                params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-                params[i].writeValue.address = address;
-                params[i].writeValue.value = ops[i].value;
-                params[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-            } else {
-                params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-                params[i].waitValue.address = address;
-                params[i].waitValue.value = ops[i].value;
-                /* CUDA compares modulo 2^32 */
-                params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-            }
+    memset(params, 0, count * sizeof(params[0]));
+    for (size_t i = 0; i < count; i++) {
+        const CUdeviceptr address = cuda_address(ops[i].addr);
+        if (ops[i].kind == CECL_MEMOP_WRITE) {
+            /* The default flags include a memory barrier, so peers see earlier copies before
+             * the word. */
+            params[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            params[i].writeValue.address = address;
+            params[i].writeValue.value = ops[i].value;
+            params[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+        } else {
+            params[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            params[i].waitValue.address = address;
+            params[i].waitValue.value = ops[i].value;
+            /* CUDA compares modulo 2^32 */
+            params[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
         }
-        CECL_TRY(CUDA_CALL(cuda, cuStreamBatchMemOp, stream, (unsigned)n, params, 0));
-        ops += n;
-        count -= n;
     }
-    return ceclSuccess;
 }
 
 ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
                          size_t count)
 {
     struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, issue_memops(cuda, work, ops, count));
+    CUstreamBatchMemOpParams params[MEMOPS_MAX];
+    ceclResult_t result = ceclSuccess;
+    for (size_t first = 0; first < count && result == ceclSuccess; first += MEMOPS_MAX) {
+        const size_t n = count - first < MEMOPS_MAX ? count - first : MEMOPS_MAX;
+        describe_memops(params, ops + first, n);
+        CUDA_WITHIN(cuda, result,
+                    CUDA_CALL(cuda, cuStreamBatchMemOp, work, (unsigned)n, params, 0));
+    }
     return result;
 }
 

@@ -119,9 +119,7 @@ ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call 
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent)
 {
-    return cecl_buffer_is(lent, call->send) ? ceclSuccess
-                                            : carry_input(&launch->leases.before, call, call->send,
-                                                          lent, call->view.shape.send_pitch);
+    return carry_input(&launch->leases.before, call, call->send, lent, call->view.shape.send_pitch);
 }
 
 ceclResult_t cecl_carry_note(struct cecl_carried *carried, const struct cecl_call *call,

@@ -15,12 +15,11 @@
 /* What a rank sends to the others: without pointers, the part of its call on which ranks must
  * agree. */
 struct told {
+    struct cecl_verdict verdict;
     struct cecl_call call;
     uint64_t op;       /* enum cecl_op_index */
     uint64_t layout;   /* a hash of the sizes and offsets that all ranks know */
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
-    int32_t status;    /* ceclResult_t: whether this rank's own checks passed */
-    char text[180];    /* the reason if they did not pass */
 };
 _Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES, "others count on so much");
 
@@ -39,14 +38,10 @@ static uint64_t hash_of(const uint64_t *words, uint32_t count)
     return hash;
 }
 
-static void tell(const struct cecl_call *call, ceclResult_t local, const char *words,
-                 struct told *told)
+static void tell(const struct cecl_call *call, ceclResult_t local, struct told *told)
 {
     memset(told, 0, sizeof(*told));
     told->op = (uint64_t)(call->op - cecl_ops);
-    told->status = (int32_t)local;
-    if (local != ceclSuccess)
-        cecl_shorten(told->text, sizeof(told->text), words);
     told->call.count = call->count;
     told->call.type = call->type;
     told->call.red_op = call->red_op;
@@ -192,28 +187,21 @@ static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine, *all = comm->check_room;
-    char words[CECL_MESSAGE_BYTES];
-
     if (!comm->config.check)
         return local;
     if (comm->shares_process && cecl_thread_is_alone())
         return refuse_alone(comm, call, local);
-    cecl_keep_message(words);
-    tell(call, local, words, &mine);
+    tell(call, local, &mine);
     mine.compared = comm->launcher->compared;
-    cecl_mesh_activity(comm->mesh, call->op->name);
     ceclResult_t result =
-        name_cure(comm, cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "call", &mine,
-                                                                      all, sizeof(mine))));
+        cecl_exchange(comm, call->op->name, "call", &mine.verdict, all, sizeof(mine), local);
+    if (local != ceclSuccess)
+        return result;
+    result = name_cure(comm, result);
     comm->launcher->compares_alike = true;
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].compared != mine.compared)
             comm->launcher->compares_alike = false;
-    if (local != ceclSuccess) /* prefers this rank's own message, which says more than a peer's */
-        return cecl_fail_with(local, words);
-    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
-        if (all[r].status != ceclSuccess)
-            result = cecl_exchange_refused(r, all[r].status, all[r].text);
     for (int r = 1; r < comm->nranks && result == ceclSuccess; r++)
         result = compare(&all[0], &all[r], r);
     return result;

@@ -8,15 +8,6 @@
 #include "launch/make.h"
 #include "launch/plan.h"
 
-/* Makes a lone call. *path says how it went, for the timeline. */
-static ceclResult_t make_alone(struct cecl_launch *launch, const struct cecl_args *args,
-                               struct cecl_call *call, const char **path)
-{
-    CECL_TRY(cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call)));
-    *path = cecl_launch_path(launch);
-    return ceclSuccess;
-}
-
 /* Ends the trace of a call. A refused call may be described only in part. */
 static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
                       const char *path, ceclResult_t result)
@@ -29,6 +20,7 @@ static void trace_end(const struct cecl_traced *traced, const struct cecl_call *
     cecl_trace_end(traced, send_bytes, recv_bytes, path, result);
 }
 
+/* Makes a lone call, or keeps a group's. `path` says in the timeline how it went. */
 static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                  struct cecl_call *call)
 {
@@ -40,7 +32,11 @@ static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, 
         return kept;
     }
     struct cecl_launch *launch = cecl_launch_take(comm, cecl_launch_kind_of(call->op), stream);
-    const ceclResult_t result = launch ? make_alone(launch, args, call, &path) : ceclOutOfMemory;
+    ceclResult_t result = ceclOutOfMemory;
+    if (launch)
+        result = cecl_launch_make(launch, call, cecl_launch_describe(launch, args, call));
+    if (result == ceclSuccess)
+        path = cecl_launch_path(launch);
     trace_end(&traced, call, path, result);
     cecl_launch_drop(launch);
     return result;
@@ -54,7 +50,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
     if (result != ceclSuccess) /* refuses the whole group */
-        return cecl_group_is_open() ? cecl_group_refuse(result) : result;
+        return cecl_group_is_open() ? cecl_group_refuse_on(comm, result) : result;
     return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }
 

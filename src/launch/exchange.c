@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "boot/rank_list.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
 
 /* What a rank sends to the others. */
 struct places {
-    int32_t status;   /* ceclResult_t: whether this rank's own checks passed */
+    struct cecl_verdict verdict;
     int32_t type;     /* ceclDataType_t */
-    char text[180];   /* the reason if they did not pass */
     uint64_t words[]; /* the rank's layout */
 };
 
@@ -35,11 +35,43 @@ static struct places *told_by(ceclComm_t comm, int rank)
 }
 
 /* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
-ceclResult_t cecl_exchange_refused(int rank, int32_t status, const char *words)
+static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verdict *verdict)
 {
-    const bool is_misuse = status == ceclInvalidArgument || status == ceclInvalidUsage;
-    return cecl_fail(is_misuse ? ceclInvalidUsage : (ceclResult_t)status,
-                     "rank %d refused its call: %s", rank, words);
+    const ceclResult_t status = (ceclResult_t)verdict->status;
+    if (status == ceclSuccess)
+        return ceclSuccess;
+    if (verdict->has_failed) { /* in the words of that rank's watchdog */
+        const char *first = cecl_words_who_began(verdict->text);
+        if (first)
+            cecl_record("%s", first);
+        else
+            cecl_record("rank %d gave up: %s", rank, verdict->text);
+        return cecl_comm_break(comm, status);
+    }
+    return cecl_fail(status == ceclInvalidArgument ? ceclInvalidUsage : status,
+                     "rank %d refused its call: %s", rank, verdict->text);
+}
+
+ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
+                           struct cecl_verdict *mine, void *all, size_t bytes, ceclResult_t local)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    mine->status = (int32_t)local;
+    mine->has_failed = false;
+    if (local != ceclSuccess) {
+        cecl_shorten(mine->text, sizeof(mine->text), words);
+        mine->has_failed = (local == ceclRemoteError ? cecl_comm_hear(comm)
+                                                     : cecl_comm_async(comm)) != ceclSuccess;
+    }
+    cecl_mesh_activity(comm->mesh, name);
+    ceclResult_t result =
+        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, what, mine, all, bytes));
+    if (local != ceclSuccess)
+        return cecl_fail_with(local, words);
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
+        result = refusal_of(comm, r, (const void *)((const char *)all + (size_t)r * bytes));
+    return result;
 }
 
 static uint64_t word(ceclComm_t comm, int rank, int array, int peer)
@@ -76,13 +108,10 @@ static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t siz
     return ceclSuccess;
 }
 
-/* Reaches the same verdict on all ranks, except on a rank that refused its own call. */
+/* Reaches the same verdict on all ranks. */
 static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
 {
     const int n = comm->nranks;
-    for (int r = 0; r < n; r++)
-        if (told_by(comm, r)->status != ceclSuccess)
-            return cecl_exchange_refused(r, told_by(comm, r)->status, told_by(comm, r)->text);
     for (int r = 1; r < n; r++)
         CECL_TRY(compare_types(comm, call->op->name, r));
     for (int from = 0; from < n; from++)
@@ -95,21 +124,12 @@ static ceclResult_t tell(ceclComm_t comm, const struct cecl_call *call, bool tar
                          ceclResult_t local)
 {
     struct places *mine = told_by(comm, comm->nranks);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    mine->status = (int32_t)local;
     mine->type = (int32_t)call->type;
     if (local == ceclSuccess)
         memcpy(mine->words, call->view.layout, call->layout_words * sizeof(*mine->words));
-    else
-        cecl_shorten(mine->text, sizeof(mine->text), words);
-    cecl_mesh_activity(comm->mesh, call->op->name);
-    const ceclResult_t result =
-        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "blocks", mine, told_by(comm, 0),
-                                                      bytes_of(comm->nranks)));
-    if (local != ceclSuccess) /* prefers this rank's own message, which says more than a peer's */
-        return cecl_fail_with(local, words);
-    return result != ceclSuccess ? result : judge(comm, call, targets);
+    CECL_TRY(cecl_exchange(comm, call->op->name, "blocks", &mine->verdict, told_by(comm, 0),
+                           bytes_of(comm->nranks), local));
+    return judge(comm, call, targets);
 }
 
 ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,

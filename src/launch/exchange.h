@@ -22,7 +22,19 @@ ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call,
  * expect. */
 ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call);
 
-/* Converts a peer's refusal, `status` with its message, to the result on this rank. */
-ceclResult_t cecl_exchange_refused(int rank, int32_t status, const char *words);
+/* A rank's verdict on its own arguments, with which everything begins that ranks exchange of a call. */
+struct cecl_verdict {
+    int32_t status;     /* ceclResult_t */
+    int32_t has_failed; /* the communicator has failed on that rank: it fails on the others, too */
+    char text[180];     /* the message if it is an error */
+};
+
+/* Collective. Gathers `bytes` of each rank, from `mine` into `all`. Fills in mine's verdict: `local`,
+ * with its message recorded. Returns this rank's own error, because its message says more than what
+ * a peer was told; or the error of the first peer that refused its call.
+ *
+ * name  of the public call; what: is exchanged, for messages */
+ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
+                           struct cecl_verdict *mine, void *all, size_t bytes, ceclResult_t local);
 
 #endif

@@ -95,7 +95,12 @@ static ceclResult_t remember(struct cecl_group *group, ceclComm_t comm, ceclResu
 
 ceclResult_t cecl_group_refuse(ceclResult_t result)
 {
-    return remember(cecl_group_current(), NULL, result);
+    return cecl_group_refuse_on(NULL, result);
+}
+
+ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result)
+{
+    return remember(cecl_group_current(), comm, result);
 }
 
 /* Where a launch of this kind is in the list, or is to be inserted: beside the communicator's other

@@ -38,6 +38,8 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
 /* Refuses the open group, with `result` of a call in it, whose message is recorded. Returns
  * `result`. Success has no effect. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
+/* The same, for a call on `comm`, whose ranks the message may number. */
+ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result);
 /* How many calls on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
 /* Takes the calls on `comm` out of this thread's group. */

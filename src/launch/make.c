@@ -185,24 +185,20 @@ ceclResult_t cecl_launch_carry(const struct cecl_launch *launch, const struct ce
     return result;
 }
 
-static ceclResult_t run_collectives(struct cecl_launch *launch)
-{
-    ceclComm_t comm = launch->comm;
-    if (!launch->runs)
-        return ceclSuccess;
-    cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
-    return run_program(launch);
-}
-
 ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
 {
+    ceclComm_t comm = launch->comm;
     if (launch->runs || cecl_launch_is_owed(launch))
-        cecl_comm_called(launch->comm, name);
+        cecl_comm_called(comm, name);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
         CECL_TRY(cecl_messages_reach(launch));
     CECL_TRY(cecl_launch_carry(launch, &launch->leases.before));
-    CECL_TRY(launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_run(launch)
-                                                  : run_collectives(launch));
+    if (launch->kind == CECL_LAUNCH_MESSAGES) {
+        CECL_TRY(cecl_messages_run(launch));
+    } else if (launch->runs) {
+        cecl_history_note(&comm->history, launch->runs->signature, cecl_comm_last_call(comm));
+        CECL_TRY(run_program(launch));
+    }
     CECL_TRY(cecl_launch_carry(launch, &launch->leases.after));
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
@@ -255,19 +251,16 @@ ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct ce
     return cecl_check_calls(comm, launch->ncalls > 0 ? &launch->calls[0] : call, 1, local);
 }
 
-static ceclResult_t make(struct cecl_launch *launch, const struct cecl_call *call,
-                         ceclResult_t local)
-{
-    uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
-    CECL_TRY(cecl_launch_check_alone(launch, call, local));
-    CECL_TRY(cecl_launch_tell(launch, false));
-    CECL_TRY(cecl_launch_prepare(launch, &pending_ns));
-    return cecl_launch_issue(launch, call->op->name);
-}
-
 ceclResult_t cecl_launch_make(struct cecl_launch *launch, const struct cecl_call *call,
                               ceclResult_t local)
 {
-    const ceclResult_t result = make(launch, call, local);
+    uint64_t pending_ns = CECL_LAUNCH_PATIENCE;
+    ceclResult_t result = cecl_launch_check_alone(launch, call, local);
+    if (result == ceclSuccess)
+        result = cecl_launch_tell(launch, false);
+    if (result == ceclSuccess)
+        result = cecl_launch_prepare(launch, &pending_ns);
+    if (result == ceclSuccess)
+        result = cecl_launch_issue(launch, call->op->name);
     return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
 }

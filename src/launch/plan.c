@@ -20,7 +20,7 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
-/* Whether the own blocks of some ranks, but not of all, have still to come into their recvbuffs. */
+/* Whether ranks differ in that their own block is not in their recvbuff yet. */
 static bool some_differ(const struct cecl_part *part)
 {
     for (int r = 0; part->outside && r < part->call.nranks; r++)

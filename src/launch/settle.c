@@ -43,7 +43,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
     struct cecl_use unshared[CECL_USES];
     size_t nunshared = 0;
     *changed = false;
-    if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
+    if (!cecl_call_has_buffers(call))
         return ceclSuccess;
     const int count = cecl_call_touched(call, touched);
     for (int i = 0; i < count && comm->registry.changes == before; i++) {
@@ -69,7 +69,7 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
     struct cecl_touched touched[2];
     struct cecl_range ranges[CECL_RANGES_MAX];
     bool goes_on = true;
-    if (call->op->family == CECL_FAMILY_BARRIER || cecl_call_is_empty(call))
+    if (!cecl_call_has_buffers(call))
         return;
     const int count = cecl_call_touched(call, touched);
     for (int i = 0; i < count && goes_on; i++) {

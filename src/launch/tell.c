@@ -327,11 +327,9 @@ static ceclResult_t lend(struct cecl_launch *launch)
                    others = all & ~(UINT64_C(1) << comm->rank);
     if (!told->late || (told->earlier & others) == others)
         return ceclSuccess;
-    for (uint32_t i = 0; i < launch->nfull; i++) {
-        const struct cecl_call *call = &launch->calls[i];
-        if (cecl_buffer_is_private(call->send) && call->op->family != CECL_FAMILY_REDUCTION)
-            CECL_TRY(cecl_carry_sent(launch, call, launch->lent[i]));
-    }
+    for (uint32_t i = 0; i < launch->nfull; i++)
+        if (!cecl_buffer_is(launch->lent[i], input_of(&launch->calls[i])))
+            CECL_TRY(cecl_carry_sent(launch, &launch->calls[i], launch->lent[i]));
     return ceclSuccess;
 }
 

@@ -4,8 +4,8 @@
  * of its calls is a boundary, and the time of that call alone is published at the next one.
  *
  * All ranks make the same sequence of collectives, so they take the same class at the same call, and
- * come to the same boundaries. What does not follow from the sequence is a decision of the trial. So
- * ranks cannot differ.
+ * come to the same boundaries. All else is decided by the trial, for all ranks. So ranks cannot
+ * differ.
  *
  * This file knows no clock, no device and no call. It allocates nothing. */
 #ifndef CECL_LEARN_CLASSES_H

@@ -141,7 +141,7 @@ static inline size_t cecl_outside_words(int nranks)
 {
     return ((size_t)nranks + 63) / 64;
 }
-/* Whether `rank`'s own block has still to come into its recvbuff, as far as this rank knows. */
+/* Whether `rank`'s own block is not in its recvbuff yet, as far as this rank knows. */
 static inline bool cecl_part_is_outside(const struct cecl_part *part, int rank)
 {
     return part->outside ? (part->outside[rank / 64] >> rank % 64 & 1) != 0

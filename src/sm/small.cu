@@ -287,8 +287,8 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
     return true;
 }
 
-/* Writes a far-away epoch into some lines of this slot half that the call does not use. Over many calls
- * every unused line is renewed. small.c says which row it is. */
+/* Writes a far-away epoch into some lines of this slot half that the call does not use: other lines in each call, so that in
+ * time each gets one. small.c says which row it is. */
 template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {

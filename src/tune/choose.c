@@ -36,9 +36,9 @@ static enum cecl_direction direction_of(const struct cecl_call *call,
 /* Bounds for a local copy of the own block. It may run on SMs, if they are allowed and faster than
  * peers that return the block; or on a copy engine, if that is faster than peers. */
 struct local {
-    /* up to so many bytes, peers that return the block are faster than a copy on SMs */
+    /* up to this many bytes, peers that return the block are faster than a copy on SMs */
     uint64_t returned_most;
-    uint64_t engine_most; /* up to so many bytes, a copy engine is faster than peers */
+    uint64_t engine_most; /* up to this many bytes, a copy engine is faster than peers */
 };
 
 static void choose_local_copies(const struct cecl_call *call, const struct cecl_means *means,
@@ -117,11 +117,11 @@ void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *me
 /* How a reduction is divided into chunks. An all-reduce pushes results during its last reduction,
  * so it has fewer chunks than other reductions. */
 struct chunking {
-    uint64_t chunks; /* at least so many chunks */
-    /* the last chunk is halved into chunks of at least so many bytes; 0: it is not halved */
+    uint64_t chunks; /* at least this many chunks */
+    /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
-    uint64_t staged; /* shares of at least so many bytes go through staging, */
-    uint64_t worth;  /* if chunks have at least so many bytes */
+    uint64_t staged; /* shares of at least this many bytes go through staging, */
+    uint64_t worth;  /* if chunks have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)

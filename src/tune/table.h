@@ -32,7 +32,7 @@ enum cecl_tuning_unit {
     CECL_TUNING_SMS,
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
-    CECL_TUNING_SHARE, /* one part in so many */
+    CECL_TUNING_SHARE, /* one part in this many */
     CECL_TUNING_NANOSECONDS,
     CECL_TUNING_NODES
 };

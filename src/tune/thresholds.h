@@ -15,9 +15,10 @@
 
 /* ---- a rank's own block */
 
-THRESHOLD(ALL_GATHER_RETURNED_MAX_BYTES, "all_gather.returned_max_bytes", BYTES, 0, TIB,
-          "Out of place under CECL_SM_ALLOW: peers return an own block of at most so many bytes; a "
-          "larger one is copied locally, on SMs.")
+THRESHOLD(
+    ALL_GATHER_RETURNED_MAX_BYTES, "all_gather.returned_max_bytes", BYTES, 0, TIB,
+    "Out of place under CECL_SM_ALLOW: peers return an own block of at most this many bytes; a "
+    "larger one is copied locally, on SMs.")
 MEASURED(
     ALL_GATHER_RETURNED_MAX_BYTES, 2, 2, CUDA, 1 * MIB,
     "2 x H200, CUDA 13.0, 2026-11-22: 4 MiB returned 41.5 and 44.8 us, copied beside the pushes "
@@ -27,22 +28,23 @@ MEASURED(ALL_GATHER_RETURNED_MAX_BYTES, 1, EVERY, ANY, 4 * MIB,
                 "31.6, 4 MiB 77.9 / 78.9, 16 MiB 218.5 / 177.1. Copied beside the pushes, as now, "
                 "16 MiB takes 163.3 us; smaller blocks were not measured so.")
 
-THRESHOLD(ALL_TO_ALL_RETURNED_MAX_BYTES, "all_to_all.returned_max_bytes", BYTES, 0, TIB,
-          "Out of place under CECL_SM_ALLOW: peers return an own block of at most so many bytes; a "
-          "larger one is copied locally, on SMs.")
+THRESHOLD(
+    ALL_TO_ALL_RETURNED_MAX_BYTES, "all_to_all.returned_max_bytes", BYTES, 0, TIB,
+    "Out of place under CECL_SM_ALLOW: peers return an own block of at most this many bytes; a "
+    "larger one is copied locally, on SMs.")
 MEASURED(ALL_TO_ALL_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
          H200_4 "returned / copied beside the pushes: blocks of 1 MiB 42.9 / 27.8 us, 4 MiB 95.0 / "
                 "49.3, 16 MiB 269.4 / 160.8, 64 MiB 970.1 / 555.6.")
 
-THRESHOLD(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_max_bytes", BYTES,
-          0, TIB,
-          "In place under CECL_SM_ALLOW: blocks of at most so many bytes come home by way of their "
-          "receivers; larger ones are copied out of the rank's own staging, on SMs.")
+THRESHOLD(
+    ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_max_bytes", BYTES, 0, TIB,
+    "In place under CECL_SM_ALLOW: blocks of at most this many bytes come home by way of their "
+    "receivers; larger ones are copied out of the rank's own staging, on SMs.")
 RECKONED(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
          "Without SMs a block crosses the links three times, and once with them.")
 
 THRESHOLD(ALL_GATHER_ENGINE_COPY_MAX_BYTES, "all_gather.engine_copy_max_bytes", BYTES, 0, TIB,
-          "Out of place, where a copy engine runs local copies: an own block of at most so many "
+          "Out of place, where a copy engine runs local copies: an own block of at most this many "
           "bytes is copied locally under any policy; peers return a larger one.")
 RECKONED(ALL_GATHER_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
          "No driver that was tried runs a local copy on a copy engine. Where one does, it is "
@@ -52,7 +54,7 @@ RECKONED(ALL_GATHER_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
          "nothing; what runs beside the pushes comes on top.")
 
 THRESHOLD(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, "all_to_all.engine_copy_max_bytes", BYTES, 0, TIB,
-          "Out of place, where a copy engine runs local copies: an own block of at most so many "
+          "Out of place, where a copy engine runs local copies: an own block of at most this many "
           "bytes is copied locally under any policy; peers return a larger one.")
 RECKONED(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
          "As all_gather.engine_copy_max_bytes, but the block crosses the link twice more: 13 us + "
@@ -60,21 +62,22 @@ RECKONED(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
 
 THRESHOLD(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, "all_to_all.in_place_engine_copy_max_bytes",
           BYTES, 0, TIB,
-          "In place, where a copy engine runs local copies: blocks of at most so many bytes are "
+          "In place, where a copy engine runs local copies: blocks of at most this many bytes are "
           "copied out of the rank's own staging under any policy.")
 RECKONED(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 0,
          "It would copy ranks - 1 blocks locally at 87 GB/s (NVIDIA/nccl#2177); by way of peers "
          "they move at the rate of the link, 390 GB/s.")
 
 THRESHOLD(OWN_BLOCK_SIDE_COPY_MIN_BYTES, "own_block.side_copy_min_bytes", BYTES, 0, NEVER,
-          "A local copy of an own block of at least so many bytes goes on the side lane, beside "
+          "A local copy of an own block of at least this many bytes goes on the side lane, beside "
           "what is pushed; a smaller one is one more copy of the batch.")
 RECKONED(OWN_BLOCK_SIDE_COPY_MIN_BYTES, 1, EVERY, ANY, 256 * KIB,
          H200_4 "all-to-all, beside the pushes / in their batch: blocks of 4 MiB 49.3 / 65.8 us, "
                 "16 MiB 160.8 / 177.6, 64 MiB 555.6 / 585.7. Where they cross was not measured.")
 
-THRESHOLD(OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
-          "Ask one more peer to return a chunk of the own block for every so many bytes of it.")
+THRESHOLD(
+    OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
+    "Ask one more peer to return a chunk of the own block for each such number of bytes of it.")
 RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No reckoning is on record.")
 
 /* ---- ranks that come late to a call */
@@ -104,7 +107,7 @@ RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
 
 THRESHOLD(
     PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,
-    "A group that sends at least so many bytes and receives as many waits up to late.wait_ns for "
+    "A group that sends at least this many bytes and receives as many waits up to late.wait_ns for "
     "the receivers of what it sends, so that each rank pushes what it sends.")
 RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
 RECKONED(
@@ -117,7 +120,7 @@ RECKONED(
 THRESHOLD(
     CARRY_BYTES, "carry.bytes", BYTES, 1 * KIB, 1 * GIB,
     "Memory that peers cannot reach is carried by way of the next rank's staging, in chunks of "
-    "half of so many bytes.")
+    "half of this many bytes.")
 RECKONED(CARRY_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
 RECKONED(CARRY_BYTES, 1, EVERY, CUDA, 16 * MIB,
          "A chunk of 8 MiB takes 21 us over the link at 390 GB/s, and a batch of two copies costs "
@@ -125,78 +128,81 @@ RECKONED(CARRY_BYTES, 1, EVERY, CUDA, 16 * MIB,
 
 /* ---- broadcast */
 
-THRESHOLD(BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,
-          "The root of a broadcast of at least so many bytes sends each peer one chunk, and peers "
-          "pass chunks on; of less it sends all to each peer.")
+THRESHOLD(
+    BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,
+    "The root of a broadcast of at least this many bytes sends each peer one chunk, and peers "
+    "pass chunks on; of less it sends all to each peer.")
 RECKONED(BROADCAST_SPREAD_MIN_BYTES, 1, 2, ANY, NEVER, "There is no second peer to pass it on to.")
 RECKONED(BROADCAST_SPREAD_MIN_BYTES, 3, EVERY, ANY, 1 * MIB,
          "The block passes the root's link once, not ranks - 1 times, for one exchange of flags "
          "more: from the rates of links and flags.")
 
 THRESHOLD(BROADCAST_BYTES_PER_ROUND, "broadcast.bytes_per_round", BYTES, 1, TIB,
-          "A spread broadcast takes one more round for every so many bytes.")
+          "A spread broadcast takes one more round for each such number of bytes.")
 RECKONED(BROADCAST_BYTES_PER_ROUND, 1, EVERY, ANY, 16 * MIB,
          "What a round costs, an exchange of flags, is little beside 16 MiB over the link (43 us).")
 
 THRESHOLD(BROADCAST_MAX_ROUNDS, "broadcast.max_rounds", ROUNDS, 1, 1024,
-          "A spread broadcast takes at most so many rounds.")
+          "A spread broadcast takes at most this many rounds.")
 RECKONED(BROADCAST_MAX_ROUNDS, 1, EVERY, ANY, 8,
          "Of 8 rounds the last one, which overlaps with nothing, is an eighth of the time.")
 
 /* ---- reductions */
 
 THRESHOLD(ALL_REDUCE_ONE_SHOT_MAX_BYTES, "all_reduce.one_shot_max_bytes", BYTES, 0, TIB,
-          "An all-reduce by staging of at most so many bytes: every rank gets all inputs and "
+          "An all-reduce by staging of at most this many bytes: every rank gets all inputs and "
           "reduces all of them; of a larger one every rank reduces one block.")
 RECKONED(ALL_REDUCE_ONE_SHOT_MAX_BYTES, 1, EVERY, ANY, 256 * KIB,
          "It saves one exchange of flags, 7 us, and sends ranks / 2 times the bytes: of 4 ranks "
          "256 KiB take 1 us longer so.")
 
 THRESHOLD(ALL_REDUCE_SMS_WRITE_MAX_BYTES, "all_reduce.sms_write_max_bytes", BYTES, 0, TIB,
-          "An all-reduce of at most so many bytes whose inputs SMs read at the peers: they write "
+          "An all-reduce of at most this many bytes whose inputs SMs read at the peers: they write "
           "the results to all ranks; of a larger one copy engines push the results.")
 MEASURED(ALL_REDUCE_SMS_WRITE_MAX_BYTES, 1, EVERY, ANY, 32 * MIB,
          H200_4 "written / pushed: 16 MiB 92 / 107 us, 32 MiB 170 / 178, 64 MiB alike, 256 MiB "
                 "1296 / 1163.")
 
-THRESHOLD(ALL_REDUCE_SMS_END_BYTES, "all_reduce.sms_end_bytes", BYTES, 0, TIB,
-          "If copy engines push an all-reduce's results, SMs write the last so many bytes of each "
-          "block, shared among the peers, while the pushes begin.")
+THRESHOLD(
+    ALL_REDUCE_SMS_END_BYTES, "all_reduce.sms_end_bytes", BYTES, 0, TIB,
+    "If copy engines push an all-reduce's results, SMs write the last this many bytes of each "
+    "block, shared among the peers, while the pushes begin.")
 MEASURED(ALL_REDUCE_SMS_END_BYTES, 1, EVERY, ANY, 1536 * KIB,
          H200_4 "64 MiB: the last 1/64, 1/48, 1/32, 1/24, 1/16, 1/8 of a block 317, 316, 313 to "
                 "316.5, 315, 317, 316.5 us; none 321 to 325. 1/32 of a block of 16 MiB is 512 KiB "
                 "for each of 3 peers.")
 
-THRESHOLD(ALL_REDUCE_STAGED_MIN_BYTES, "all_reduce.staged_min_bytes", BYTES, 0, NEVER,
-          "An all-reduce with blocks of at least so many bytes goes by staging, in chunks, even if "
-          "SMs could read its inputs at the peers.")
+THRESHOLD(
+    ALL_REDUCE_STAGED_MIN_BYTES, "all_reduce.staged_min_bytes", BYTES, 0, NEVER,
+    "An all-reduce with blocks of at least this many bytes goes by staging, in chunks, even if "
+    "SMs could read its inputs at the peers.")
 MEASURED(ALL_REDUCE_STAGED_MIN_BYTES, 1, EVERY, ANY, 32 * MIB,
          H200_4 "blocks of 16 MiB: staging in 2 chunks 325 to 330 us, read 321 to 324; of 64 MiB: "
                 "1105, read 1163.")
 
 THRESHOLD(
     ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, "all_reduce.staged_chunk_min_bytes", BYTES, 1, TIB,
-    "An all-reduce whose inputs SMs could read goes by staging only if its chunks have so many "
+    "An all-reduce whose inputs SMs could read goes by staging only if its chunks have this many "
     "bytes, and staging holds two such chunks of each peer.")
 MEASURED(ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 16 * MIB,
          H200_4 "blocks of 64 MiB in chunks of 32, 21, 16, 8 MiB: 1105, 1131, 1147, 1214 us; read "
                 "at the peers 1163.")
 
 THRESHOLD(ALL_REDUCE_CHUNKS, "all_reduce.chunks", CHUNKS, 1, 4096,
-          "An all-reduce by staging goes in so many chunks, or more if they would be too large.")
+          "An all-reduce by staging goes in this many chunks, or more if they would be too large.")
 MEASURED(ALL_REDUCE_CHUNKS, 1, EVERY, ANY, 2,
          H200_4 "256 MiB in 2, 3, 4, 8 chunks: 1105, 1131, 1147, 1214 us. The pushes of results "
                 "hide the last reduction, so few chunks are enough.")
 
 THRESHOLD(ALL_REDUCE_HALVED_MIN_BYTES, "all_reduce.halved_min_bytes", BYTES, 0, TIB,
           "When an all-reduce goes in several chunks, the last one is halved again and again into "
-          "parts of at least so many bytes, so that the last reduction is short; 0: it stays "
+          "parts of at least this many bytes, so that the last reduction is short; 0: it stays "
           "whole.")
 RECKONED(ALL_REDUCE_HALVED_MIN_BYTES, 1, EVERY, ANY, 0,
          "The pushes of results hide the last reduction.")
 
 THRESHOLD(REDUCE_SCATTER_STAGED_MIN_BYTES, "reduce_scatter.staged_min_bytes", BYTES, 0, NEVER,
-          "A reduce-scatter of blocks of at least so many bytes goes by staging, in chunks, even "
+          "A reduce-scatter of blocks of at least this many bytes goes by staging, in chunks, even "
           "if SMs could read its inputs at the peers.")
 MEASURED(REDUCE_SCATTER_STAGED_MIN_BYTES, 1, EVERY, ANY, 192 * MIB,
          H200_4 "256 MiB: staging in 8 chunks 2302.6 us, read 2455. Each chunk costs about 14 us, "
@@ -210,9 +216,10 @@ MEASURED(REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 24 * MIB,
          H200_4 "256 MiB in 8, 16 and 24 chunks: 2327, 2385, 3107 us (24: with 64 MiB of staging); "
                 "read at the peers 2455.")
 
-THRESHOLD(REDUCE_SCATTER_CHUNKS, "reduce_scatter.chunks", CHUNKS, 1, 4096,
-          "A reduce-scatter or reduce by staging goes in so many chunks, or more if they would be "
-          "too large.")
+THRESHOLD(
+    REDUCE_SCATTER_CHUNKS, "reduce_scatter.chunks", CHUNKS, 1, 4096,
+    "A reduce-scatter or reduce by staging goes in this many chunks, or more if they would be "
+    "too large.")
 MEASURED(REDUCE_SCATTER_CHUNKS, 1, EVERY, ANY, 8,
          H200_4 "256 MiB with 16 SMs in 8 chunks 2327 us, in 16 2385; with 8 SMs in 16 2443, in 32 "
                 "2621.")
@@ -220,34 +227,34 @@ MEASURED(REDUCE_SCATTER_CHUNKS, 1, EVERY, ANY, 8,
 THRESHOLD(
     REDUCE_SCATTER_HALVED_MIN_BYTES, "reduce_scatter.halved_min_bytes", BYTES, 0, TIB,
     "When a reduce-scatter or reduce goes in several chunks, the last one is halved again and "
-    "again into parts of at least so many bytes, so that the last reduction is short; 0: it "
+    "again into parts of at least this many bytes, so that the last reduction is short; 0: it "
     "stays whole.")
 MEASURED(REDUCE_SCATTER_HALVED_MIN_BYTES, 1, EVERY, ANY, 8 * MIB,
          H200_4 "256 MiB, the last chunk whole 2344 us, halved down to 16, 8, 4 MiB 2312, 2302, "
                 "2309.")
 
 THRESHOLD(REDUCTION_CHUNK_MIN_BYTES, "reduction.chunk_min_bytes", BYTES, 256, TIB,
-          "A chunk of a reduction by staging has at least so many bytes.")
+          "A chunk of a reduction by staging has at least this many bytes.")
 RECKONED(REDUCTION_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "A chunk costs about 14 us of flags (H200); 1 MiB to each of 3 peers takes 8 us over the "
          "link.")
 
 THRESHOLD(REDUCTION_CHUNK_MAX_BYTES, "reduction.chunk_max_bytes", BYTES, 256, TIB,
-          "A chunk of a reduction by staging has at most so many bytes, and as many as staging "
+          "A chunk of a reduction by staging has at most this many bytes, and as many as staging "
           "holds.")
 MEASURED(REDUCTION_CHUNK_MAX_BYTES, 1, EVERY, ANY, 64 * MIB,
          H200_4 "all-reduce of 1 GiB: chunks of 64 MiB (384 MiB of staging) 4231.2 us, of 32 MiB "
                 "4316.2. Larger ones were not measured.")
 
 THRESHOLD(REDUCTION_URGENT_MIN_BYTES, "reduction.urgent_min_bytes", BYTES, 0, NEVER,
-          "Kernels of reductions with blocks of at least so many bytes come before other kernels "
+          "Kernels of reductions with blocks of at least this many bytes come before other kernels "
           "that wait for an SM.")
 MEASURED(REDUCTION_URGENT_MIN_BYTES, 1, EVERY, ANY, 2 * MIB,
          H200_4 "reduce-scatter of 32 MiB beside a GEMM: before the GEMM's blocks 1.839 ms, behind "
                 "them 1.924. From which size on it pays was not measured.")
 
 THRESHOLD(REDUCTION_BULK_MIN_BYTES, "reduction.bulk_min_bytes", BYTES, 0, NEVER,
-          "A kernel that reduces at least so many bytes of each source reads by bulk copies into "
+          "A kernel that reduces at least this many bytes of each source reads by bulk copies into "
           "shared memory, where the GPU has them; of fewer by wide loads.")
 RECKONED(REDUCTION_BULK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "Estimated between two facts: 12 SMs read from three peers at the speed of NVLink by bulk "
@@ -275,7 +282,7 @@ MEASURED(REDUCTION_STAGED_SMS, 1, EVERY, ANY, 16,
 /* ---- small calls: one exchange through slots */
 
 THRESHOLD(SMALL_ALL_REDUCE_MAX_BYTES, "small.all_reduce.max_bytes", BYTES, 0, 64 * MIB,
-          "An all-reduce of at most so many bytes is one exchange through slots; on GPUs one "
+          "An all-reduce of at most this many bytes is one exchange through slots; on GPUs one "
           "kernel.")
 MEASURED(SMALL_ALL_REDUCE_MAX_BYTES, 2, 2, CUDA, 512 * KIB,
          H200_2 "512 KiB 8.9 us; 1 MiB 12.4 us on 32 SMs, read and written by 16 SMs 13.1: too "
@@ -285,7 +292,7 @@ MEASURED(SMALL_ALL_REDUCE_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
 RECKONED(SMALL_ALL_REDUCE_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "No reckoning is on record.")
 
 THRESHOLD(SMALL_REDUCE_SCATTER_MAX_BYTES, "small.reduce_scatter.max_bytes", BYTES, 0, 64 * MIB,
-          "A reduce-scatter of blocks of at most so many bytes is one exchange through slots; on "
+          "A reduce-scatter of blocks of at most this many bytes is one exchange through slots; on "
           "GPUs one kernel.")
 MEASURED(SMALL_REDUCE_SCATTER_MAX_BYTES, 2, 2, CUDA, 512 * KIB,
          H200_2 "512 KiB 9.1 us; 1 MiB 12.8 us on 32 SMs, read by 8 SMs 14.2: too little for four "
@@ -295,7 +302,7 @@ MEASURED(SMALL_REDUCE_SCATTER_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
 RECKONED(SMALL_REDUCE_SCATTER_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "As small.all_reduce.max_bytes.")
 
 THRESHOLD(SMALL_ALL_GATHER_MAX_BYTES, "small.all_gather.max_bytes", BYTES, 0, 64 * MIB,
-          "Under CECL_SM_ALLOW, an all-gather of blocks of at most so many bytes is one exchange "
+          "Under CECL_SM_ALLOW, an all-gather of blocks of at most this many bytes is one exchange "
           "through slots; on GPUs one kernel.")
 MEASURED(SMALL_ALL_GATHER_MAX_BYTES, 2, 2, CUDA, 1 * MIB,
          H200_2 "small / by copies: 512 KiB 8.8 / 21.5 us, 1 MiB 12.1 / 24.2.")
@@ -306,7 +313,7 @@ MEASURED(SMALL_ALL_GATHER_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
 RECKONED(SMALL_ALL_GATHER_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "As small.all_reduce.max_bytes.")
 
 THRESHOLD(SMALL_ALL_TO_ALL_MAX_BYTES, "small.all_to_all.max_bytes", BYTES, 0, 64 * MIB,
-          "Under CECL_SM_ALLOW, an all-to-all of blocks of at most so many bytes is one exchange "
+          "Under CECL_SM_ALLOW, an all-to-all of blocks of at most this many bytes is one exchange "
           "through slots; on GPUs one kernel.")
 MEASURED(SMALL_ALL_TO_ALL_MAX_BYTES, 2, 2, CUDA, 1 * MIB,
          H200_2 "small / by copies: 512 KiB 8.9 / 19.5 us, 1 MiB 12.6 / 19.4.")
@@ -315,7 +322,7 @@ MEASURED(SMALL_ALL_TO_ALL_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
 RECKONED(SMALL_ALL_TO_ALL_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "As small.all_reduce.max_bytes.")
 
 THRESHOLD(SMALL_SMS, "small.sms", SMS, 1, 1024,
-          "A small call's kernel takes at most so many SMs; CECL_MAX_SMS may only lower it, and "
+          "A small call's kernel takes at most this many SMs; CECL_MAX_SMS may only lower it, and "
           "so does what kernels that wait may take of a GPU.")
 MEASURED(SMALL_SMS, 1, EVERY, ANY, 32,
          H200_4 "all-reduce of 256 KiB with 32, 24, 16 SMs: 9.3, 10.3, 10.5 us. " H200_2
@@ -323,13 +330,13 @@ MEASURED(SMALL_SMS, 1, EVERY, ANY, 32,
 
 THRESHOLD(SMALL_SLOT_MIN_BYTES, "small.slot_min_bytes", BYTES, 512, 64 * MIB,
           "A slot holds the largest small call. Where the pool has no room for such slots they are "
-          "halved, but not below so many bytes: then no call is small.")
+          "halved, but not below this many bytes: then no call is small.")
 RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, CUDA, 256 * KIB,
          "The largest small call of more than two ranks.")
 RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, HOST, 4 * KIB, "The largest small call there.")
 
 THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 2, 64,
-          "All slots of a rank together take at most one part in so many of the pool.")
+          "All slots of a rank together take at most one part in this many of the pool.")
 RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
 /* ---- urgent communicators */
@@ -337,7 +344,7 @@ RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 THRESHOLD(
     URGENT_MAX_BYTES, "urgent.max_bytes", BYTES, 0, 64 * MIB,
     "In an urgent communicator, calls go through memory of the host that only move data, and "
-    "in which a rank sends at most so many bytes. Each rank has twice as much of that memory.")
+    "in which a rank sends at most this many bytes. Each rank has twice as much of that memory.")
 MEASURED(URGENT_MAX_BYTES, 1, EVERY, CUDA, 1 * MIB,
          "2 x H200, CUDA 13.0, 2026-11-22: all-gather in place through host memory / between GPUs, "
          "beside all-gathers of 256 MiB: 4 KiB 56 / 705 us, 1 MiB 96 / 709. With nothing beside: "
@@ -346,16 +353,17 @@ RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach
 
 /* ---- between nodes */
 
-THRESHOLD(NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
-          "Over several nodes: a block goes in about so many chunks, so that copy engines move one "
-          "while the network moves the next.")
+THRESHOLD(
+    NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
+    "Over several nodes: a block goes in about this many chunks, so that copy engines move one "
+    "while the network moves the next.")
 RECKONED(NET_CHUNKS, 1, EVERY, ANY, 4,
          "cecl_model, all-gather, share of the closed model on 2 / 8 / 16 nodes of 8: 16 MiB in "
          "chunks of 2 MiB 0.82 / 0.82 / 0.84, of 4 MiB 0.87 / 0.81 / 0.87, of 8 MiB 0.90 / 0.69 / "
          "0.80. The first chunk is not hidden, and each chunk costs a group and a batch.")
 
 THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks have at least so many bytes.")
+          "Over several nodes: chunks have at least this many bytes.")
 RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "cecl_model, all-gather of 4 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
          "chunks of 64 KiB 0.17 / 0.13 / 0.13, 256 KiB 0.40 / 0.37 / 0.37, 1 MiB 0.63 / 0.64 / "
@@ -363,20 +371,20 @@ RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "of sends and receives 8 us to begin.")
 
 THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks have at most so many bytes.")
+          "Over several nodes: chunks have at most this many bytes.")
 RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
          "cecl_model, all-gather of 256 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
          "4 MiB 0.93 / 0.91 / 0.94, 8 MiB 0.96 / 0.95 / 0.98, 32 MiB 0.99 / 0.93 / 0.95. Others' "
          "largest chunk is the same (torchcomms#2921).")
 
 THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
-          "Over several nodes: a rank exchanges with so many nodes at a time.")
+          "Over several nodes: a rank exchanges with this many nodes at a time.")
 RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
          "Waves of 8 peers took 482 GB/s where all at once took 251 (torchcomms#1089).")
 
 THRESHOLD(
     NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
-    "Over several nodes: a broadcast of at least so many bytes goes from node to node, on all "
+    "Over several nodes: a broadcast of at least this many bytes goes from node to node, on all "
     "rails; a smaller one from its root to one rank of each node.")
 RECKONED(
     NET_CHAIN_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
@@ -386,21 +394,21 @@ RECKONED(
 
 THRESHOLD(
     NET_CHAIN_CHUNKS, "net.chain_chunks", CHUNKS, 1, 65536,
-    "Over several nodes: a broadcast that goes from node to node goes in about so many chunks.")
+    "Over several nodes: a broadcast that goes from node to node goes in about this many chunks.")
 RECKONED(
     NET_CHAIN_CHUNKS, 1, EVERY, ANY, 64,
     "8 chunks on each of 8 rails. cecl_model, 64 MiB over 8 / 16 nodes of 8, us: chunks of 512 "
     "KiB 947 / 1119, 1 MiB 809 / 1065, 2 MiB 873 / 1296.")
 
 THRESHOLD(NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks of such a broadcast have at least so many bytes.")
+          "Over several nodes: chunks of such a broadcast have at least this many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MIN_BYTES, 1, EVERY, ANY, 512 * KIB,
     "cecl_model, 16 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 256 KiB 359 / 456 / 586, 512 "
     "KiB 256 / 385 / 557, 1 MiB 221 / 413 / 668.")
 
 THRESHOLD(NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks of such a broadcast have at most so many bytes.")
+          "Over several nodes: chunks of such a broadcast have at most this many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
     "cecl_model, 256 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 1 MiB 2203 / 2394 / 2650, 2 "
@@ -409,15 +417,15 @@ RECKONED(
 /* ---- sizes of a communicator that neither configuration nor environment sets */
 
 THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,
-          "On GPUs staging takes one part in so many of the smallest GPU's memory, whole MiB.")
+          "On GPUs staging takes one part in this many of the smallest GPU's memory, whole MiB.")
 RECKONED(STAGING_MEMORY_SHARE, 1, EVERY, ANY, 512, "A small part of the memory.")
 
 THRESHOLD(STAGING_MIN_BYTES, "staging.min_bytes", BYTES, 4 * KIB, 64 * GIB,
-          "On GPUs staging has at least so many bytes, as far as the pool allows.")
+          "On GPUs staging has at least this many bytes, as far as the pool allows.")
 RECKONED(STAGING_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "No reckoning is on record.")
 
 THRESHOLD(STAGING_MAX_BYTES, "staging.max_bytes", BYTES, 4 * KIB, 64 * GIB,
-          "Staging has at most so many bytes; on the host device just so many.")
+          "Staging has at most this many bytes; on the host device exactly this many.")
 RECKONED(STAGING_MAX_BYTES, 1, EVERY, HOST, 256 * KIB, "No reckoning is on record.")
 MEASURED(STAGING_MAX_BYTES, 1, 5, CUDA, 192 * MIB,
          H200_4 "reduce-scatter of 256 MiB: 64 MiB of staging 3107 us, 256 MiB 2327 to 2385. 192 "
@@ -428,12 +436,13 @@ MEASURED(STAGING_MAX_BYTES, 6, EVERY, CUDA, 64 * MIB,
                 "staging would not serve them (reckoned).")
 
 THRESHOLD(STAGING_POOL_SHARE, "staging.pool_share", SHARE, 2, 64,
-          "On GPUs staging takes at most one part in so many of the pool.")
+          "On GPUs staging takes at most one part in this many of the pool.")
 RECKONED(STAGING_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
-THRESHOLD(POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
-          "The pool grows by so many bytes at first; later segments are twice as large each, up to "
-          "16 times the first.")
+THRESHOLD(
+    POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
+    "The pool grows by this many bytes at first; later segments are twice as large each, up to "
+    "16 times the first.")
 RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, CUDA, 64 * MIB,
          "No reckoning is on record. A rendezvous takes milliseconds (of 3 GiB, on 4 x H200, 8.2).")
 RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, HOST, 1 * MIB, "No reckoning is on record.")

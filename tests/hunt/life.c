@@ -102,9 +102,11 @@ static int index_of(const struct team *team)
 }
 
 /* A group that is refused is carried out on none of its communicators. Where they work, the other ranks must
- * hear that this one does not make its calls. */
+ * hear that this one does not make its calls. A rank that makes such a call outside a group hears it under
+ * CECL_CHECK. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
+    grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");
     atomic_fetch_add(&life.arena->excused, 1);
     if (result != ceclRemoteError)
         multi_ok(team->comm, result);

@@ -259,6 +259,30 @@ static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(
     multi_ok(NULL, ceclCommDestroy(all)); /* frees the buffers, too */
 }
 
+/* Its first call is refused at once, because that communicator was revoked. */
+static void a_group_with_a_failed_communicator_names_no_rank_to_others(void **state)
+{
+    (void)state;
+    ceclComm_t works = checked_comm(), failed = checked_comm();
+    char *buffer;
+    multi_ok(works, ceclMemAlloc(works, (void **)&buffer, (size_t)multi_nranks * 8));
+    char *mine = buffer + multi_rank * 8;
+    multi_ok(failed, ceclCommRevoke(failed));
+    if (multi_rank == 0) {
+        multi_ok(NULL, ceclGroupStart());
+        assert_int_equal(ceclAllGather(mine, buffer, 8, ceclInt8, failed, 0), ceclRemoteError);
+        (void)!ceclAllGather(mine, buffer, 8, ceclInt8, works, 0);
+        assert_int_equal(ceclGroupEnd(), ceclRemoteError);
+    } else {
+        multi_refused(works, ceclAllGather(mine, buffer, 8, ceclInt8, works, 0), ceclRemoteError,
+                      "rank 0 refused its call: its group failed on another communicator: ");
+    }
+    multi_check(works, &(struct multi_case){.op = ceclOpAllGather, .count = 10, .type = ceclInt32},
+                3);
+    multi_ok(NULL, ceclCommAbort(failed));
+    multi_ok(NULL, ceclCommDestroy(works));
+}
+
 static void a_refused_call_has_moved_nothing(void **state)
 {
     (void)state;
@@ -320,6 +344,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(communicators_of_a_group_are_compared_in_any_order),
         cmocka_unit_test(a_difference_on_a_communicator_refuses_the_group),
         cmocka_unit_test(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it),
+        cmocka_unit_test(a_group_with_a_failed_communicator_names_no_rank_to_others),
         cmocka_unit_test(a_refused_call_has_moved_nothing),
         cmocka_unit_test(places_are_no_difference),
     };

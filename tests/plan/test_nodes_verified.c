@@ -146,8 +146,6 @@ static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
     assert_int_equal(cecl_node_carrier(&nodes, 1, nodes.local[4]), 0);
     assert_int_equal(cecl_node_carrier(&nodes, 1, nodes.local[2]), 3);
     assert_int_equal(cecl_node_carrier(&nodes, 0, nodes.local[3]), 2);
-    assert_int_equal(cecl_nodes_rail(&nodes, 4, 0), 2);
-    assert_int_equal(cecl_nodes_rail(&nodes, 0, 4), 2);
 }
 
 static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **state)

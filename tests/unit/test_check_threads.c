@@ -50,6 +50,7 @@ struct refusal {
     pthread_t thread;
     int rank;
     enum cecl_op_index op;
+    bool fails; /* the communicator fails on rank 0 while the call is checked */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
 };
@@ -61,7 +62,9 @@ static void *call(void *argument)
     ceclComm_t comm = comms[me->rank];
     const struct cecl_call call = {.op = &cecl_ops[me->op], .view.layout = comm->launcher->layout};
     ceclResult_t local = ceclSuccess;
-    if (me->rank == 0)
+    if (me->rank == 0 && me->fails)
+        local = cecl_comm_break(comm, cecl_fail(ceclRemoteError, "rank 9 ended"));
+    else if (me->rank == 0)
         local = cecl_fail(ceclInvalidArgument, "%s", long_words);
     me->result = me->op == CECL_OP_ALL_TO_ALLV
                      ? cecl_exchange_places(comm, &call, comm->launcher->layout, local)
@@ -101,6 +104,24 @@ static void so_has_one_that_asks_for_places(void **state)
 {
     (void)state;
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
+}
+
+/* ---- failures */
+
+/* Otherwise rank 1 would have an error of a call on a communicator that works, until its watchdog looks. */
+static void a_refusal_for_a_failed_communicator_fails_it_on_the_peers(void **state)
+{
+    struct refusal refusals[RANKS];
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        refusals[r] = (struct refusal){.rank = r, .op = CECL_OP_ALL_GATHER, .fails = true};
+        assert_int_equal(pthread_create(&refusals[r].thread, NULL, call, &refusals[r]), 0);
+    }
+    pthread_join(refusals[1].thread, NULL);
+    assert_int_equal(refusals[1].result, ceclRemoteError);
+    assert_string_equal(refusals[1].words, "rank 0 gave up: rank 9 ended");
+    assert_int_equal(cecl_comm_async(comms[1]), ceclRemoteError);
+    pthread_join(refusals[0].thread, NULL);
 }
 
 /* ---- advice */
@@ -248,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers),
         TEST(so_has_one_that_asks_for_places),
+        TEST(a_refusal_for_a_failed_communicator_fails_it_on_the_peers),
         TEST(a_check_is_advised_where_there_is_none),
         TEST(no_check_is_advised_where_there_is_one),
         TEST(one_thread_is_refused_at_once),

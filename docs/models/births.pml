@@ -1,0 +1,130 @@
+/* Communicators that NCCL makes in the background out of a parent: split, shrink and grow
+ * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program, `place`, which
+ * is valid until the program is told that the parent is ready. RANKS threads of the program ask for the
+ * parent's state; another one may abort the parent. What becomes of the child is life.pml's.
+ *
+ * Checked: no deadlock; nobody reads the place after it is freed; ours is made once; whoever is told that
+ * the parent is ready finds the child's ours made, unless the parent was aborted.
+ * Planted faults: TELL_FIRST tells the program before the place is read; NO_LOCK lets two threads look at
+ * once; NO_WAIT does not wait until ours is made; FORGET_LAST ends the parent before its births are
+ * forgotten. */
+#ifndef RANKS
+#define RANKS 2 /* threads that ask */
+#endif
+#ifndef CALLS
+#define CALLS 2 /* questions of each */
+#endif
+
+#define NONE 0
+#define MAKING 1
+#define READY 2
+
+bool written, parent_ready; /* by NCCL */
+bool freed;                 /* the place */
+bool expected = true;       /* the birth is in the list */
+bool child;                 /* its handle was read */
+byte entry = NONE;          /* of the child */
+byte made;
+bool aborted, lock;
+
+#ifdef NO_LOCK
+#define LOCK skip
+#define UNLOCK skip
+#else
+#define LOCK atomic { !lock -> lock = true }
+#define UNLOCK lock = false
+#endif
+
+active proctype nccl()
+{
+    written = true;
+    parent_ready = true
+}
+
+proctype maker()
+{
+    entry = READY
+}
+
+/* The place is free for other uses from here on. */
+inline told()
+{
+    freed = true;
+    assert(entry == READY || aborted) /* unmade */
+}
+
+inline look(answer)
+{
+    bool come;
+    LOCK;
+    if
+    :: expected ->
+        come = false;
+        if
+        :: !child ->
+            assert(!freed); /* place */
+            come = written
+        :: else
+        fi;
+        if
+        :: come ->
+            child = true;
+            made++;
+            assert(made == 1); /* twice */
+            entry = MAKING;
+            run maker()
+        :: else
+        fi;
+#ifdef NO_WAIT
+        answer = true;
+#else
+        answer = entry != MAKING;
+#endif
+        if
+        :: answer -> expected = false
+        :: else
+        fi
+    :: else -> answer = true
+    fi;
+    UNLOCK
+}
+
+active [RANKS] proctype asks()
+{
+    byte n;
+    bool is_ready;
+    do
+    :: n < CALLS ->
+        n++;
+        is_ready = false;
+        if
+        :: parent_ready ->
+#ifdef TELL_FIRST
+            freed = true;
+#endif
+            look(is_ready)
+        :: else
+        fi;
+        if
+        :: is_ready -> told()
+        :: else
+        fi
+    :: else -> break
+    od
+}
+
+active proctype aborts()
+{
+    if
+    :: true ->
+        aborted = true;
+#ifdef FORGET_LAST
+        freed = true;
+#endif
+        LOCK;
+        expected = false;
+        UNLOCK;
+        freed = true
+    :: true
+    fi
+}

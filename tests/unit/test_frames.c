@@ -1,0 +1,83 @@
+/* The way of a call down to the device: how many functions are on the stack. docs/architecture.md draws them.
+ * The files on the way are compiled for this program without optimization, so no function is inlined. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <execinfo.h>
+
+#include "comm/comm.h"
+
+#define RANKS 2
+#include "comms.h"
+
+#define COUNT 1000
+#define FRAMES_MOST 10
+#define CALLS 5 /* the last is a warm one */
+
+static const struct cecl_device_ops *real;
+static struct cecl_device_ops watched;
+static int caller, deepest, batches; /* depths of the stack */
+
+static int depth(void)
+{
+    void *frames[64];
+    return backtrace(frames, 64);
+}
+
+static ceclResult_t watched_copies(struct cecl_device *dev, ceclStream_t work,
+                                   const struct cecl_batch *batch)
+{
+    const int here = depth();
+    deepest = here > deepest ? here : deepest;
+    batches++;
+    return real->copies(dev, work, batch);
+}
+
+static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
+                                   const struct cecl_memop *ops, size_t count)
+{
+    const int here = depth();
+    deepest = here > deepest ? here : deepest;
+    return real->memops(dev, work, ops, count);
+}
+
+static void a_warm_all_gather_is_ten_functions_from_the_device(void **state)
+{
+    int *buffers[RANKS];
+    (void)state;
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclMemAlloc(comms[r], (void **)&buffers[r], RANKS * COUNT * sizeof(int)));
+    OK(ceclGroupEnd());
+    real = comms[0]->dev->ops;
+    watched = *real;
+    watched.copies = watched_copies;
+    watched.memops = watched_memops;
+    for (int i = 0; i < CALLS; i++)
+        for (int r = 0; r < RANKS; r++) {
+            comms[r]->dev->ops = i == CALLS - 1 ? &watched : real;
+            caller = depth();
+            OK(ceclAllGather(buffers[r] + r * COUNT, buffers[r], COUNT, ceclInt32, comms[r], NULL));
+        }
+    for (int r = 0; r < RANKS; r++) {
+        comms[r]->dev->ops = real;
+        OK(ceclStreamSynchronize(comms[r], NULL));
+    }
+    print_message("%d functions from ceclAllGather to the device\n", deepest - caller);
+    assert_true(batches > 0);
+    assert_true(deepest - caller >= 2);
+    assert_true(deepest - caller <= FRAMES_MOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_warm_all_gather_is_ten_functions_from_the_device),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
