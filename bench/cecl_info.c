@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     else {
         const bool asked = argc == 2 && strcmp(what, "--help") == 0;
         fprintf(asked ? stdout : stderr,
-                "usage: cecl_info [--markdown | --tuning ... | --tuning-file ...]\n"
+                "Usage: cecl_info [--markdown | --tuning ... | --tuning-file ...]\n"
                 "  without an option  this build and its settings\n"
                 "  --markdown         docs/env.md\n"
                 "%s",

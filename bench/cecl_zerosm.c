@@ -16,7 +16,7 @@
 enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 
 static const char usage[] =
-    "usage: cecl_zerosm [options]\n"
+    "Usage: cecl_zerosm [options]\n"
     "  --case N   only case N, after the counter-check\n"
     "  --split    only cases on communicators out of ceclCommSplit, after the counter-check\n"
     "  --list     the cases; needs no GPU\n"

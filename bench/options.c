@@ -8,7 +8,7 @@
 #define LEAST_ALLOC ((size_t)1 << 20) /* bytes: room for the allocations inside the pool */
 
 static const char usage[] =
-    "usage: cecl_perf --ranks RANKS [options], which starts its ranks, or\n"
+    "Usage: cecl_perf --ranks RANKS [options], which starts its ranks, or\n"
     "       mpirun -n RANKS cecl_perf [options], where it was built with MPI\n"
     "  --ranks RANKS      ranks on this machine; default, in a build without MPI: 2\n"
     "  --op OP            all_gather (default), alltoall, reduce_scatter, all_reduce (sums);\n"

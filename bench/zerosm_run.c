@@ -67,7 +67,7 @@ static bool called(struct stage *s, int g, ceclResult_t result, const char *call
 static bool set_device(struct stage *s, int g)
 {
     return cecl_driver_set_device(gpu_get()->cu, g) == ceclSuccess ||
-           tell(s, "GPU %d: %s", g, cecl_message());
+           tell(s, "GPU %d: %s", g, ceclGetLastError(NULL));
 }
 
 /* ---- communicators and memory */

@@ -7,7 +7,7 @@ function(part_missing part)
 endfunction()
 
 # The library needs CUDA's headers and a compiler for its kernels: nvcc, or NVRTC among Python's packages.
-# Tests and benchmarks of CUDA need a whole toolkit: CECL_TOOLKIT_ENABLED.
+# Tests, examples and benchmarks of CUDA need a whole toolkit, with cuBLAS: CECL_TOOLKIT_ENABLED.
 set(CECL_CUDA_ENABLED OFF)
 set(CECL_TOOLKIT_ENABLED OFF)
 if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
@@ -15,7 +15,11 @@ if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # PTX for later chips
   endif()
+  # CMake 3.25.1 (Debian 12) stops where CUDA 13 has no nvToolsExt, if the project asks for CMake 3.25.
+  set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
   find_package(CUDAToolkit QUIET)
+  set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
   if(NOT CMAKE_CUDA_COMPILER)
     unset(CMAKE_CUDA_COMPILER CACHE) # looked for anew: it may have been installed since
     if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED ENV{CUDACXX})
@@ -26,7 +30,9 @@ if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
     enable_language(CUDA)
     set(CECL_CUDA_ENABLED ON)
-    set(CECL_TOOLKIT_ENABLED ON)
+    if(TARGET CUDA::cublas)
+      set(CECL_TOOLKIT_ENABLED ON)
+    endif()
     set(CECL_KERNEL_COMPILER nvcc)
     set(CECL_KERNEL_COMPILER_VERSION ${CUDAToolkit_VERSION})
     set(CECL_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS})

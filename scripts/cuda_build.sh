@@ -9,13 +9,20 @@ build=$root/build/cuda
 . "$root/scripts/common.sh"
 toolkit=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
-    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*")
+    "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*" "nvidia-cublas==13.0.*")
 
-# The folder of the toolkit that PyPI's packages make up.
+# The folder of the toolkit that PyPI's packages make up. CMake looks for libraries in lib64, without a number behind
+# their names; packages for Python leave both out.
 from_pypi() {
-    [ -x "$toolkit/bin/python3" ] || python3 -m venv "$toolkit"
-    "$toolkit/bin/pip" install -q "${packages[@]}" >&2
-    "$toolkit/bin/python3" -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13"))'
+    local folder library
+    [ -x "$toolkit/bin/pip" ] || python3 -m venv "$toolkit" || return 1
+    "$toolkit/bin/pip" install -q "${packages[@]}" >&2 || return 1
+    folder=$("$toolkit/bin/python3" -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13"))') || return 1
+    ln -sfn lib "$folder/lib64"
+    for library in "$folder"/lib/lib*.so.*; do
+        ln -sf "${library##*/}" "${library%%.so.*}.so"
+    done
+    echo "$folder"
 }
 
 options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=OFF -DCECL_WERROR=ON)

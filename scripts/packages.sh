@@ -6,7 +6,7 @@ set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
-for command in cpack dpkg-shlibdeps lintian; do
+for command in cpack dpkg-shlibdeps lintian help2man; do
     command -v "$command" >/dev/null || { echo "skipped: no $command"; exit 77; }
 done
 build=$root/build/packages
@@ -15,7 +15,7 @@ cd "$build"
 rm -f ./*.deb
 cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
 packages=(./*.deb)
-lintian --allow-root --fail-on error --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,no-manual-page \
+lintian --allow-root --fail-on error --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
     "${packages[@]}"
 [ "$(for p in "${packages[@]}"; do dpkg -c "$p" | awk '!/\/$/ { print $6 }'; done | sort | uniq -d | wc -l)" -eq 0 ] ||
     { echo "packages.sh: a file is in two packages"; exit 1; }

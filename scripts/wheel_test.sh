@@ -30,7 +30,10 @@ python3 -m venv venv
 PATH=$scratch/venv/bin:$PATH
 pip install -q --no-index "$wheel"
 has "^cecl-run: preloads .*/lib/cecl/libnccl.so.2; CECL_NCCL=auto" cecl-run true
-has "^cecl [0-9.]+" cecl_info
+version=$(sed -n 's/^#define CECL_\(MAJOR\|MINOR\|PATCH\) //p' "$root/include/cecl/cecl.h" | paste -sd .)
+has "^cecl $version\$" cecl_info
+has "^$version\$" python -m cecl --version
+[ -e /dev/nvidiactl ] || has "running on the host device: rank 0 has no usable GPU: [^;]+;" env -u CECL_DEVICE cecl_perf -e 1M -n 1 --rounds 1
 has "^# every byte right" cecl_perf --ranks 3 -b 64K -e 1M -n 3 -w 1 --rounds 2
 has "^# every byte right" cecl_perf --ranks 2 --op all_reduce --type bfloat16 -b 4K -e 64K -n 3 -w 1 --rounds 2
 has "^ 1  all-gather in place" cecl_zerosm --list
@@ -43,6 +46,11 @@ libraries=$(python -m cecl --library)
 if command -v readelf >/dev/null; then
     for file in "$libraries"/libcecl.so.* "$libraries/cecl/libnccl.so.2"; do
         ! readelf -d "$file" | grep NEEDED | grep -E "cuda|nvidia|nccl" || fail "$file links it"
+        passed=$((passed + 1))
+    done
+    # A tool with a symbol of the library would take the place of the library's own.
+    for file in "$libraries"/../bin/cecl_*; do
+        ! readelf --dyn-syms -W "$file" | awk '$7 != "UND" && $8 ~ /^cecl/' | grep . || fail "$file exports it"
         passed=$((passed + 1))
     done
 fi

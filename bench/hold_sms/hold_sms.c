@@ -31,7 +31,7 @@ static const struct cecl_driver *cu; /* set by the first hold */
 static bool works(ceclResult_t result)
 {
     if (result != ceclSuccess)
-        fprintf(stderr, "hold_sms: %s\n", cecl_message());
+        fprintf(stderr, "hold_sms: %s\n", ceclGetLastError(NULL));
     return result == ceclSuccess;
 }
 #define WORKS(function, ...) works(cecl_driver_check(cu, cu->function(__VA_ARGS__), #function))

@@ -9,7 +9,7 @@
 #include "calls.h"
 
 static const char usage[] =
-    "usage: cecl_model [options]\n"
+    "Usage: cecl_model [options]\n"
     "  --op NAME        all_gather, alltoall, reduce_scatter, all_reduce, reduce, broadcast, "
     "gather,\n"
     "                   scatter or barrier\n"

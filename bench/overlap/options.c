@@ -5,7 +5,7 @@
 #include "parse.h"
 
 static const char usage[] =
-    "usage: mpirun -n RANKS cecl_overlap [options]      (a GPU for each rank)\n"
+    "Usage: mpirun -n RANKS cecl_overlap [options]      (a GPU for each rank)\n"
     "Times a GEMM (cuBLAS, half precision, float accumulation) alone and beside one collective:\n"
     "cecl's in place, out of place, and out of place where SMs are allowed (CECL_SM_ALLOW);\n"
     "NCCL's as it comes, and on copy engines (zero-CTA policy, registered windows). Of reductions\n"

@@ -8,7 +8,7 @@
 #include "tuner.h"
 
 static const char usage[] =
-    "usage: mpirun -n RANKS cecl_tune [options]\n"
+    "Usage: mpirun -n RANKS cecl_tune [options]\n"
     "Measures, on this machine and with so many ranks, from which size on one way of a collective "
     "is\n"
     "faster than another, and writes a file that CECL_TUNING=FILE loads.\n"

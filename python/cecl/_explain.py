@@ -1,47 +1,74 @@
 """How a collective would be carried out here."""
 import ctypes
 
+from . import _binding as binding
 from ._binding import Explanation, library
 
-OPS = {"all_gather": 0, "alltoall": 1}
-TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
-         "float32": 7, "float64": 8, "bfloat16": 9, "float8e4m3": 10, "float8e5m2": 11}
+TYPES = {"int8": binding.INT8, "uint8": binding.UINT8, "int32": binding.INT32, "uint32": binding.UINT32,
+         "int64": binding.INT64, "uint64": binding.UINT64, "float16": binding.FLOAT16,
+         "float32": binding.FLOAT32, "float64": binding.FLOAT64, "bfloat16": binding.BFLOAT16,
+         "float8e4m3": binding.FLOAT8E4M3, "float8e5m2": binding.FLOAT8E5M2}
+REDUCTIONS = {"sum": binding.SUM, "prod": binding.PROD, "max": binding.MAX, "min": binding.MIN,
+              "avg": binding.AVG}
+# The function, and whether its arguments behind the type have a reduction and a root; rank 0 is the root.
+OPS = {"all_gather": ("ceclAllGather", False, False), "alltoall": ("ceclAlltoAll", False, False),
+       "broadcast": ("ceclBroadcast", False, True), "gather": ("ceclGather", False, True),
+       "scatter": ("ceclScatter", False, True), "reduce_scatter": ("ceclReduceScatter", True, False),
+       "all_reduce": ("ceclAllReduce", True, False), "reduce": ("ceclReduce", True, True)}
 
 
 def _memory(comms, size):
-    """Symmetric memory of `size` bytes on each rank."""
+    """Symmetric memory of `size` bytes on each rank: where that of rank 0 is."""
     places = [ctypes.c_void_p() for _ in comms]
     library.call("ceclGroupStart")
     for comm, place in zip(comms, places):
         library.call("ceclMemAlloc", comm, ctypes.byref(place), size)
     library.call("ceclGroupEnd")
-    return places
+    return places[0]
 
 
-def explain(op="all_gather", count=1 << 20, type="float32", ranks=2, in_place=True):
-    """Tells how rank 0 of `ranks` would carry out a collective: a dict with what ceclExplain of cecl.h
-    tells. Makes a communicator in this process, on GPUs 0 to ranks - 1 if they are there, otherwise on
-    the host device. Memory is that of ceclMemAlloc.
-
-    op        "all_gather" or "alltoall"
-    count     elements of a block
-    in_place  of an all-gather: whether its own block lies in the result already
-    """
-    if op not in OPS or type not in TYPES:
-        raise ValueError(f"explain: op {op!r}, type {type!r}: one of {', '.join(OPS)}, and one of "
-                         f"{', '.join(TYPES)} expected")
-    comms = (ctypes.c_void_p * ranks)()
-    library.call("ceclCommInitAll", comms, ranks, None)
-    comms = [ctypes.c_void_p(comm) for comm in comms]
+def _told(comm, op, arguments):
+    """What ceclGroupExplain tells of rank 0's call in a group of its own."""
+    told = Explanation()
+    library.call("ceclGroupStart")
     try:
-        whole = count * 8 * ranks # no element has more than 8 bytes
-        recv = _memory(comms, whole)[0]
-        in_place = in_place and op == "all_gather"
-        send = recv if in_place else _memory(comms, whole)[0] # rank 0's own block is the first
-        told = Explanation()
-        library.call("ceclExplain", OPS[op], send, recv, count, TYPES[type], comms[0], ctypes.byref(told))
+        library.call(OPS[op][0], *arguments, comm, None)
+    finally:
+        # ends the group, also that of a call that was refused, whose words it then has
+        library.call("ceclGroupExplain", comm, ctypes.byref(told))
+    return {name: value.decode() if isinstance(value, bytes) else bool(value) if name == "zero_sm" else value
+            for name, value in ((field[0], getattr(told, field[0])) for field in told._fields_)}
+
+
+def _one_of(name, value, known):
+    if value not in known:
+        raise ValueError(f"explain: {name} {value!r}: one of {', '.join(known)} expected")
+    return known[value]
+
+
+def explain(op="all_gather", count=1 << 20, type="float32", ranks=2, in_place=False, reduction="sum"):
+    """Tells how rank 0 of `ranks` would carry out a collective: a dict with the fields of cecl.h's
+    ceclExplanation_t. Makes a communicator in this process, on GPUs 0 to ranks - 1 if they are there,
+    otherwise on the host device. Memory is that of ceclMemAlloc.
+
+    op         "all_gather", "alltoall", "broadcast", "gather", "scatter", "reduce_scatter", "all_reduce"
+               or "reduce"; rank 0 is the root
+    count      elements, as the call of cecl.h counts them
+    in_place   whether rank 0's part of the two buffers is the same memory
+    reduction  of the last three: "sum", "prod", "max", "min" or "avg"
+    """
+    _, reduces, is_rooted = _one_of("op", op, OPS)
+    arguments = [count, _one_of("type", type, TYPES)]
+    arguments += [_one_of("reduction", reduction, REDUCTIONS)] if reduces else []
+    arguments += [0] if is_rooted else []
+    handles = (ctypes.c_void_p * ranks)()
+    library.call("ceclCommInitAll", handles, ranks, None)
+    comms = [ctypes.c_void_p(handle) for handle in handles]
+    try:
+        most = count * 8 * ranks # no element has more than 8 bytes
+        recv = _memory(comms, most)
+        send = recv if in_place else _memory(comms, most) # rank 0's own block is the first one
+        return _told(comms[0], op, [send, recv, *arguments])
     finally:
         for comm in comms:
             library.call("ceclCommDestroy", comm)
-    return {name: value.decode() if isinstance(value, bytes) else bool(value) if name == "zero_sm" else value
-            for name, value in ((field[0], getattr(told, field[0])) for field in told._fields_)}

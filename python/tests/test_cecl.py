@@ -44,8 +44,8 @@ class Stats(unittest.TestCase):
 
 
 class Explain(unittest.TestCase):
-    def test_tells_what_an_all_gather_sends(self):
-        told = cecl.explain("all_gather", count=1024, type="float32", ranks=4)
+    def test_tells_what_an_all_gather_in_place_sends(self):
+        told = cecl.explain("all_gather", count=1024, type="float32", ranks=4, in_place=True)
         self.assertEqual(told["bytes_sent"], 3 * 4096)
         self.assertTrue(told["zero_sm"])
 
@@ -54,13 +54,36 @@ class Explain(unittest.TestCase):
         self.assertGreaterEqual(told["bytes_sent"], 1024)
         self.assertTrue(told["path"])
 
-    def test_refuses_another_op(self):
-        with self.assertRaisesRegex(ValueError, "all_gather, alltoall"):
-            cecl.explain("gather")
+    def test_tells_which_collectives_reduce(self):
+        for op, function in (("all_gather", False), ("broadcast", False), ("gather", False), ("scatter", False),
+                             ("reduce_scatter", True), ("all_reduce", True), ("reduce", True)):
+            told = cecl.explain(op, count=1 << 20, type="bfloat16", ranks=2)
+            self.assertEqual(told["reductions"] > 0, function, f"{op}: {told}")
+            self.assertTrue(told["path"] and told["reason"], f"{op}: {told}")
 
-    def test_gives_the_librarys_words(self):
+    def test_tells_why_a_reduction_takes_sms(self):
+        told = cecl.explain("all_reduce", count=1 << 20, type="float32", ranks=4, in_place=True, reduction="avg")
+        self.assertFalse(told["zero_sm"])
+        self.assertIn("arithmetic needs SMs", told["reason"])
+
+    def test_refuses_what_it_does_not_know(self):
+        with self.assertRaisesRegex(ValueError, "op 'all_gathers': one of all_gather, "):
+            cecl.explain("all_gathers")
+        with self.assertRaisesRegex(ValueError, "type 'int4': one of int8, "):
+            cecl.explain(type="int4")
+        with self.assertRaisesRegex(ValueError, "reduction 'mean': one of sum, "):
+            cecl.explain("reduce", reduction="mean")
+
+    def test_gives_the_librarys_words_and_goes_on(self):
         with self.assertRaisesRegex(RuntimeError, "ceclCommInitAll: "):
             cecl.explain(ranks=0)
+        os.environ["CECL_SM_POLICY"] = "never"
+        try:
+            with self.assertRaisesRegex(RuntimeError, "ceclGroupExplain: .*CECL_SM_NEVER"):
+                cecl.explain("all_reduce")
+        finally:
+            del os.environ["CECL_SM_POLICY"]
+        self.assertTrue(cecl.explain("all_reduce")["path"])
 
 
 class Places(unittest.TestCase):

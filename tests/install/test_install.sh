@@ -48,6 +48,12 @@ refused() {
 cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
 
+# A manual page of each program that has one in the build.
+for page in "$build"/man/*.1.gz; do
+    [ -e "$page" ] || continue
+    gzip -dc "$scratch/prefix/share/man/man1/${page##*/}" | grep -q '^\.SH SYNOPSIS' || fail "no good page: ${page##*/}"
+done
+
 # Tools run where they were moved to, and find the library there.
 if [ -e "$build/bench/cecl_info" ]; then
     "$scratch/prefix/bin/cecl_info" --markdown | grep -q CECL_DEVICE || fail "cecl_info does not run"

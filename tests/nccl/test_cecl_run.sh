@@ -62,7 +62,7 @@ for options in "--policy none true" "--policy" "--nccl $scratch/none true" "--nc
     # shellcheck disable=SC2086
     run "$run" $options
     expect_status 2
-    expect_error "usage: cecl-run"
+    expect_error "Usage: cecl-run"
 done
 run "$run" --policy none true
 expect_error "--policy none: one of off, auto, all, strict expected"
@@ -82,5 +82,5 @@ expect_error "has a space or a colon"
 case="help"
 run "$run" --help
 expect_status 0
-expect_output "usage: cecl-run"
+expect_output "Usage: cecl-run"
 exit $failed
