@@ -164,7 +164,8 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     }
     const int64_t now = cecl_now_ns();
     const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
-    cecl_nccl_marks_publish(marks, trial);
+    if (!cecl_trial_is_within(trial))
+        cecl_nccl_marks_publish(marks, trial);
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
     learn->begun_ns = now;

@@ -152,6 +152,43 @@ static void short_steps_are_tried_together(void **state)
     assert_true(outcome.periods[0] > 60 * 8 && outcome.periods[0] <= 61 * 16);
 }
 
+/* A loop of one call. A queue of 1,024 launches is full on rank 0, and empty on the others. */
+static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = training(seed);
+        program.length[0] = 1;
+        program.step_ns = seed % 2 ? 5e3 : 5e5;
+        program.ahead = 1024;
+        program.is_apart = true;
+        program.steps = 9000;
+        program.gain[0][2] = 0.05;
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        assert_true(outcome.has_verdict[0]);
+        assert_int_equal(outcome.arm[0], 2);
+    }
+}
+
+/* The GPUs come to a call when the hosts are 1,024 calls further. */
+static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = training(seed);
+        program.length[0] = 1;
+        program.step_ns = seed % 2 ? 5e3 : 5e5;
+        program.lag = 1024;
+        program.steps = 9000;
+        program.gain[0][2] = 0.05;
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        assert_true(outcome.has_verdict[0]);
+        assert_int_equal(outcome.arm[0], 2);
+    }
+}
+
 static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state)
 {
     (void)state;
@@ -190,6 +227,8 @@ int main(void)
         cmocka_unit_test(a_bad_arm_has_one_turn),
         cmocka_unit_test(only_the_bad_arm_is_dropped),
         cmocka_unit_test(short_steps_are_tried_together),
+        cmocka_unit_test(a_loop_whose_hosts_are_far_apart_is_decided),
+        cmocka_unit_test(a_loop_whose_gpus_are_far_behind_is_decided),
         cmocka_unit_test(a_changed_period_is_tried_anew_and_a_learned_one_is_not),
         cmocka_unit_test(a_verdict_wears_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
