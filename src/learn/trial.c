@@ -11,7 +11,7 @@
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
 #define LONG_NS UINT64_C(1000000000) /* repetitions are counted as no longer */
-#define HOLDS 10000u /* how many repetitions of the subject a verdict holds for */
+#define HOLDS 10000u /* how many periods a verdict holds for */
 #define LEFT 4096u   /* periods after which a subject is wanted again that was left without a trial */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
@@ -99,18 +99,19 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
     }
 }
 
-static void remember(struct cecl_trial *trial, uint32_t arm)
+static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
     struct cecl_learned *known = find_learned(trial);
     if (!known)
         known = &trial->learned[trial->nlearned++ % CECL_TRIAL_LEARNED];
-    *known = (struct cecl_learned){trial->subject, arm, HOLDS};
+    *known = (struct cecl_learned){trial->subject, arm, HOLDS * merged};
 }
 
-static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+/* merged  how many repetitions make a period */
+static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged, bool is_recalled)
 {
     if (trial->kind == CECL_TRIAL_PERIODS)
-        remember(trial, arm);
+        remember(trial, arm, merged);
     rest(trial);
     trial->arm = arm;
     trial->has_verdict = true;
@@ -175,7 +176,7 @@ static uint32_t beginning(struct cecl_trial *trial)
     const bool is_known = !trial->host.only_recalls && find_learned(trial);
     const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
     if (recalled >= 0 && trial->arms >> recalled & 1)
-        return CECL_DECISION_VERDICT | (uint32_t)recalled;
+        return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged_of(trial);
     return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged_of(trial);
 }
 
@@ -218,7 +219,7 @@ static void go_on(struct cecl_trial *trial)
     trial->turn += trial->has_turn;
     trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
     if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
-        settle(trial, word & CECL_DECISION_NUMBER, false);
+        settle(trial, word & CECL_DECISION_NUMBER, trial->merged, false);
 }
 
 static struct cecl_trial_mark begin(struct cecl_trial *trial)
@@ -233,7 +234,9 @@ static struct cecl_trial_mark begin(struct cecl_trial *trial)
         trial->turn = trial->put_off = trial->repeated = 0;
         go_on(trial);
         return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
-    case CECL_DECISION_VERDICT: settle(trial, word & CECL_DECISION_NUMBER, true); break;
+    case CECL_DECISION_VERDICT:
+        settle(trial, CECL_DECISION_RECALLED_ARM(word), word & CECL_DECISION_NUMBER, true);
+        break;
     case CECL_DECISION_NOTHING: rest(trial); break;
     default: try_later(trial, word);
     }

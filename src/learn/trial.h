@@ -80,7 +80,7 @@ struct cecl_trial_host {
 struct cecl_learned {
     uint64_t subject;
     uint32_t arm;
-    uint32_t left; /* repetitions of the subject until it is tried again */
+    uint32_t left; /* repetitions of the subject until it is tried again: 10,000 periods */
 };
 
 struct cecl_trial {
