@@ -11,8 +11,8 @@
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
 #define LONG_NS UINT64_C(1000000000) /* repetitions are counted as no longer */
-#define HOLDS 10000u /* how many periods a verdict holds for */
-#define LEFT 4096u   /* periods after which a subject is wanted again that was left without a trial */
+#define HOLDS 10000u                 /* how many periods a verdict holds for */
+#define LEFT 4096u /* periods after which a subject is wanted again that was left without a trial */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
@@ -286,8 +286,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);
-    if ((trial->wait > 0 && --trial->wait == 0) ||
-        (known && known->left > 0 && --known->left == 0))
+    if ((trial->wait > 0 && --trial->wait == 0) || (known && known->left > 0 && --known->left == 0))
         cecl_trial_want(trial, trial->subject, trial->arms, trial->kind);
 }
 

@@ -100,9 +100,9 @@ struct cecl_trial {
     uint32_t decisions; /* made so far on this communicator */
     uint32_t trials;    /* trials begun so far */
     uint32_t attempt;
-    uint32_t wait;    /* boundaries until the next step; 0: there is none */
-    uint32_t offers;  /* for how many boundaries the next offer stands */
-    bool is_busy;     /* the last attempt failed because another communicator was tried */
+    uint32_t wait;   /* boundaries until the next step; 0: there is none */
+    uint32_t offers; /* for how many boundaries the next offer stands */
+    bool is_busy;    /* the last attempt failed because another communicator was tried */
     /* how long repetitions took on the host since the subject was wanted, and how many of them */
     uint64_t host_ns, longest_ns;
     uint32_t seen;

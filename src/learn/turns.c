@@ -118,8 +118,8 @@ static int next_arm(const struct cecl_trial *trial)
     for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
         if (!(alive >> arm & 1))
             continue;
-        const uint64_t drawn =
-            cecl_trial_mix(trial->id ^ cecl_trial_mix((uint64_t)turns << 32 | trial->trials << 8 | arm));
+        const uint64_t drawn = cecl_trial_mix(
+            trial->id ^ cecl_trial_mix((uint64_t)turns << 32 | trial->trials << 8 | arm));
         nalive++;
         is_round_done = is_round_done && had[arm] == had[0];
         if (had[arm] < fewest || (had[arm] == fewest && drawn < lowest)) {

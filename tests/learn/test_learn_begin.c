@@ -77,8 +77,8 @@ static void pass_boundary(void)
 static bool begins(void)
 {
     pass_boundary();
-    for (int i = 0; i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING &&
-                    trials[0].state != CECL_TRIAL_IDLE;
+    for (int i = 0;
+         i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING && trials[0].state != CECL_TRIAL_IDLE;
          i++)
         pass_boundary();
     return trials[0].state == CECL_TRIAL_RUNNING;

@@ -12,7 +12,13 @@
 #include "learn/classes.h"
 #include "world.h"
 
-enum { MOST_CLASSES = 64, CALLS = 40000, MOST_CALLS = 100000, OTHER_ARM = 2, ARMS = 1 | 1 << OTHER_ARM };
+enum {
+    MOST_CLASSES = 64,
+    CALLS = 40000,
+    MOST_CALLS = 100000,
+    OTHER_ARM = 2,
+    ARMS = 1 | 1 << OTHER_ARM
+};
 
 /* Calls of `nclasses` classes, drawn by weight, in an order without a period. */
 struct server {

@@ -68,8 +68,7 @@ static void run_one(struct tally *tally, const struct program *program, uint32_t
     tally->none += !outcome.has_verdict[0];
     tally->late += outcome.periods[0] > most_periods;
     tally->slower += program->gain[0][outcome.arm[0]] < -0.01;
-    if (outcome.has_verdict[0] &&
-        most > 4 * program->noise * sqrt(2.0 / outcome.counted[0][0])) {
+    if (outcome.has_verdict[0] && most > 4 * program->noise * sqrt(2.0 / outcome.counted[0][0])) {
         tally->gaining++;
         tally->missed += outcome.arm[0] == 0;
     }
