@@ -70,7 +70,8 @@ struct cecl_places {
     uint64_t room_for;      /* entries are known to be free for calls up to this number */
     uint64_t most_spent_ns; /* the caller's to set: see struct cecl_places_patience */
     bool patient;           /* the caller's to set, on all ranks: nobody decides LATE */
-    uint64_t spent_ns;      /* waited longer than `wait_ns` since a call was FULL */
+    uint64_t spent_ns;      /* waited longer than `wait_ns`, less what was regained since */
+    uint64_t waited_at;     /* the last time, ns, of which a share was regained */
     uint64_t nmet, nlate;   /* groups that this rank has met; of these, decided LATE */
 };
 
@@ -124,8 +125,11 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's GPU
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
- * `most_spent_ns` in all until a call is FULL. Nobody waits for a rank whose calls this very thread
- * makes, or that may be such a rank, because it has made no call yet. */
+ * `most_spent_ns` in all. Of that, CECL_PLACES_SHARE of the time since is regained, so such waits make
+ * no program longer by more than that share, even one that is as fast as its hosts. Nobody waits for a
+ * rank whose calls this very thread makes, or that may be such a rank, because it has made no call
+ * yet. */
+#define CECL_PLACES_SHARE 1 / 64
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */

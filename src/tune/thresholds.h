@@ -95,10 +95,10 @@ RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
 
 THRESHOLD(
     LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
-    "All waits by late.pending_ns take so long together until a call finds all ranks in time.")
+    "All waits by late.pending_ns take so long together, and a 64th of the program's time.")
 RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
-         "Four such waits: the pending call may itself wait for the late rank, which then never "
-         "comes in time.")
+         "Four such waits. A loop that is as fast as its hosts gets longer by its waits, so by a 64th "
+         "at most.")
 
 /* ---- messages */
 
