@@ -33,7 +33,7 @@ static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "not tried yet, because another communicator was being tried when its trial was to begin",
     "not tried yet, because ranks were too many steps apart when its trial was to begin",
     "a trial is under way",
-    "not tried: each attempt to begin failed. It is tried some thousand steps later",
+    "not tried: each attempt to begin failed. It is tried some hundred steps later",
     "not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period",
     "not tried, because it has learned too many periods before",
     "decided",

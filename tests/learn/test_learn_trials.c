@@ -144,6 +144,35 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
     }
 }
 
+/* Of short steps, with ranks far apart: an offer of one communicator stands for long, and keeps others off. */
+static void communicators_of_a_loop_each_get_their_verdict(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = {.seed = seed,
+                                  .nranks = 3,
+                                  .ncomms = 3,
+                                  .length = {1, 2, 1},
+                                  .noise = 0.02,
+                                  .step_ns = 2e4,
+                                  .lag = 300,
+                                  .ahead = 300,
+                                  .is_apart = seed % 2,
+                                  .steps = 60000};
+        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
+            program.gain[0][arm] = 0.06;
+            program.gain[1][arm] = -0.06;
+        }
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        for (int c = 0; c < 3; c++)
+            assert_true(outcome.has_verdict[c]);
+        assert_int_not_equal(outcome.arm[0], 0);
+        assert_int_equal(outcome.arm[1], 0);
+        assert_int_equal(outcome.arm[2], 0);
+    }
+}
+
 static struct program training(uint64_t seed)
 {
     return (struct program){.seed = seed,
@@ -273,6 +302,7 @@ int main(void)
         cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
         cmocka_unit_test(so_are_those_of_loops_whose_ranks_are_far_apart),
         cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
+        cmocka_unit_test(communicators_of_a_loop_each_get_their_verdict),
         cmocka_unit_test(a_bad_arm_has_one_turn),
         cmocka_unit_test(only_the_bad_arm_is_dropped),
         cmocka_unit_test(short_steps_are_tried_together),
