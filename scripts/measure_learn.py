@@ -10,6 +10,7 @@ Parts (default: all), each of at most --limit seconds:
   moves2, moves4  the same, gathers alone (CECL_SM_POLICY=never): bits as with plain NCCL
   files         ranks whose files of CECL_NCCL_LEARNED differ: one line, and one decision
   loop          a host-bound loop of two streams, with and without late.pending_ns
+  late          the share of late calls in FSDP2 with 2 ranks, with and without late.pending_ns
   one           nccl-tests: an all-gather of one size 3,000 times, until a decision
   programs      the same of all 11 programs of nccl-tests; those of messages alone have no trial
   periods       5 programs of nccl-tests with several sizes and -n 200
@@ -223,22 +224,30 @@ def part_files(args, clock):
     note("files", "ranks with other files", f"both {recalled[0]}; {lines[0]}")
 
 
-def part_loop(args, clock):
-    table = os.path.join(args.keep, "loop.tuning")
+def with_and_without(args, part, what, steps, rounds, clock):
+    """Runs a program of 2 ranks, all served, with and without late.pending_ns in turn. Yields the side, what ranks got, and
+    the share of late calls."""
+    table = os.path.join(args.keep, f"{part}.tuning")
     with open(table, "w", encoding="utf-8") as file:
         file.write("cecl-tuning 1\nlate.pending_ns * any 0\n")
-    sides = {"as it is": {}, "late.pending_ns 0": {"CECL_TUNING": table}}
-    times, late = {side: [] for side in sides}, {side: [] for side in sides}
-    for number in range(2):
-        for side, environment in sides.items():
-            name = f"loop_{number}_{'without' if environment else 'with'}"
-            got, _, comms = program(args, "loop", 2, 2000, name, cecl(args, "--policy", "all"), environment, clock)
-            need(all(one["wrong"] == 0 for one in got), f"{side}: wrong values")
-            times[side].append(max(one["us"] for one in got))
-            late[side].append(sum(comm["late_calls"] for comm in comms) / max(1, sum(comm["told_calls"] for comm in comms)))
-    for side in sides:
-        note("loop", side, f"us a turn of two gathers {', '.join(f'{us:.0f}' for us in times[side])}; "
-             f"late calls {', '.join(f'{100 * share:.0f} %' for share in late[side])}")
+    for number in range(rounds):
+        for side, environment in {"as it is": {}, "late.pending_ns 0": {"CECL_TUNING": table}}.items():
+            name = f"{part}_{number}_{'without' if environment else 'with'}"
+            got, _, comms = program(args, what, 2, steps, name, cecl(args, "--policy", "all"), environment, clock)
+            late = sum(comm["late_calls"] for comm in comms) / max(1, sum(comm["told_calls"] for comm in comms))
+            yield side, got, f"{100 * late:.0f} % of calls late"
+
+
+def part_loop(args, clock):
+    for side, got, late in with_and_without(args, "loop", "loop", 2000, 2, clock):
+        need(all(one["wrong"] == 0 for one in got), f"{side}: wrong values")
+        note("loop", side, f"0 wrong; {max(one['us'] for one in got):.0f} us a turn of two gathers, {late}")
+
+
+def part_late(args, clock):
+    for side, got, late in with_and_without(args, "late", "train", 60, 1, clock):
+        losses_of(got)
+        note("late", f"FSDP2, {side}", f"{got[0]['step_ms']:.1f} ms a step, {late}")
 
 
 def nccl_tests(args, op, clock, name, *rest):
@@ -343,7 +352,7 @@ def part_tune(args, clock):
     note("tune", "all-gathers, 2 ranks", f"{'; '.join(' '.join(row.split()[5:]) for row in rows)}")
 
 
-PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop,
+PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop, "late": part_late,
          "tune": part_tune, "files": part_files, "moves2": part_moves2, "moves4": part_moves4,
          "periods": part_periods, "classes": part_classes, "jax": part_jax}
 NEEDS = {"one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
