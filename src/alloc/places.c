@@ -333,7 +333,7 @@ static uint64_t longest(struct cecl_places *places, const struct cecl_places_pat
 {
     if (missing == NEVER || !patience->is_pending)
         return 0;
-    const uint64_t regained = (now - places->waited_at) * CECL_PLACES_SHARE;
+    const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
     places->spent_ns -= regained < places->spent_ns ? regained : places->spent_ns;
     places->waited_at = now;
     const uint64_t left =
@@ -387,9 +387,8 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
     enum cecl_places_outcome outcome;
     if (!is_decided(places, last_call(group), &outcome))
         outcome = wait_for_decision(places, group, patience, go_on, context);
-    if (outcome == CECL_PLACES_FULL) {
+    if (outcome == CECL_PLACES_FULL)
         group->earlier = places->others;
-    }
     places->nmet += outcome != CECL_PLACES_STOPPED;
     places->nlate += outcome == CECL_PLACES_LATE;
     return outcome;

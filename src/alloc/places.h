@@ -125,11 +125,11 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's GPU
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
- * `most_spent_ns` in all. Of that, CECL_PLACES_SHARE of the time since is regained, so such waits make
+ * `most_spent_ns` in all. One CECL_PLACES_SHARE-th of the time since is regained, so such waits make
  * no program longer by more than that share, even one that is as fast as its hosts. Nobody waits for a
  * rank whose calls this very thread makes, or that may be such a rank, because it has made no call
  * yet. */
-#define CECL_PLACES_SHARE 1 / 64
+#define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */

@@ -12,7 +12,7 @@
 #define MOST_MERGED 256u
 #define LONG_NS UINT64_C(1000000000) /* repetitions are counted as no longer */
 #define HOLDS 10000u                 /* how many periods a verdict holds for */
-#define LEFT 512u    /* periods after which a subject is wanted again that was left without a trial */
+#define LEFT 512u /* periods after which a subject is wanted again that was left without a trial */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
