@@ -2,8 +2,8 @@
 #include "learn/turns.h"
 
 /* From a rank's offer to the decision, so that all ranks have time to offer. A rank that comes too late
- * has a host that is far behind, at most by the launches that a GPU's queue holds, 1,024. So the next
- * offer stands four times as long, until it stands for enough short repetitions. */
+ * has a host that is far behind, at most by the launches that a GPU's queue holds, some 1,000. So the
+ * next offer stands four times as long, until it stands for twice as many repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 #define MOST_TURN_PERIODS 16u /* after so many periods a turn ends, even if they were not whole */
