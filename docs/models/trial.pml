@@ -32,15 +32,18 @@
 #endif
 #define PERIODS 2      /* of a turn; the first is not counted */
 #define OFFER_PERIODS 2
+#define LONGEST_OFFER 3 /* after a rank came too late to an offer */
+#define LEFT 2          /* boundaries after which a subject is wanted again that was left */
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
 #endif
 #ifndef MOST_PUT_OFF
-#define MOST_PUT_OFF 2 /* of the verdict */
+#define MOST_PUT_OFF 2 /* of the verdict: by one period, then by two */
 #endif
-#define LATER(comm) (1 + (comm)) /* boundaries from an attempt to the next one */
+#define LATER(comm) (1 + (comm)) /* boundaries from an attempt to the next one, where a rank is busy; otherwise 1 */
 #define LONGEST(comm)                                                                              \
-    (1 + ATTEMPTS * OFFER_PERIODS + (ATTEMPTS - 1) * LATER(comm) + TURNS * PERIODS + MOST_PUT_OFF)
+    (1 + ATTEMPTS * LONGEST_OFFER + (ATTEMPTS - 1) * LATER(comm) + TURNS * PERIODS +                \
+     2 * MOST_PUT_OFF)
 #ifdef AGAIN
 #define WORDS 24
 #else
@@ -61,10 +64,11 @@
 
 /* decisions */
 #define START 1
-#define PUT_OFF 2
+#define PUT_OFF 2 /* of a start: a rank had not come to its offer */
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
 #define NOTHING 7
+#define BUSY 8    /* a start is put off, as a rank's process tries another communicator */
 /* states */
 #define IDLE 0
 #define WAITING 1
@@ -73,7 +77,7 @@
 
 /* What ranks of a communicator share. */
 byte word[COMMS * WORDS];
-byte offer[COMMS * RANKS];
+byte offer[COMMS * RANKS]; /* decision * 2 + whether the rank is busy */
 byte published[COMMS * RANKS]; /* trial * 8 + turns whose times are published */
 /* What the program and its GPUs are like. */
 bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is better */
@@ -88,11 +92,11 @@ byte came[COMMS * CALLS];
 
 /* An engine: struct cecl_trial. */
 typedef engine {
-    byte state, wait, attempt, decisions, trials, turn, put_off, periods;
+    byte state, wait, offers, attempt, decisions, trials, turn, put_off, periods;
     byte arm; /* 2: none is in force */
     byte pending; /* turns whose times the GPU has not come to */
     byte since; /* boundaries since the subject was wanted */
-    bool holds, has_turn
+    bool holds, has_turn, is_left
 }
 
 #define ME e[c]
@@ -110,6 +114,7 @@ inline rest()
 {
     let_go();
     ME.state = IDLE;
+    ME.wait = 0;
     ME.since = 0;
     ME.pending = 0
 }
@@ -121,8 +126,10 @@ inline want()
         ME.decisions = ME.decisions + (ME.state == OFFERED);
 #endif
         rest();
+        ME.is_left = false;
         ME.arm = 2;
         ME.attempt = 0;
+        ME.offers = OFFER_PERIODS;
         ME.wait = 1;
         ME.state = WAITING
     }
@@ -161,7 +168,7 @@ inline offer_mine()
 {
     d_step {
         ME.state = OFFERED;
-        ME.wait = OFFER_PERIODS;
+        ME.wait = ME.offers;
         if
 #ifdef NO_RESERVE
         :: true ->
@@ -173,22 +180,19 @@ inline offer_mine()
         :: else
         fi
     }
-    if
-    :: ME.holds ->
 #ifdef NUMBERLESS
-        offer[c * RANKS + me] = 1
+    offer[c * RANKS + me] = 2 + !ME.holds
 #else
-        offer[c * RANKS + me] = ME.decisions + 1
+    offer[c * RANKS + me] = (ME.decisions + 1) * 2 + !ME.holds
 #endif
-    :: else
-    fi
 }
 
 #ifdef NUMBERLESS
-#define HAS_OFFERED(r) (offer[c * RANKS + (r)] == 1)
+#define HAS_COME(r) (offer[c * RANKS + (r)] / 2 == 1)
 #else
-#define HAS_OFFERED(r) (offer[c * RANKS + (r)] == ME.decisions + 1)
+#define HAS_COME(r) (offer[c * RANKS + (r)] / 2 == ME.decisions + 1)
 #endif
+#define IS_BUSY(r) (offer[c * RANKS + (r)] % 2 == 1)
 
 /* What this rank would decide of the start: reads one offer after the other. */
 inline beginning()
@@ -196,13 +200,14 @@ inline beginning()
     mine = START;
     r = 0;
     do
-    :: r < RANKS && mine == START ->
+    :: r < RANKS && mine != BUSY ->
         if
 #ifdef ANY_OFFER
-        :: r == me && !HAS_OFFERED(r) -> mine = PUT_OFF
+        :: r == me ->
 #else
-        :: IS_IN(c, r) && !HAS_OFFERED(r) -> mine = PUT_OFF
+        :: IS_IN(c, r) ->
 #endif
+            mine = (!HAS_COME(r) -> PUT_OFF : (IS_BUSY(r) -> BUSY : mine))
         :: else
         fi;
         r++
@@ -295,7 +300,7 @@ inline begin()
     mine = (mine == START -> in_file[me] : mine);
 #endif
     if
-    :: mine >= VERDICT ->
+    :: mine >= VERDICT && mine <= NOTHING ->
         d_step {
             rest();
             ME.arm = (mine == NOTHING -> 2 : mine - VERDICT)
@@ -311,16 +316,23 @@ inline begin()
         go_on()
     :: else ->
         d_step {
-            assert(mine == PUT_OFF);
+            assert(mine == PUT_OFF || mine == BUSY);
 #ifdef NO_RELEASE
             ME.holds = false;
 #endif
             let_go();
             ME.attempt++;
             assert(ME.attempt <= ATTEMPTS);
-            ME.state = (ME.attempt < ATTEMPTS -> WAITING : IDLE);
-            ME.since = (ME.attempt < ATTEMPTS -> ME.since : 0);
-            ME.wait = LATER(c)
+            ME.offers = (mine == BUSY -> ME.offers : LONGEST_OFFER);
+            if
+            :: ME.attempt < ATTEMPTS ->
+                ME.state = WAITING;
+                ME.wait = (mine == BUSY -> LATER(c) : 1)
+            :: else ->
+                rest();
+                ME.is_left = true;
+                ME.wait = LEFT
+            fi
         }
     fi
 }
@@ -330,15 +342,17 @@ inline boundary()
     d_step {
         ME.since = (ME.state == IDLE -> 0 : ME.since + 1);
         assert(ME.since <= LONGEST(c)); /* every trial ends */
-        ME.wait = (ME.state == WAITING || ME.state == OFFERED -> ME.wait - 1 : 0)
+        ME.wait = (ME.wait > 0 -> ME.wait - 1 : 0)
     }
     if
+    :: ME.state == IDLE && ME.is_left && ME.wait == 0 -> want()
     :: ME.state == WAITING && ME.wait == 0 -> offer_mine()
     :: ME.state == OFFERED && ME.wait == 0 -> begin()
     :: ME.state == RUNNING ->
         ME.periods++;
         if
         :: ME.has_turn && ME.periods < PERIODS
+        :: !ME.has_turn && ME.periods < ME.put_off
         :: else ->
             ME.pending = ME.pending + ME.has_turn;
             go_on()

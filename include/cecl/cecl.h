@@ -687,8 +687,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *   this rank has just spent on
  *     registering memory (at most 100 ms). For a peer that has not even made the call before, 0 us.
  *     While an earlier call of this rank is pending on its GPU, 500 us longer (late.pending_ns;
- *     shared by the calls of a group), but 2 ms in all (late.pending_sum_ns) until a call finds all
- *     peers in time. Among more than 64 ranks all wait for all. cecl_info --tuning prints these
+ *     shared by the calls of a group), but 2 ms in all (late.pending_sum_ns) and a 64th of the
+ *     time. Among more than 64 ranks all wait for all. cecl_info --tuning prints these
  *     times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next

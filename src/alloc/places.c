@@ -324,13 +324,21 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
+/* Shorter waits meet nobody. */
+#define LEAST_WAIT_NS 10000u
+
 /* How long a wait may go on while this rank's GPU has work. */
-static uint64_t longest(const struct cecl_places *places,
-                        const struct cecl_places_patience *patience, enum missing missing)
+static uint64_t longest(struct cecl_places *places, const struct cecl_places_patience *patience,
+                        enum missing missing, uint64_t now)
 {
+    if (missing == NEVER || !patience->is_pending)
+        return 0;
+    const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
+    places->spent_ns -= regained < places->spent_ns ? regained : places->spent_ns;
+    places->waited_at = now;
     const uint64_t left =
         places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
-    if (missing == NEVER || !patience->is_pending)
+    if (left < LEAST_WAIT_NS)
         return 0;
     return left < patience->pending_ns ? left : patience->pending_ns;
 }
@@ -338,7 +346,9 @@ static uint64_t longest(const struct cecl_places *places,
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent)
 {
-    places->spent_ns += spent;
+    const uint64_t left = places->most_spent_ns - places->spent_ns;
+    places->spent_ns += spent < left ? spent : left; /* more is the scheduler's */
+    places->waited_at += spent;
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
 
@@ -351,7 +361,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
     const uint64_t least = missing == SOON ? patience->wait_ns : 0,
-                   more = longest(places, patience, missing);
+                   more = longest(places, patience, missing, start);
     uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
@@ -377,10 +387,8 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
     enum cecl_places_outcome outcome;
     if (!is_decided(places, last_call(group), &outcome))
         outcome = wait_for_decision(places, group, patience, go_on, context);
-    if (outcome == CECL_PLACES_FULL) {
+    if (outcome == CECL_PLACES_FULL)
         group->earlier = places->others;
-        places->spent_ns = 0;
-    }
     places->nmet += outcome != CECL_PLACES_STOPPED;
     places->nlate += outcome == CECL_PLACES_LATE;
     return outcome;

@@ -70,7 +70,8 @@ struct cecl_places {
     uint64_t room_for;      /* entries are known to be free for calls up to this number */
     uint64_t most_spent_ns; /* the caller's to set: see struct cecl_places_patience */
     bool patient;           /* the caller's to set, on all ranks: nobody decides LATE */
-    uint64_t spent_ns;      /* waited longer than `wait_ns` since a call was FULL */
+    uint64_t spent_ns;      /* waited longer than `wait_ns`, less what was regained since */
+    uint64_t waited_at;     /* the last time, ns, of which a share was regained */
     uint64_t nmet, nlate;   /* groups that this rank has met; of these, decided LATE */
 };
 
@@ -124,9 +125,11 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or not at all for a rank
  * that has not even published the call before this group. While `is_pending` says that this rank's GPU
  * has work, waiting costs the GPU nothing, so the wait goes on: for `pending_ns`, and no longer than
- * `most_spent_ns` in all until a call is FULL. A rank does not
+ * `most_spent_ns` in all. One CECL_PLACES_SHARE-th of the time since is regained, so such waits make
+ * no program longer by more than that share, even one that is as fast as its hosts. A rank does not
  * wait for ranks whose calls this thread makes, nor for ranks that have made no call yet, because this
  * thread may make theirs. */
+#define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */

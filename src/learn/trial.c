@@ -1,28 +1,18 @@
-/* See trial.h. A decision's word holds MADE, the kind of decision, and an arm or a number. */
-#include "learn/trial.h"
+/* See trial.h. */
+#include "learn/turns.h"
 
-#define MADE (UINT32_C(1) << 31)
-enum { START = 1 << 24, PUT_OFF = 2 << 24, TURN = 3 << 24, VERDICT = 4 << 24, NOTHING = 5 << 24 };
-#define KIND 0x7f000000u
-#define NUMBER 0x00ffffffu
-
-/* from a rank's offer to the decision, so that all ranks have time to offer */
+/* From a rank's offer to the decision, so that all ranks have time to offer. A rank that comes too late
+ * has a host that is far behind, at most by the launches that a GPU's queue holds, some 1,000. So the
+ * next offer stands four times as long, until it stands for twice as many repetitions. */
 #define OFFER_PERIODS 4u
+#define LONGEST_OFFER 2048u
 #define MOST_TURN_PERIODS 16u /* after so many periods a turn ends, even if they were not whole */
-#define MOST_PUT_OFF 64u      /* how often the verdict is put off at most */
-/* an arm is dropped if its periods take so many times those of arm 0 */
-#define TOO_LONG 1.25
 /* Shorter repetitions are joined to periods of this length, so that noting times costs little. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
-#define HOLDS 10000u /* how many repetitions of the subject a verdict holds for */
-
-static uint64_t mix(uint64_t hash)
-{
-    hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
-    return hash ^ hash >> 31;
-}
+#define LONG_NS UINT64_C(1000000000) /* repetitions are counted as no longer */
+#define HOLDS 10000u                 /* how many periods a verdict holds for */
+#define LEFT 512u /* periods after which a subject is wanted again that was left without a trial */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
@@ -41,156 +31,14 @@ static uint32_t decide(struct cecl_trial *trial, uint32_t mine)
 {
     uint32_t word = 0;
     _Atomic uint32_t *const at = &trial->shared->decisions[trial->decisions++];
-    if (atomic_compare_exchange_strong(at, &word, MADE | mine))
-        word = MADE | mine;
-    return word & ~MADE;
+    if (atomic_compare_exchange_strong(at, &word, CECL_DECISION_MADE | mine))
+        word = CECL_DECISION_MADE | mine;
+    return word & ~CECL_DECISION_MADE;
 }
 
 static bool is_made(const struct cecl_trial *trial)
 {
     return atomic_load(&trial->shared->decisions[trial->decisions]) != 0;
-}
-
-static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
-{
-    return atomic_load(&trial->shared->decisions[number]) & ~MADE;
-}
-
-/* ---- times */
-
-void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns)
-{
-    if (slot >= 0 && number == trial->trials)
-        atomic_store(&trial->shared->ranks[trial->rank].times[slot],
-                     (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
-}
-
-/* The time of a period, joined from those of all ranks. Returns false while a rank has not
- * published its own. *ns is 0 if a rank has lost its time. */
-static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
-{
-    double sum = 0, least = 0;
-    bool is_lost = false;
-    for (int r = 0; r < trial->nranks; r++) {
-        const uint64_t word = atomic_load(&trial->shared->ranks[r].times[slot]);
-        const double its = (double)(word & (~UINT64_C(0) >> 16));
-        if (word >> 48 != (trial->trials & 0xffff))
-            return false;
-        is_lost = is_lost || its <= 0;
-        sum += its;
-        least = r == 0 || its < least ? its : least;
-    }
-    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_CALLS ? least : sum / trial->nranks;
-    return true;
-}
-
-/* The arms of the turns that were decided so far. Returns the number of turns. */
-static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
-{
-    uint32_t count = 0;
-    for (uint32_t d = trial->first + 1; d < trial->decisions && count < CECL_TRIAL_TURNS; d++)
-        if ((decision(trial, d) & KIND) == TURN)
-            arms[count++] = decision(trial, d) & NUMBER;
-    return count;
-}
-
-/* All known times. *missing: how many are not known yet. */
-static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *samples,
-                         uint32_t *missing)
-{
-    uint32_t arms[CECL_TRIAL_TURNS];
-    const uint32_t turns = turns_of(trial, arms);
-    size_t count = 0;
-    *missing = 0;
-    for (uint32_t slot = 0; slot < turns * CECL_TRIAL_COUNTED; slot++) {
-        const uint32_t turn = slot / CECL_TRIAL_COUNTED;
-        double ns;
-        if (!time_of(trial, slot, &ns))
-            ++*missing;
-        else if (ns > 0)
-            samples[count++] = (struct cecl_sample){
-                arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + slot % CECL_TRIAL_COUNTED, ns};
-    }
-    return count;
-}
-
-struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
-{
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
-    uint32_t missing;
-    const size_t count = samples_of(trial, samples, &missing);
-    return cecl_verdict_of(samples, count);
-}
-
-/* ---- turns */
-
-/* Of periods the mean; of calls the least, because what comes between makes single calls longer. */
-static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
-                         size_t count, uint32_t arm)
-{
-    double sum = 0, least = 0, n = 0;
-    for (size_t i = 0; i < count; i++)
-        if (samples[i].arm == arm) {
-            sum += samples[i].ns;
-            least = n > 0 && least < samples[i].ns ? least : samples[i].ns;
-            n++;
-        }
-    return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
-}
-
-/* The arms that are still worth a turn. */
-static uint32_t alive_of(const struct cecl_trial *trial)
-{
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
-    uint32_t missing, alive = trial->arms;
-    const size_t count = samples_of(trial, samples, &missing);
-    const double base = typical_of(trial, samples, count, 0);
-    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
-        if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
-            alive &= ~(UINT32_C(1) << arm);
-    return alive;
-}
-
-/* The next arm: one of those with the fewest turns. -1: the trial is over, because only arm 0 is
- * left, or because no further round fits. */
-static int next_arm(const struct cecl_trial *trial)
-{
-    uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
-    const uint32_t turns = turns_of(trial, arms), alive = alive_of(trial);
-    uint64_t lowest = 0;
-    bool is_round_done = true;
-    int next = -1;
-    for (uint32_t t = 0; t < turns; t++)
-        had[arms[t]]++;
-    for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
-        if (!(alive >> arm & 1))
-            continue;
-        const uint64_t drawn =
-            mix(trial->id ^ mix((uint64_t)turns << 32 | trial->trials << 8 | arm));
-        nalive++;
-        is_round_done = is_round_done && had[arm] == had[0];
-        if (had[arm] < fewest || (had[arm] == fewest && drawn < lowest)) {
-            fewest = had[arm];
-            lowest = drawn;
-            next = (int)arm;
-        }
-    }
-    const bool fits = turns + (is_round_done ? nalive : 1) <= CECL_TRIAL_TURNS;
-    return nalive > 1 && fits ? next : -1;
-}
-
-/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
-static uint32_t next_step(const struct cecl_trial *trial)
-{
-    const int arm = next_arm(trial);
-    if (arm >= 0)
-        return TURN | (uint32_t)arm;
-    struct cecl_sample samples[CECL_TRIAL_SLOTS];
-    uint32_t missing;
-    const size_t count = samples_of(trial, samples, &missing);
-    if (missing > 0 && trial->put_off < MOST_PUT_OFF)
-        return PUT_OFF;
-    return VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
 }
 
 /* ---- states */
@@ -206,6 +54,7 @@ static void rest(struct cecl_trial *trial)
 {
     let_go(trial);
     trial->state = CECL_TRIAL_IDLE;
+    trial->wait = 0;
 }
 
 /* This rank's offer stays in shared memory, so the decision for which it was made is skipped. */
@@ -231,8 +80,10 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
     trial->subject = subject;
     trial->arms = arms | 1;
     trial->kind = kind;
-    trial->attempt = 0;
-    trial->wait = 1;
+    trial->attempt = trial->seen = 0;
+    trial->host_ns = trial->longest_ns = 0;
+    trial->is_busy = false;
+    trial->offers = OFFER_PERIODS;
     const struct cecl_learned *known = find_learned(trial);
     if (known && known->left > 0) {
         trial->arm = known->arm;
@@ -241,23 +92,26 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
     }
     /* a trial needs decisions for its attempts to begin, for each turn, and for each time that the
      * verdict is put off */
-    if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + MOST_PUT_OFF <
-        CECL_TRIAL_DECISIONS)
+    if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
+        CECL_TRIAL_DECISIONS) {
         trial->state = CECL_TRIAL_WAITING;
+        trial->wait = 1;
+    }
 }
 
-static void remember(struct cecl_trial *trial, uint32_t arm)
+static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
     struct cecl_learned *known = find_learned(trial);
     if (!known)
         known = &trial->learned[trial->nlearned++ % CECL_TRIAL_LEARNED];
-    *known = (struct cecl_learned){trial->subject, arm, HOLDS};
+    *known = (struct cecl_learned){trial->subject, arm, HOLDS * merged};
 }
 
-static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
+/* merged  how many repetitions make a period */
+static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged, bool is_recalled)
 {
     if (trial->kind == CECL_TRIAL_PERIODS)
-        remember(trial, arm);
+        remember(trial, arm, merged);
     rest(trial);
     trial->arm = arm;
     trial->has_verdict = true;
@@ -266,53 +120,91 @@ static void settle(struct cecl_trial *trial, uint32_t arm, bool is_recalled)
 
 /* ---- beginning */
 
-/* Offers to begin. A rank whose process tries another communicator makes no offer; then all ranks
+/* Offers to begin. A rank whose process tries another communicator says so instead; then all ranks
  * put the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
-    trial->wait = OFFER_PERIODS;
+    trial->wait = trial->offers;
     trial->holds = trial->host.reserve(trial->host.context, trial->id);
-    if (trial->holds)
-        atomic_store(&trial->shared->ranks[trial->rank].offer, trial->decisions + 1);
+    atomic_store(&trial->shared->ranks[trial->rank].offer,
+                 (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
 }
 
-static bool have_all_offered(const struct cecl_trial *trial)
+/* START, or PUT_OFF and the reason. */
+static uint32_t answer_of_offers(const struct cecl_trial *trial)
 {
-    for (int r = 0; r < trial->nranks; r++)
-        if (atomic_load(&trial->shared->ranks[r].offer) != trial->decisions + 1)
-            return false;
-    return true;
+    uint32_t answer = CECL_DECISION_START;
+    for (int r = 0; r < trial->nranks; r++) {
+        const uint64_t word = atomic_load(&trial->shared->ranks[r].offer);
+        const bool has_come = word >> 1 == trial->decisions + 1;
+        if (has_come && word & 1)
+            return CECL_DECISION_PUT_OFF | CECL_DECISION_BUSY;
+        if (!has_come)
+            answer = CECL_DECISION_PUT_OFF;
+    }
+    return answer;
 }
 
-/* How many repetitions make a period of LEAST_PERIOD_NS. */
-static uint32_t merged_for(uint64_t host_ns)
+/* Adds how long a repetition took on this host. What came before the first is not known. */
+static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
 {
+    const uint64_t ns = host_ns < LONG_NS ? host_ns : LONG_NS;
+    if (trial->seen++ == 0)
+        return;
+    trial->host_ns += ns;
+    trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
+}
+
+/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host, without the longest. */
+static uint32_t merged_of(const struct cecl_trial *trial)
+{
+    const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
+    const uint64_t sum = trial->host_ns - (trial->seen > 2 ? trial->longest_ns : 0);
     uint32_t merged = 1;
-    while (merged < MOST_MERGED && merged * host_ns < LEAST_PERIOD_NS)
+    while (merged < MOST_MERGED && merged * sum < LEAST_PERIOD_NS * count)
         merged *= 2;
     return merged;
 }
 
-static uint32_t beginning(struct cecl_trial *trial, uint64_t host_ns)
+static uint32_t beginning(struct cecl_trial *trial)
 {
-    if (!have_all_offered(trial))
-        return PUT_OFF;
+    const uint32_t answer = answer_of_offers(trial);
+    if (answer != CECL_DECISION_START)
+        return answer | merged_of(trial);
     /* a verdict of this run has worn out, so the subject is tried again */
     const bool is_known = !trial->host.only_recalls && find_learned(trial);
     const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
     if (recalled >= 0 && trial->arms >> recalled & 1)
-        return VERDICT | (uint32_t)recalled;
-    return trial->host.only_recalls ? NOTHING : START | merged_for(host_ns);
+        return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged_of(trial);
+    return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged_of(trial);
 }
 
-static void try_later(struct cecl_trial *trial)
+/* How long the next offer stands, if a rank came too late to the last one. */
+static uint32_t longer_offer(uint32_t offers, uint32_t merged)
 {
+    const uint32_t least = OFFER_PERIODS * merged, longer = 4 * (offers > least ? offers : least);
+    return longer < LONGEST_OFFER ? longer : LONGEST_OFFER;
+}
+
+static void try_later(struct cecl_trial *trial, uint32_t word)
+{
+    const uint32_t merged = word & CECL_DECISION_NUMBER;
+    const uint64_t drawn = cecl_trial_mix(trial->id + ++trial->attempt);
+    uint32_t least = 1;
+    trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    trial->state = ++trial->attempt < CECL_TRIAL_ATTEMPTS ? CECL_TRIAL_WAITING : CECL_TRIAL_IDLE;
-    /* other communicators are tried meanwhile; different attempts wait for different times */
-    const uint32_t least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
-    trial->wait = least + (uint32_t)(mix(trial->id + trial->attempt) % least);
+    if (trial->is_busy) /* other communicators are tried meanwhile */
+        least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
+    else
+        trial->offers = longer_offer(trial->offers, merged);
+    /* different attempts wait for different times */
+    trial->wait = merged * (least + (uint32_t)(drawn % (least + 1)));
+    trial->state = CECL_TRIAL_WAITING;
+    if (trial->attempt == CECL_TRIAL_ATTEMPTS) {
+        rest(trial);
+        trial->wait = merged * LEFT;
+    }
 }
 
 /* ---- turns */
@@ -320,31 +212,33 @@ static void try_later(struct cecl_trial *trial)
 /* Decides what comes next, and begins it. */
 static void go_on(struct cecl_trial *trial)
 {
-    const uint32_t word = decide(trial, is_made(trial) ? 0 : next_step(trial));
+    const uint32_t word = decide(trial, is_made(trial) ? 0 : cecl_trial_next_step(trial));
     trial->period = trial->counted = 0;
-    trial->has_turn = (word & KIND) == TURN;
-    trial->arm = trial->has_turn ? word & NUMBER : 0;
+    trial->has_turn = (word & CECL_DECISION_KIND) == CECL_DECISION_TURN;
+    trial->arm = trial->has_turn ? word & CECL_DECISION_NUMBER : 0;
     trial->turn += trial->has_turn;
-    trial->put_off += (word & KIND) == PUT_OFF;
-    if ((word & KIND) == VERDICT)
-        settle(trial, word & NUMBER, false);
+    trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
+    if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
+        settle(trial, word & CECL_DECISION_NUMBER, trial->merged, false);
 }
 
-static struct cecl_trial_mark begin(struct cecl_trial *trial, uint64_t host_ns)
+static struct cecl_trial_mark begin(struct cecl_trial *trial)
 {
-    const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial, host_ns));
-    switch (word & KIND) {
-    case START:
+    const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
+    switch (word & CECL_DECISION_KIND) {
+    case CECL_DECISION_START:
         trial->state = CECL_TRIAL_RUNNING;
         trial->first = trial->decisions - 1;
-        trial->merged = word & NUMBER;
+        trial->merged = word & CECL_DECISION_NUMBER;
         trial->trials++;
         trial->turn = trial->put_off = trial->repeated = 0;
         go_on(trial);
         return (struct cecl_trial_mark){.is_mark = true, .slot = -1};
-    case VERDICT: settle(trial, word & NUMBER, true); break;
-    case NOTHING: rest(trial); break;
-    default: try_later(trial);
+    case CECL_DECISION_VERDICT:
+        settle(trial, CECL_DECISION_RECALLED_ARM(word), word & CECL_DECISION_NUMBER, true);
+        break;
+    case CECL_DECISION_NOTHING: rest(trial); break;
+    default: try_later(trial, word);
     }
     return (struct cecl_trial_mark){.slot = -1};
 }
@@ -358,6 +252,20 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
+/* The first times the verdict is put off by one period, then for longer and longer: by 2,050 in all, which
+ * is more than the queue of a GPU holds. */
+static uint32_t periods_put_off(const struct cecl_trial *trial)
+{
+    return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);
+}
+
+static bool is_turn_over(const struct cecl_trial *trial)
+{
+    if (!trial->has_turn)
+        return trial->period >= periods_put_off(trial);
+    return trial->counted == CECL_TRIAL_COUNTED || trial->period == MOST_TURN_PERIODS;
+}
+
 static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
 {
     struct cecl_trial_mark mark = {.slot = -1};
@@ -368,24 +276,25 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     trial->period++;
     if (was_whole && trial->has_turn && trial->period > 1)
         mark.slot = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
-    if (!trial->has_turn || trial->counted == CECL_TRIAL_COUNTED ||
-        trial->period == MOST_TURN_PERIODS)
+    if (is_turn_over(trial))
         end_turn(trial);
-    mark.is_mark = mark.slot >= 0 || trial->state == CECL_TRIAL_RUNNING;
+    mark.is_mark = mark.slot >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
     return mark;
 }
 
-/* Counts down for how long a verdict holds. */
+/* Counts down for how long a verdict holds, or until a subject is wanted again that was left. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);
-    if (known && known->left > 0 && --known->left == 0)
+    if ((trial->wait > 0 && --trial->wait == 0) || (known && known->left > 0 && --known->left == 0))
         cecl_trial_want(trial, trial->subject, trial->arms, trial->kind);
 }
 
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns)
 {
+    if (trial->state == CECL_TRIAL_WAITING || trial->state == CECL_TRIAL_OFFERED)
+        note_host_time(trial, host_ns);
     switch (trial->state) {
     case CECL_TRIAL_WAITING:
         if (--trial->wait == 0)
@@ -393,7 +302,7 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
         break;
     case CECL_TRIAL_OFFERED:
         if (--trial->wait == 0)
-            return begin(trial, host_ns);
+            return begin(trial);
         break;
     case CECL_TRIAL_RUNNING: return run(trial, was_whole);
     default: wear(trial);

@@ -1,9 +1,10 @@
 /* Trials: several arms (ways to carry calls out) take turns in a program's own periods, and the one
  * that makes periods shorter is kept.
  *
- *     IDLE nothing is tried; `arm` is in force
- *     WAITING a period was found; the trial begins after some periods OFFERED this rank is ready:
- *     no other communicator of its process tries RUNNING turns
+ * - IDLE: nothing is tried. An arm may be in force
+ * - WAITING: a subject is wanted, or its trial was put off. After some periods this rank offers to begin
+ * - OFFERED: this rank is ready, or has said that its process tries another communicator
+ * - RUNNING: arms have turns
  *
  * All ranks of a communicator see the same sequence of calls, so they come to the same boundaries
  * between periods, at different times. What must be equal on all ranks, but does not follow from
@@ -17,7 +18,7 @@
  * their end. A decision before each turn says which arm is next: each arm once in a round, in an
  * order that is drawn from a hash. An arm whose periods are 1.25 x as long as arm 0's is dropped.
  * Behind the last turn the verdict is decided (verdict.h); if times are missing because a GPU is
- * behind, it is put off by a period.
+ * behind, it is put off by a period, and after four times by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */
@@ -42,7 +43,8 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 
 /* What one rank writes and all ranks read. Starts zeroed. */
 struct cecl_trial_rank {
-    _Atomic uint64_t offer; /* the decision for which the rank is ready */
+    /* a decision << 1: the rank is ready for it; + 1: its process tries another communicator */
+    _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time is lost */
     _Atomic uint64_t times[CECL_TRIAL_SLOTS];
 };
@@ -78,7 +80,7 @@ struct cecl_trial_host {
 struct cecl_learned {
     uint64_t subject;
     uint32_t arm;
-    uint32_t left; /* repetitions of the subject until it is tried again */
+    uint32_t left; /* repetitions of the subject until it is tried again: 10,000 periods */
 };
 
 struct cecl_trial {
@@ -98,7 +100,12 @@ struct cecl_trial {
     uint32_t decisions; /* made so far on this communicator */
     uint32_t trials;    /* trials begun so far */
     uint32_t attempt;
-    uint32_t wait;    /* boundaries until the next step, while waiting or offered */
+    uint32_t wait;   /* boundaries until the next step; 0: there is none */
+    uint32_t offers; /* for how many boundaries the next offer stands */
+    bool is_busy;    /* the last attempt failed because another communicator was tried */
+    /* how long repetitions took on the host since the subject was wanted, and how many of them */
+    uint64_t host_ns, longest_ns;
+    uint32_t seen;
     bool holds;       /* this communicator has reserved the trials of its process */
     uint32_t first;   /* the decision that began this trial; its turns are the next decisions */
     uint32_t turn;    /* number of the current turn, from 1 */
@@ -148,6 +155,12 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * mark).
  *   ns  0: the time is lost */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns);
+
+/* Whether no decision falls at the next boundary, so no time needs to be published before it. */
+static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
+{
+    return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
+}
 
 /* Whether `arm` is in force: by a verdict, or because it has its turn. */
 static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)

@@ -14,8 +14,8 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* While no period is found, --stats is updated after every so many calls. */
-#define REPORT_CALLS 256u
+/* --stats is updated after so many calls, and when a trial begins or ends. */
+#define REPORT_CALLS 32u
 
 /* ---- one communicator of a process tries at a time */
 
@@ -164,7 +164,8 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
     }
     const int64_t now = cecl_now_ns();
     const bool was_running = trial->state == CECL_TRIAL_RUNNING, was_recalled = trial->is_recalled;
-    cecl_nccl_marks_publish(marks, trial);
+    if (!cecl_trial_is_within(trial))
+        cecl_nccl_marks_publish(marks, trial);
     const struct cecl_trial_mark here =
         cecl_trial_boundary(trial, learn->period.was_whole, (uint64_t)(now - learn->begun_ns));
     learn->begun_ns = now;
@@ -179,8 +180,9 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                           const struct cecl_nccl_comm *comm)
 {
-    const bool is_first = cecl_period_next(&learn->period, token_of(learn, call));
-    if (is_first)
+    const struct cecl_trial *trial = &learn->trial;
+    const int before = trial->state;
+    if (cecl_period_next(&learn->period, token_of(learn, call)))
         begin_period(learn, call, comm);
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
@@ -191,10 +193,12 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     } else if (!is_found && learn->is_found) {
         cecl_trial_cancel(&learn->trial);
     }
-    const bool has_changed = is_first || is_found != learn->is_found;
+    const bool has_changed = is_found != learn->is_found || trial->state != before;
     learn->is_found = is_found;
-    if (has_changed || learn->period.calls % REPORT_CALLS == 1)
+    if (has_changed || learn->period.calls - learn->reported >= REPORT_CALLS) {
+        learn->reported = learn->period.calls;
         cecl_nccl_learn_report(comm);
+    }
 }
 
 /* A call in a group has no time of its own. Ranks need not have the same groups, so such a call is a boundary

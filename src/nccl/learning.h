@@ -21,7 +21,8 @@ struct cecl_nccl_learn {
     int policy, policies;    /* ceclSmPolicy_t in force; the communicator's own */
     uint64_t moved, reduced; /* the numbers of the last call of each kind; from 1 */
     /* -- the others -- */
-    int64_t begun_ns; /* when the host began this period */
+    int64_t begun_ns;  /* when the host began this period */
+    uint64_t reported; /* how many calls came before --stats was last updated */
     struct cecl_classes classes;
     bool has_from, has_timed; /* the last boundary's call has its first mark, and both: */
     uint32_t timed_from, timed_to;

@@ -10,8 +10,11 @@
 #include "learn/trial.h"
 #include "nccl/abi.h"
 
-/* So many marks may lie between the host and the GPU. Older ones are lost. */
-#define CECL_NCCL_MARKS 64u
+/* So many marks may lie between the host and the GPU. Older ones are lost. A trial has two for each of 60
+ * calls, or one for each of 60 periods, so its times are not lost even if the GPU has not begun with it. */
+#define CECL_NCCL_MARKS 128u
+_Static_assert(CECL_NCCL_MARKS >= 2 * (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS,
+               "a trial's marks");
 
 struct cecl_nccl_marks {
     int ordinal; /* which GPU; -1: the host device */

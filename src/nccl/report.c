@@ -30,14 +30,18 @@ static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "not tried, because its calls have no period yet",
     "its calls have no period, so classes of calls are tried",
     "not tried yet: its trial begins after some more steps",
-    "not tried yet, because other communicators were tried at its times",
+    "not tried yet, because another communicator was being tried when its trial was to begin",
+    "not tried yet, because ranks were too many steps apart when its trial was to begin",
     "a trial is under way",
-    "not tried, because other communicators were tried at its times",
+    "not tried: each attempt to begin failed. It is tried some hundred steps later",
+    "not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period",
+    "not tried, because it has learned too many periods before",
     "decided",
     "decided by what was learned earlier",
 };
 static const char *const state_names[CECL_NCCL_TRIAL_STATES] = {
-    "off", "searching", "classes", "waiting", "put_off", "running", "left", "decided", "recalled"};
+    "off",     "searching", "classes", "waiting", "put_off", "apart",
+    "running", "left",      "unknown", "full",    "decided", "recalled"};
 
 static struct entry *find(const void *key)
 {

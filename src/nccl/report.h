@@ -16,10 +16,12 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_SEARCHING, /* no period was found yet */
     CECL_NCCL_TRIAL_CLASSES,   /* there is no period, so classes of calls are tried */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    CECL_NCCL_TRIAL_PUT_OFF,   /* the same; other communicators were tried at its times so far */
+    CECL_NCCL_TRIAL_PUT_OFF,   /* the same; another communicator was tried at the last attempt */
+    CECL_NCCL_TRIAL_APART,     /* the same; a rank's host was too far behind at the last attempt */
     CECL_NCCL_TRIAL_RUNNING,
-    /* no trial began: other communicators were being tried at each attempt */
-    CECL_NCCL_TRIAL_LEFT,
+    CECL_NCCL_TRIAL_LEFT, /* as PUT_OFF or APART, at the last attempt of all. It is tried later */
+    CECL_NCCL_TRIAL_UNKNOWN,  /* nothing is tried, and the file has no verdict on the period */
+    CECL_NCCL_TRIAL_FULL,     /* so many decisions have fallen that there is no room for more */
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
     CECL_NCCL_TRIAL_RECALLED, /* by what was learned earlier */
     CECL_NCCL_TRIAL_STATES

@@ -154,9 +154,13 @@ static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
         return trial->is_recalled ? CECL_NCCL_TRIAL_RECALLED : CECL_NCCL_TRIAL_DECIDED;
     if (trial->state == CECL_TRIAL_RUNNING)
         return CECL_NCCL_TRIAL_RUNNING;
-    if (trial->state == CECL_TRIAL_IDLE)
+    if (trial->state == CECL_TRIAL_IDLE && trial->wait > 0)
         return CECL_NCCL_TRIAL_LEFT;
-    return trial->attempt > 0 ? CECL_NCCL_TRIAL_PUT_OFF : CECL_NCCL_TRIAL_WAITING;
+    if (trial->state == CECL_TRIAL_IDLE)
+        return trial->host.only_recalls ? CECL_NCCL_TRIAL_UNKNOWN : CECL_NCCL_TRIAL_FULL;
+    if (trial->attempt == 0)
+        return CECL_NCCL_TRIAL_WAITING;
+    return trial->is_busy ? CECL_NCCL_TRIAL_PUT_OFF : CECL_NCCL_TRIAL_APART;
 }
 
 static void describe(const struct cecl_nccl_learn *learn, struct cecl_nccl_report *now)

@@ -96,12 +96,12 @@ RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
          "A few times what a late call of 64 MiB costs its GPUs (190 us on 2 GPUs). Another stream "
          "of the GPU may run dry meanwhile, so it is no more.")
 
-THRESHOLD(
-    LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
-    "All waits by late.pending_ns take so long together until a call finds all ranks in time.")
-RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
-         "Four such waits: the pending call may itself wait for the late rank, which then never "
-         "comes in time.")
+THRESHOLD(LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
+          "All waits by late.pending_ns take so long together, and a 64th of the program's time.")
+RECKONED(
+    LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
+    "Four such waits. A loop that is as fast as its hosts gets longer by its waits, so by a 64th "
+    "at most.")
 
 /* ---- messages */
 

@@ -9,7 +9,7 @@
 
 #include "learn/trial.h"
 
-enum { RANKS = 2, OFTEN = 1000 };
+enum { RANKS = 2, OFTEN = 10000 };
 
 /* A rank's process. */
 struct process {
@@ -76,7 +76,10 @@ static void pass_boundary(void)
 /* Until the trial runs, or is left. */
 static bool begins(void)
 {
-    for (int i = 0; i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING; i++)
+    pass_boundary();
+    for (int i = 0;
+         i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING && trials[0].state != CECL_TRIAL_IDLE;
+         i++)
         pass_boundary();
     return trials[0].state == CECL_TRIAL_RUNNING;
 }
@@ -101,6 +104,45 @@ static void a_busy_rank_puts_it_off_eight_times(void **state)
         assert_int_equal(processes[r].asked, CECL_TRIAL_ATTEMPTS);
         assert_int_equal(processes[r].held, 0);
     }
+}
+
+/* 512 periods later. */
+static void a_trial_that_was_left_begins_later(void **state)
+{
+    (void)state;
+    processes[1].is_busy = true;
+    want(1);
+    assert_false(begins());
+    assert_true(trials[0].is_busy);
+    processes[1].is_busy = false;
+    for (int i = 0; i < 511; i++)
+        pass_boundary();
+    assert_int_equal(trials[0].state, CECL_TRIAL_IDLE);
+    assert_true(begins());
+}
+
+/* The host of one rank is behind by as many boundaries. Fails where attempts came before that. */
+static bool begins_apart(int boundaries)
+{
+    want(1);
+    for (int i = 0; i < boundaries; i++)
+        cecl_trial_boundary(&trials[0], true, 5000);
+    for (int i = 0; i < OFTEN && trials[0].state != CECL_TRIAL_IDLE; i++)
+        for (int r = 0; r < RANKS; r++)
+            if (trials[r].state != CECL_TRIAL_RUNNING)
+                cecl_trial_boundary(&trials[r], true, 5000);
+    return trials[0].trials == 1 && trials[1].trials == 1;
+}
+
+/* Nobody is busy. Once the ranks know how short a repetition is, offers stand for 4 periods of 64, and then longer. */
+static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
+{
+    (void)state;
+    assert_true(begins_apart(1500));
+    assert_true(trials[0].attempt > 0 && trials[0].attempt < 4);
+    assert_false(trials[0].is_busy);
+    assert_int_equal(trials[0].merged, trials[1].merged);
+    assert_int_equal(trials[0].merged, 64);
 }
 
 /* The rank behind finds that all have offered, but the first one came before that. */
@@ -142,7 +184,7 @@ static void a_trial_ends_without_times(void **state)
         pass_boundary();
     assert_true(trials[0].has_verdict);
     assert_int_equal(trials[0].arm, 0);
-    assert_in_range(trials[0].put_off, 1, 64);
+    assert_int_equal(trials[0].put_off, 14);
     assert_int_equal(processes[0].held + processes[1].held, 0);
 }
 
@@ -151,6 +193,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_begins_when_all_are_ready, start, stop),
         cmocka_unit_test_setup_teardown(a_busy_rank_puts_it_off_eight_times, start, stop),
+        cmocka_unit_test_setup_teardown(a_trial_that_was_left_begins_later, start, stop),
+        cmocka_unit_test_setup_teardown(a_rank_that_is_far_behind_has_time_to_offer, start, stop),
         cmocka_unit_test_setup_teardown(a_rank_that_is_ahead_decides, start, stop),
         cmocka_unit_test_setup_teardown(an_offer_of_an_earlier_subject_does_not_count, start, stop),
         cmocka_unit_test_setup_teardown(a_trial_ends_without_times, start, stop)};

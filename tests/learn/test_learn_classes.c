@@ -12,7 +12,13 @@
 #include "learn/classes.h"
 #include "world.h"
 
-enum { MOST_CLASSES = 64, CALLS = 40000, OTHER_ARM = 2, ARMS = 1 | 1 << OTHER_ARM };
+enum {
+    MOST_CLASSES = 64,
+    CALLS = 40000,
+    MOST_CALLS = 100000,
+    OTHER_ARM = 2,
+    ARMS = 1 | 1 << OTHER_ARM
+};
 
 /* Calls of `nclasses` classes, drawn by weight, in an order without a period. */
 struct server {
@@ -22,6 +28,7 @@ struct server {
     double lost;                                                   /* part of times */
     double hiccups; /* part of calls: ten times as long */
     uint32_t ahead; /* most calls by which a host is ahead of another one */
+    bool is_apart;  /* the first host is ahead by `ahead` whenever it can be */
     uint32_t lag;   /* most boundaries by which a rank's GPU is behind its host */
     uint32_t calls;
 };
@@ -44,11 +51,11 @@ struct host {
 static struct {
     struct server server;
     struct host hosts[MOST_RANKS];
-    unsigned char its[CALLS]; /* class of each call */
-    bool may_bound[CALLS];    /* not so of later calls of a group */
-    double ns[CALLS];         /* how long a call takes whose arm is 0 */
-    signed char arms[CALLS];  /* in force on the rank that came first; -1: none */
-    bool came[CALLS];
+    unsigned char its[MOST_CALLS]; /* class of each call */
+    bool may_bound[MOST_CALLS];    /* not so of later calls of a group */
+    double ns[MOST_CALLS];         /* how long a call takes whose arm is 0 */
+    signed char arms[MOST_CALLS];  /* in force on the rank that came first; -1: none */
+    bool came[MOST_CALLS];
     int disagree;
 } world;
 
@@ -146,7 +153,9 @@ static struct host *next_host(void)
     uint32_t last = UINT32_MAX;
     for (int r = 0; r < server->nranks; r++)
         last = world.hosts[r].call < last ? world.hosts[r].call : last;
-    struct host *host;
+    struct host *host = &world.hosts[0];
+    if (server->is_apart && host->call < last + server->ahead && host->call < server->calls)
+        return host;
     do
         host = &world.hosts[below(&server->seed, (uint64_t)server->nranks)];
     while (host->call > last + server->ahead || host->call >= server->calls);
@@ -198,6 +207,12 @@ static struct server any_server(uint64_t seed)
     server.lost = below(&server.seed, 2) ? 0.02 : 0;
     server.ahead = (uint32_t)below(&server.seed, 100);
     server.lag = (uint32_t)below(&server.seed, 4);
+    if (below(&server.seed, 2)) { /* as much as a GPU's queue of launches holds */
+        server.ahead = (uint32_t)below(&server.seed, 1024);
+        server.lag = (uint32_t)below(&server.seed, 1024) / CECL_CLASS_EVERY;
+        server.is_apart = true;
+        server.calls = MOST_CALLS; /* offers stand for longer, and verdicts are put off */
+    }
     for (int c = 0; c < server.nclasses; c++) {
         server.weight[c] = uniform(&server.seed, 0.2, 1);
         server.gain[c] = uniform(&server.seed, 0.02, 0.2) * (below(&server.seed, 2) ? 1 : -1);

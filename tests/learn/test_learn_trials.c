@@ -36,40 +36,84 @@ static struct program any_program(uint64_t seed)
     return program;
 }
 
+/* Short periods: loops of a few calls, whose hosts may be apart by all launches that a GPU's queue holds, and
+ * whose GPUs may be as far behind. */
+static struct program any_loop(uint64_t seed)
+{
+    struct program program = any_program(seed);
+    const uint32_t queue = 1024;
+    program.length[0] = 1 + (uint32_t)below(&program.seed, 4);
+    program.step_ns = exp(uniform(&program.seed, log(2e3), log(5e5)));
+    program.odd = below(&program.seed, 2) ? 0.0005 : 0;
+    program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
+    program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
+    program.is_apart = below(&program.seed, 2);
+    program.drift /= 100; /* of 60 steps, which are one or a few periods of the trial */
+    program.steps = 20000;
+    return program;
+}
+
+/* What became of many programs. */
+struct tally {
+    int slower, missed, gaining, late, disagree, none;
+};
+
+static void run_one(struct tally *tally, const struct program *program, uint32_t most_periods)
+{
+    const struct outcome outcome = run_program(program);
+    double most = 0;
+    for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        most = program->gain[0][arm] > most ? program->gain[0][arm] : most;
+    tally->disagree += outcome.disagree;
+    tally->none += !outcome.has_verdict[0];
+    tally->late += outcome.periods[0] > most_periods;
+    tally->slower += program->gain[0][outcome.arm[0]] < -0.01;
+    if (outcome.has_verdict[0] && most > 4 * program->noise * sqrt(2.0 / outcome.counted[0][0])) {
+        tally->gaining++;
+        tally->missed += outcome.arm[0] == 0;
+    }
+}
+
 /* Goals of the design: a slower arm is kept once in 1,000; a gain of more than four standard errors is
  * kept 99 times in 100; ranks never differ. */
+static void expect_goals(const struct tally *tally, uint64_t programs)
+{
+    print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n",
+                  tally->slower, tally->missed, tally->gaining, tally->none, tally->late);
+    assert_int_equal(tally->disagree, 0);
+    assert_true(tally->slower * 1000 <= (int)programs);
+    assert_true(tally->gaining > (int)programs / 2);
+    assert_true(tally->missed * 100 <= tally->gaining);
+    assert_true(tally->none * 100 <= (int)programs);
+    assert_int_equal(tally->late, 0);
+}
+
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
     (void)state;
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
-    int slower = 0, missed = 0, gaining = 0, late = 0, disagree = 0, none = 0;
+    struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
-        const struct outcome outcome = run_program(&program);
-        double most = 0;
-        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
-            most = program.gain[0][arm] > most ? program.gain[0][arm] : most;
-        disagree += outcome.disagree;
-        none += !outcome.has_verdict[0];
         /* 60 periods. A step that is odd costs more, and a rank that is behind puts the verdict off */
-        late +=
-            outcome.periods[0] > 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0);
-        slower += program.gain[0][outcome.arm[0]] < -0.01;
-        if (outcome.has_verdict[0] &&
-            most > 4 * program.noise * sqrt(2.0 / outcome.counted[0][0])) {
-            gaining++;
-            missed += outcome.arm[0] == 0;
-        }
+        run_one(&tally, &program,
+                60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0));
     }
-    print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n", slower,
-                  missed, gaining, none, late);
-    assert_int_equal(disagree, 0);
-    assert_true(slower * 1000 <= (int)programs);
-    assert_true(gaining > (int)programs / 2);
-    assert_true(missed * 100 <= gaining);
-    assert_true(none * 100 <= (int)programs);
-    assert_int_equal(late, 0);
+    expect_goals(&tally, programs);
+}
+
+static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
+{
+    (void)state;
+    const uint64_t seed = number("CECL_TEST_SEED", 1);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
+    struct tally tally = {0};
+    for (uint64_t i = 0; i < programs; i++) {
+        const struct program program = any_loop(seed * 100003 + i);
+        run_one(&tally, &program, UINT32_MAX);
+    }
+    expect_goals(&tally, programs);
 }
 
 /* One gains, one loses, of two nothing matters. */
@@ -97,6 +141,35 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
         assert_int_not_equal(outcome.arm[0], 0);
         for (int c = 1; c < 4; c++)
             assert_int_equal(outcome.arm[c], 0);
+    }
+}
+
+/* Of short steps, with ranks far apart: an offer of one communicator stands for long, and keeps others off. */
+static void communicators_of_a_loop_each_get_their_verdict(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = {.seed = seed,
+                                  .nranks = 3,
+                                  .ncomms = 3,
+                                  .length = {1, 2, 1},
+                                  .noise = 0.02,
+                                  .step_ns = 2e4,
+                                  .lag = 300,
+                                  .ahead = 300,
+                                  .is_apart = seed % 2,
+                                  .steps = 60000};
+        for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
+            program.gain[0][arm] = 0.06;
+            program.gain[1][arm] = -0.06;
+        }
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        for (int c = 0; c < 3; c++)
+            assert_true(outcome.has_verdict[c]);
+        assert_int_not_equal(outcome.arm[0], 0);
+        assert_int_equal(outcome.arm[1], 0);
+        assert_int_equal(outcome.arm[2], 0);
     }
 }
 
@@ -152,6 +225,43 @@ static void short_steps_are_tried_together(void **state)
     assert_true(outcome.periods[0] > 60 * 8 && outcome.periods[0] <= 61 * 16);
 }
 
+/* A loop of one call. A queue of 1,024 launches is full on rank 0, and empty on the others. */
+static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = training(seed);
+        program.length[0] = 1;
+        program.step_ns = seed % 2 ? 5e3 : 5e5;
+        program.ahead = 1024;
+        program.is_apart = true;
+        program.steps = 9000;
+        program.gain[0][2] = 0.05;
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        assert_true(outcome.has_verdict[0]);
+        assert_int_equal(outcome.arm[0], 2);
+    }
+}
+
+/* The GPUs come to a call when the hosts are 1,024 calls further. */
+static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct program program = training(seed);
+        program.length[0] = 1;
+        program.step_ns = seed % 2 ? 5e3 : 5e5;
+        program.lag = 1024;
+        program.steps = 9000;
+        program.gain[0][2] = 0.05;
+        const struct outcome outcome = run_program(&program);
+        assert_false(outcome.disagree);
+        assert_true(outcome.has_verdict[0]);
+        assert_int_equal(outcome.arm[0], 2);
+    }
+}
+
 static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state)
 {
     (void)state;
@@ -180,16 +290,24 @@ static void a_verdict_wears_out(void **state)
     assert_int_equal(run_program(&program).trials[0], 1);
     program.steps = 10300;
     assert_int_equal(run_program(&program).trials[0], 2);
+    /* of which each is 16 or more short steps */
+    program.step_ns = 2e4;
+    program.steps = 100000;
+    assert_int_equal(run_program(&program).trials[0], 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
+        cmocka_unit_test(so_are_those_of_loops_whose_ranks_are_far_apart),
         cmocka_unit_test(communicators_that_share_a_step_each_get_their_verdict),
+        cmocka_unit_test(communicators_of_a_loop_each_get_their_verdict),
         cmocka_unit_test(a_bad_arm_has_one_turn),
         cmocka_unit_test(only_the_bad_arm_is_dropped),
         cmocka_unit_test(short_steps_are_tried_together),
+        cmocka_unit_test(a_loop_whose_hosts_are_far_apart_is_decided),
+        cmocka_unit_test(a_loop_whose_gpus_are_far_behind_is_decided),
         cmocka_unit_test(a_changed_period_is_tried_anew_and_a_learned_one_is_not),
         cmocka_unit_test(a_verdict_wears_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);

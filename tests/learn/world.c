@@ -13,6 +13,7 @@ struct pending {
 struct rank {
     struct world *world;
     int number;
+    uint64_t seed;
     uint32_t step;  /* the next one that the host makes */
     uint64_t tries; /* the communicator of this process that tries; 0: none */
     struct {
@@ -83,6 +84,13 @@ static void publish_due(struct rank *rank, int comm)
     rank->comms[comm].npending = left;
 }
 
+/* Ranks' hosts take different times for the same step, and now and then one is held up. */
+static uint64_t host_ns_of(struct rank *rank)
+{
+    const double factor = below(&rank->seed, 50) == 0 ? 40 : uniform(&rank->seed, 0.5, 1.5);
+    return (uint64_t)(rank->world->program.step_ns * factor);
+}
+
 /* What src/nccl/learn.c does at each call. Returns when the step's first call begins a period. */
 static void make_call(struct rank *rank, int comm, uint64_t token, double now)
 {
@@ -95,7 +103,7 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
         const uint32_t number = trial->trials;
         const bool was_running = trial->state == CECL_TRIAL_RUNNING;
         const struct cecl_trial_mark mark =
-            cecl_trial_boundary(trial, period->was_whole, (uint64_t)world->program.step_ns);
+            cecl_trial_boundary(trial, period->was_whole, host_ns_of(rank));
         if (mark.slot >= 0 && rank->comms[comm].npending < MOST_PENDING)
             rank->comms[comm].pending[rank->comms[comm].npending++] = (struct pending){
                 number, rank->step + (uint32_t)below(&world->program.seed, world->program.lag + 1),
@@ -176,7 +184,9 @@ static struct rank *next_rank(struct world *world)
     uint32_t last = UINT32_MAX;
     for (int r = 0; r < program->nranks; r++)
         last = world->ranks[r].step < last ? world->ranks[r].step : last;
-    struct rank *rank;
+    struct rank *rank = &world->ranks[0];
+    if (program->is_apart && rank->step < last + program->ahead && rank->step < program->steps)
+        return rank;
     do
         rank = &world->ranks[below(&world->program.seed, (uint64_t)program->nranks)];
     while (rank->step > last + program->ahead || rank->step >= program->steps);
@@ -219,6 +229,7 @@ struct outcome run_program(const struct program *program)
         struct rank *rank = &world.ranks[r];
         rank->world = &world;
         rank->number = r;
+        rank->seed = program->seed + (uint64_t)r;
         const struct cecl_trial_host host = {rank, reserve, release, recall, false};
         for (int c = 0; c < program->ncomms; c++)
             cecl_trial_open(&rank->comms[c].trial, world.shared[c], r, program->nranks,

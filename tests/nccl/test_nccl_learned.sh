@@ -28,6 +28,13 @@ grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" 
     fails "no class is recalled: $(cat "$dir/second")"
 grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
 
+# A file that knows other periods alone: nothing is tried, and --stats says why.
+sed 's/^\(verdict .* \)[0-9a-f]\{16\} /\10123456789abcdef /' "$dir/learned" >"$dir/others"
+CECL_TEST_TAKES_US=500 CECL_NCCL_LEARNED=$dir/others CECL_NCCL_TRIALS=0 CECL_NCCL_STATS=1 "$trials" >"$dir/said" 2>&1 &&
+    fails "served without a verdict"
+grep -q 'not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period' "$dir/said" ||
+    fails "it does not say why nothing is tried: $(cat "$dir/said")"
+
 # misfit OF SED-EXPRESSION WORDS
 misfit() {
     sed "$1" "$dir/learned" >"$dir/other"

@@ -1,4 +1,5 @@
 /* What --stats says of trials, as JSON and for people. */
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,6 +71,30 @@ static void json_has_numbers_with_a_point(void **state)
         "\"recalled\": true, ");
 }
 
+/* Makes a locale whose numbers have a decimal comma, and takes it. False: this system cannot make one. */
+static bool take_decimal_comma(void)
+{
+    char folder[] = "/tmp/cecl_locale_XXXXXX", command[256];
+    bool is = mkdtemp(folder) != NULL;
+    snprintf(command, sizeof(command),
+             "localedef --no-archive -i de_DE -f UTF-8 %s/comma >/dev/null 2>&1", folder);
+    is = is && system(command) == 0 && setenv("LOCPATH", folder, 1) == 0 &&
+         setlocale(LC_ALL, "comma") != NULL;
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    return system(command) == 0 && is;
+}
+
+static void json_has_numbers_with_a_point_where_the_locale_has_a_comma(void **state)
+{
+    char text[8];
+    if (!take_decimal_comma())
+        skip();
+    snprintf(text, sizeof(text), "%.1f", 1.5);
+    assert_string_equal(text, "1,5");
+    json_has_numbers_with_a_point(state);
+    setlocale(LC_ALL, "C");
+}
+
 static void lines_name_classes(void **state)
 {
     (void)state;
@@ -84,9 +109,34 @@ static void lines_name_classes(void **state)
            "cecl:   broadcast of 1 to 2 GiB, int8: served, by what was learned earlier\n");
 }
 
+/* Each state in which nothing was decided says why. */
+static void lines_say_why_nothing_was_tried(void **state)
+{
+    static const struct {
+        enum cecl_nccl_trial_state state;
+        const char *line, *json;
+    } all[] = {
+        {CECL_NCCL_TRIAL_PUT_OFF, "another communicator was being tried", "\"put_off\""},
+        {CECL_NCCL_TRIAL_APART, "ranks were too many steps apart", "\"apart\""},
+        {CECL_NCCL_TRIAL_RUNNING, "a trial is under way", "\"running\""},
+        {CECL_NCCL_TRIAL_LEFT, "each attempt to begin failed", "\"left\""},
+        {CECL_NCCL_TRIAL_UNKNOWN, "CECL_NCCL_LEARNED does not know its period", "\"unknown\""},
+        {CECL_NCCL_TRIAL_FULL, "it has learned too many periods before", "\"full\""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .state = all[i].state};
+        cecl_nccl_report_set("another", &report);
+        expect(cecl_nccl_report_print, all[i].line);
+        expect(cecl_nccl_report_json, all[i].json);
+        expect(cecl_nccl_report_json, "\"decision\": null");
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(json_has_numbers_with_a_point),
-                                       cmocka_unit_test(lines_name_classes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_has_numbers_with_a_point),
+        cmocka_unit_test(json_has_numbers_with_a_point_where_the_locale_has_a_comma),
+        cmocka_unit_test(lines_name_classes), cmocka_unit_test(lines_say_why_nothing_was_tried)};
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -1,0 +1,147 @@
+/* What ranks have published in a trial, and what follows next. See turns.h. */
+#include "learn/turns.h"
+
+/* an arm is dropped if its periods take so many times those of arm 0 */
+#define TOO_LONG 1.25
+
+static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
+{
+    return atomic_load(&trial->shared->decisions[number]) & ~CECL_DECISION_MADE;
+}
+
+/* ---- times */
+
+void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns)
+{
+    if (slot >= 0 && number == trial->trials)
+        atomic_store(&trial->shared->ranks[trial->rank].times[slot],
+                     (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
+}
+
+/* The time of a period, joined from those of all ranks. Returns false while a rank has not
+ * published its own. *ns is 0 if a rank has lost its time. */
+static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
+{
+    double sum = 0, least = 0;
+    bool is_lost = false;
+    for (int r = 0; r < trial->nranks; r++) {
+        const uint64_t word = atomic_load(&trial->shared->ranks[r].times[slot]);
+        const double its = (double)(word & (~UINT64_C(0) >> 16));
+        if (word >> 48 != (trial->trials & 0xffff))
+            return false;
+        is_lost = is_lost || its <= 0;
+        sum += its;
+        least = r == 0 || its < least ? its : least;
+    }
+    *ns = is_lost ? 0 : trial->kind == CECL_TRIAL_CALLS ? least : sum / trial->nranks;
+    return true;
+}
+
+/* The arms of the turns that were decided so far. Returns the number of turns. */
+static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
+{
+    uint32_t count = 0;
+    for (uint32_t d = trial->first + 1; d < trial->decisions && count < CECL_TRIAL_TURNS; d++)
+        if ((decision(trial, d) & CECL_DECISION_KIND) == CECL_DECISION_TURN)
+            arms[count++] = decision(trial, d) & CECL_DECISION_NUMBER;
+    return count;
+}
+
+/* All known times. *missing: how many are not known yet. */
+static size_t samples_of(const struct cecl_trial *trial, struct cecl_sample *samples,
+                         uint32_t *missing)
+{
+    uint32_t arms[CECL_TRIAL_TURNS];
+    const uint32_t turns = turns_of(trial, arms);
+    size_t count = 0;
+    *missing = 0;
+    for (uint32_t slot = 0; slot < turns * CECL_TRIAL_COUNTED; slot++) {
+        const uint32_t turn = slot / CECL_TRIAL_COUNTED;
+        double ns;
+        if (!time_of(trial, slot, &ns))
+            ++*missing;
+        else if (ns > 0)
+            samples[count++] = (struct cecl_sample){
+                arms[turn], turn * (CECL_TRIAL_COUNTED + 1) + 1 + slot % CECL_TRIAL_COUNTED, ns};
+    }
+    return count;
+}
+
+struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
+{
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing;
+    const size_t count = samples_of(trial, samples, &missing);
+    return cecl_verdict_of(samples, count);
+}
+
+/* ---- turns */
+
+/* Of periods the mean; of calls the least, because what comes between makes single calls longer. */
+static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
+                         size_t count, uint32_t arm)
+{
+    double sum = 0, least = 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (samples[i].arm == arm) {
+            sum += samples[i].ns;
+            least = n > 0 && least < samples[i].ns ? least : samples[i].ns;
+            n++;
+        }
+    return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
+}
+
+/* The arms that are still worth a turn. */
+static uint32_t alive_of(const struct cecl_trial *trial)
+{
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing, alive = trial->arms;
+    const size_t count = samples_of(trial, samples, &missing);
+    const double base = typical_of(trial, samples, count, 0);
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
+        if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
+            alive &= ~(UINT32_C(1) << arm);
+    return alive;
+}
+
+/* The next arm: one of those with the fewest turns. -1: the trial is over, because only arm 0 is
+ * left, or because no further round fits. */
+static int next_arm(const struct cecl_trial *trial)
+{
+    uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
+    const uint32_t turns = turns_of(trial, arms), alive = alive_of(trial);
+    uint64_t lowest = 0;
+    bool is_round_done = true;
+    int next = -1;
+    for (uint32_t t = 0; t < turns; t++)
+        had[arms[t]]++;
+    for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
+        if (!(alive >> arm & 1))
+            continue;
+        const uint64_t drawn = cecl_trial_mix(
+            trial->id ^ cecl_trial_mix((uint64_t)turns << 32 | trial->trials << 8 | arm));
+        nalive++;
+        is_round_done = is_round_done && had[arm] == had[0];
+        if (had[arm] < fewest || (had[arm] == fewest && drawn < lowest)) {
+            fewest = had[arm];
+            lowest = drawn;
+            next = (int)arm;
+        }
+    }
+    const bool fits = turns + (is_round_done ? nalive : 1) <= CECL_TRIAL_TURNS;
+    return nalive > 1 && fits ? next : -1;
+}
+
+/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
+uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
+{
+    const int arm = next_arm(trial);
+    if (arm >= 0)
+        return CECL_DECISION_TURN | (uint32_t)arm;
+    struct cecl_sample samples[CECL_TRIAL_SLOTS];
+    uint32_t missing;
+    const size_t count = samples_of(trial, samples, &missing);
+    if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
+        return CECL_DECISION_PUT_OFF;
+    return CECL_DECISION_VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
+}
