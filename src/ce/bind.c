@@ -392,8 +392,10 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
                                struct cecl_bound *bound)
 {
     const struct cecl_step *step = first + fused->at;
+    const bool counts = is_captured(plan);
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    if (is_captured(plan)) {
+    if (counts) {
+        bound->counting = cecl_turns_counting(&engine->flags);
         *meeting = cecl_turns_meeting(&engine->flags);
         meeting->does |= fused->does;
         meeting->first = fused->first;
@@ -407,6 +409,7 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
     struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
     CECL_TRY(bind_reductions(engine, plan, step, bound));
     reduction->meeting = meeting;
+    reduction->counting = counts ? &bound->counting : NULL;
     return fused->sends ? bind_also(engine, plan, step + 1, reduction, bound) : ceclSuccess;
 }
 

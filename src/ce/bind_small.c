@@ -20,6 +20,8 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
 static void bind_captured(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_turns_meeting(&engine->flags);
+    bound->counting = cecl_turns_counting(&engine->flags);
+    bound->small.counting = &bound->counting;
 }
 
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,

@@ -58,6 +58,7 @@ struct cecl_bound {
     const uint64_t *given;
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
+    struct cecl_counting counting; /* of a captured call that is one kernel */
     ceclExplanation_t explanation;
 };
 

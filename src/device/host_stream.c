@@ -411,6 +411,10 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
         own->meeting = *small->meeting;
         own->small.meeting = &own->meeting;
     }
+    if (small->counting) {
+        own->counting = *small->counting;
+        own->small.counting = &own->counting;
+    }
     return add_own(dev, handle, WORK_SMALL, own);
 }
 

@@ -37,6 +37,7 @@ struct work {
 struct small_work {
     struct cecl_small small;
     struct cecl_meeting meeting;
+    struct cecl_counting counting;
 };
 
 struct host_stream {

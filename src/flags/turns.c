@@ -24,11 +24,16 @@ struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags)
     meeting.apart = flags->pool->slice;
     meeting.done = flags->replay;
     meeting.done_value = CECL_REPLAY_ENDED;
-    meeting.begun_value = CECL_REPLAY_BEGUN;
-    meeting.count = cecl_pads_count(flags);
-    meeting.told = cecl_hosted_counts(flags->hosted, 0, flags->nranks) + flags->rank;
-    meeting.told_apart = flags->hosted->apart;
     return meeting;
+}
+
+struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags)
+{
+    return (struct cecl_counting){.count = cecl_pads_count(flags),
+                                  .told = cecl_hosted_counts(flags->hosted, 0, flags->nranks) +
+                                          flags->rank,
+                                  .told_apart = flags->hosted->apart,
+                                  .begun_value = CECL_REPLAY_BEGUN};
 }
 
 /* How far rank `writer` is in captured calls of one kernel, as far as `holder` was told. */

@@ -27,8 +27,9 @@ enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_S
  * hosted  NULL: there are no peers */
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
-/* How a captured call of one kernel meets its peers: it counts, and tells by flags->replay that it runs. */
+/* How a captured call of one kernel meets its peers, and counts. It tells by flags->replay that it runs. */
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
+struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags);
 
 /* -- for the watchdog and for teardown -- */
 

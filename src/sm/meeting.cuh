@@ -70,17 +70,17 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
  * addition would cost the others 1 to 2 %. */
 
 /* What is added to the values of a meeting. */
-template <bool counted> DEVICE uint32_t meet_base(const cecl_meeting &m)
+template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
 {
-    return counted ? word_load(m.count) : 0;
+    return counted ? word_load(c.count) : 0;
 }
 
 /* Shows all hosts, this rank's too, how far a call that numbers itself is. */
-DEVICE void meet_tell_hosts(const cecl_meeting &m, uint32_t value, uint32_t thread,
-                            uint32_t threads)
+DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
+                            uint32_t thread, uint32_t threads)
 {
     for (uint32_t i = thread; i < m.nranks; i += threads)
-        word_store((uint32_t *)((char *)m.told + meet_peer(m, i) * m.told_apart), value);
+        word_store((uint32_t *)((char *)c.told + meet_peer(m, i) * c.told_apart), value);
 }
 
 /* A warp writes `value` to its peers, without ordering earlier writes: the value says only how far
@@ -94,14 +94,15 @@ DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 
 /* Signals all peers. Called by threads [0, threads) of a block; each takes some peers. */
 template <bool counted>
-DEVICE void meet_signal(const cecl_meeting &m, uint32_t value, uint32_t threads)
+DEVICE void meet_signal(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
+                        uint32_t threads)
 {
     if (word_load(m.ended) != 0)
         return;
     for (uint32_t i = 1 + threadIdx.x; i < m.nranks; i += threads)
         word_release(meet_word(m, i), value);
     if (counted)
-        meet_tell_hosts(m, value, threadIdx.x, threads);
+        meet_tell_hosts(m, c, value, threadIdx.x, threads);
 }
 
 /* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
@@ -117,15 +118,15 @@ DEVICE void meet_wait(const cecl_meeting &m, uint32_t value, uint32_t threads)
 }
 
 /* All threads of every block call this before the work. */
-template <bool counted> DEVICE void meet_first(const cecl_meeting &m)
+template <bool counted> DEVICE void meet_first(const cecl_meeting &m, const cecl_counting &c)
 {
     if ((m.does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)) == 0)
         return;
-    const uint32_t first = meet_base<counted>(m) + m.first;
+    const uint32_t first = meet_base<counted>(c) + m.first;
     if ((m.does & CECL_MEET_SIGNAL_FIRST) && blockIdx.x == 0) {
         if (counted && threadIdx.x == 0)
-            word_store(m.done, m.begun_value);
-        meet_signal<counted>(m, first, blockDim.x);
+            word_store(m.done, c.begun_value);
+        meet_signal<counted>(m, c, first, blockDim.x);
     }
     if (m.does & CECL_MEET_WAIT_FIRST)
         meet_wait(m, first, blockDim.x);
@@ -139,7 +140,7 @@ DEVICE bool meets_last(const cecl_meeting &m)
 
 /* The first warp of every block calls this if meets_last, after all threads of the block have done
  * their work and synchronized. */
-template <bool counted> DEVICE void meet_last(const cecl_meeting &m)
+template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_counting &c)
 {
     uint32_t before = gridDim.x - 1;
     if (gridDim.x > 1) {
@@ -152,14 +153,14 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m)
     }
     if (before != gridDim.x - 1)
         return;
-    const uint32_t last = meet_base<counted>(m) + m.last;
+    const uint32_t last = meet_base<counted>(c) + m.last;
     if (m.does & CECL_MEET_SIGNAL_LAST)
-        meet_signal<counted>(m, last, 32);
+        meet_signal<counted>(m, c, last, 32);
     if (m.does & CECL_MEET_WAIT_LAST)
         meet_wait(m, last, 32);
     __syncwarp();
     if (counted && threadIdx.x == 0)
-        word_store(m.count, last);
+        word_store(c.count, last);
     if ((m.does & CECL_MEET_DONE) && threadIdx.x == 0)
         word_release(m.done, m.done_value);
 }

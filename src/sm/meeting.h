@@ -39,15 +39,18 @@ struct cecl_meeting {
     /* DONE: set to `done_value` when all blocks have finished, their waits included */
     uint32_t *done;
     uint32_t done_value;
-    /* NULL, or a word on this GPU that says how far calls were before this one. Then the call numbers itself,
-     * because a graph runs it again and again: the word is added to `first` and `last`, and the call sets
-     * it to its last value. */
+};
+
+/* Of a call that numbers itself, because a graph runs it again and again. */
+struct cecl_counting {
+    /* a word on this GPU that says how far such calls were before this one. It is added to `first` and `last`
+     * of the meeting, and the call sets it to its last value */
     uint32_t *count;
-    /* With `count`: words of the host's memory, laid out as `word` and `apart`, that get each value too, for
-     * watchdogs to see, this rank's own word among them; and to what `done` is set as the call begins. */
+    /* words of the host's memory, laid out as `word` and `apart` of the meeting, that get each value too, for
+     * watchdogs to see; this rank's own word as well */
     uint32_t *told;
     uint64_t told_apart;
-    uint32_t begun_value;
+    uint32_t begun_value; /* to which the meeting's `done` is set as the call begins */
 };
 
 #endif

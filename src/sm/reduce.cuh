@@ -123,7 +123,7 @@ template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
     if (args.nalso > 0)
         __threadfence_system();
     if (meets_last(args.meeting))
-        meet_last<counted>(args.meeting);
+        meet_last<counted>(args.meeting, args.counting);
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes

@@ -56,6 +56,8 @@ struct cecl_reduction {
     /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
      * A reduction with a meeting has count > 0. */
     const struct cecl_meeting *meeting;
+    /* NULL, or: the call numbers itself; CUDA alone */
+    const struct cecl_counting *counting;
 };
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */

@@ -144,7 +144,7 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    meet_first<counted>(args.meeting);
+    meet_first<counted>(args.meeting, args.counting);
 
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)

@@ -91,16 +91,10 @@ static ceclResult_t check_buffer(const char *name, const void *at, uint32_t elem
     return ceclSuccess;
 }
 
-/* Whether the call numbers itself. */
-static bool is_counted(const struct cecl_reduction *r)
-{
-    return r->meeting && r->meeting->count;
-}
-
 static ceclResult_t check(const struct cecl_reduction *r)
 {
     CECL_TRY(cecl_reduction_check(r->type, r->op));
-    if (is_counted(r) && !cecl_reduction_counts(r->type, r->op))
+    if (r->counting && !cecl_reduction_counts(r->type, r->op))
         return cecl_fail(ceclInternalError, "reduction: no kernel of this type counts");
     const uint32_t element = cecl_reduction_element_bytes(r->type);
     if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)
@@ -141,6 +135,7 @@ static void args_make(const struct cecl_reduction *r, struct cecl_reduce_args *a
     args->tail = r->count - args->head - args->vectors * per;
     args->nsrc = r->nsrc;
     args->meeting = r->meeting ? *r->meeting : (struct cecl_meeting){0};
+    args->counting = r->counting ? *r->counting : (struct cecl_counting){0};
     args->division = cecl_division_of(r->op, r->divisor);
     args->dst = (unsigned char *)r->dst + args->head * element;
     args->nalso = r->nalso;
@@ -168,21 +163,21 @@ static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_
 
 static CUkernel any_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
-    return is_counted(r) ? gpu->counted_any[r->type]
-                         : cecl_kernel_table_at(&gpu->any, r->type, r->op);
+    return r->counting ? gpu->counted_any[r->type]
+                       : cecl_kernel_table_at(&gpu->any, r->type, r->op);
 }
 
 static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
-    return is_counted(r) ? gpu->counted_bulk[r->type]
-                         : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
+    return r->counting ? gpu->counted_bulk[r->type]
+                       : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
 }
 
 /* The kernel that takes vectors: the one made for so many sources if there is one. */
 static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;
-    const CUkernel made = is_sum && !is_counted(r) && r->nsrc <= CECL_REDUCE_SUMS_MOST
+    const CUkernel made = is_sum && !r->counting && r->nsrc <= CECL_REDUCE_SUMS_MOST
                               ? gpu->sums[r->type][r->nsrc]
                               : NULL;
     return made ? made : any_kernel(gpu, r);

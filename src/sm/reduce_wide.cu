@@ -22,7 +22,7 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
 {
     typedef element<type> E;
     const int turn = 16 / nsrc < 4 ? 16 / nsrc : 4;
-    meet_first<false>(args.meeting);
+    meet_first<false>(args.meeting, args.counting);
     reduce_singles<type, op, 1>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {
@@ -53,7 +53,7 @@ template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_redu
 {
     typedef element<type> E;
     const int turn = 2, together = 4;
-    meet_first<counted>(args.meeting);
+    meet_first<counted>(args.meeting, args.counting);
     reduce_singles<type, op, 4>(args);
     for (uint64_t first = (uint64_t)blockIdx.x * THREADS * turn + threadIdx.x; first < args.vectors;
          first += (uint64_t)gridDim.x * THREADS * turn) {

@@ -30,7 +30,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
     if (!cecl_small_reduces(small))
         return ceclSuccess;
     CECL_TRY(cecl_reduction_check(small->type, small->op));
-    if (small->meeting && small->meeting->count && !cecl_reduction_counts(small->type, small->op))
+    if (small->counting && !cecl_reduction_counts(small->type, small->op))
         return cecl_fail(ceclInternalError, "small collective: no kernel of this type counts");
     if (small->bytes % cecl_reduction_element_bytes(small->type) != 0)
         return cecl_fail(ceclInvalidArgument,
@@ -64,7 +64,7 @@ static void args_renew(const struct cecl_small *small, struct cecl_small_args *a
 void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args *args)
 {
     struct cecl_small mine = *asked, *const small = &mine;
-    if (small->meeting && small->meeting->count)
+    if (small->counting)
         small->epoch = 0; /* the kernel finds the half */
     const uint32_t n = (uint32_t)small->nranks;
     *args = (struct cecl_small_args){
@@ -87,6 +87,8 @@ void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args
     args_renew(small, args);
     if (small->meeting)
         args->meeting = *small->meeting;
+    if (small->counting)
+        args->counting = *small->counting;
     if (cecl_small_reduces(small))
         args->division = cecl_division_of(small->op, n);
 }

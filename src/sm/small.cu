@@ -73,7 +73,7 @@ template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 {
     if (!counted)
         return {args.epoch, 0};
-    const uint32_t epoch = meet_base<counted>(args.meeting) + 1;
+    const uint32_t epoch = meet_base<counted>(args.counting) + 1;
     return {epoch, (epoch & 1) * args.half};
 }
 
@@ -320,8 +320,8 @@ DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
         meet_tell(args.meeting, args.meeting.first);
     if (counted) {
         if (threadIdx.x % 32 == 0)
-            word_store(args.meeting.done, args.meeting.begun_value);
-        meet_tell_hosts(args.meeting, now.epoch, threadIdx.x % 32, 32);
+            word_store(args.meeting.done, args.counting.begun_value);
+        meet_tell_hosts(args.meeting, args.counting, now.epoch, threadIdx.x % 32, 32);
     }
     renew<counted>(args, now, vectors);
     fence_sys();
@@ -411,7 +411,7 @@ template <typename Use, bool counted> DEVICE void exchange(const cecl_small_args
     }
     if ((args.meeting.does & CECL_MEET_DONE) && meet_ends(args.meeting)) {
         if (counted)
-            word_store(args.meeting.count, now.epoch);
+            word_store(args.counting.count, now.epoch);
         word_store(args.meeting.done, args.meeting.done_value);
     }
 }

@@ -24,7 +24,7 @@
  * streams through the driver, which takes far longer.
  *
  * A graph runs a call again and again with the same arguments. Such calls have slots of their own, and
- * number themselves, by the count of their meeting.
+ * number themselves (struct cecl_counting).
  *
  * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
  * renews some lines that it does not use.
@@ -63,8 +63,8 @@ struct cecl_small {
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
-     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. If the meeting has a
-     * count, the epoch is one more than this, and the epochs of two calls in a row differ by an odd number. */
+     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. If the call
+     * counts, the epoch is one more than this, and the epochs of two calls in a row differ by an odd number. */
     uint32_t epoch;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */
@@ -79,6 +79,8 @@ struct cecl_small {
      * signals while it sends data, without order, so that the watchdog sees that it has begun. With
      * CECL_MEET_DONE it sets `done`. */
     const struct cecl_meeting *meeting;
+    /* NULL, or: the call numbers itself, and takes its epoch from there. It has a meeting with CECL_MEET_DONE */
+    const struct cecl_counting *counting;
 };
 
 /* Bytes of memory that each rank needs for its slots. Lines take 4/3 as many bytes as their data;

@@ -40,11 +40,9 @@ struct cecl_small_args {
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* If the meeting counts, these are the slots of half 0; so many bytes lead to half 1. */
-    uint64_t half;
     /* A row of this rank's slots that gets a far-away epoch, except in lines that hold data of this
      * call: the lines of threads for which the block has vector `renewed_vector` + thread. If the
-     * meeting counts, it is the first row, and the kernel finds the others. */
+     * call counts, it is the first row, and the kernel finds the others. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
@@ -54,6 +52,9 @@ struct cecl_small_args {
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
     struct cecl_division division;
+    /* If the call counts, `to` and `from` are the slots of half 0; so many bytes lead to half 1. */
+    uint64_t half;
+    struct cecl_counting counting; /* of kernels that count; `count` NULL: the call does not */
 };
 
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */

@@ -52,7 +52,7 @@ ceclResult_t cecl_small_cuda_prepare(void)
 
 static CUkernel kernel_of(const struct small_gpu *gpu, const struct cecl_small *small)
 {
-    const bool is_counted = small->meeting && small->meeting->count;
+    const bool is_counted = small->counting;
     if (!cecl_small_reduces(small))
         return is_counted ? gpu->counted_move : gpu->move;
     return is_counted ? gpu->counted[small->type]

@@ -273,26 +273,23 @@ static int exchange(const struct cecl_small *small, const struct cecl_small_args
 }
 
 /* Takes the next number, and tells all hosts and that the call runs. */
-static void begin_counted(struct cecl_small *small)
+static uint32_t begin_counted(const struct cecl_meeting *meeting,
+                              const struct cecl_counting *counting)
 {
-    const struct cecl_meeting *meeting = small->meeting;
-    small->epoch = atomic_load(atomic_of(meeting->count)) + 1;
-    atomic_store(atomic_of(meeting->done), meeting->begun_value);
+    const uint32_t epoch = atomic_load(atomic_of(counting->count)) + 1;
+    atomic_store(atomic_of(meeting->done), counting->begun_value);
     for (uint32_t r = 0; r < meeting->nranks; r++)
-        atomic_store(atomic_of((char *)meeting->told + r * meeting->told_apart), small->epoch);
+        atomic_store(atomic_of((char *)counting->told + r * counting->told_apart), epoch);
+    return epoch;
 }
 
 void cecl_small_host(const struct cecl_small *asked, const bool *closing)
 {
     struct cecl_small now = *asked, *const small = &now;
-    const bool is_counted = small->meeting && small->meeting->count;
-    struct cecl_meeting meeting;
     struct cecl_small_args args;
-    if (is_counted) {
-        begin_counted(small);
-        meeting = *small->meeting;
-        meeting.count = NULL; /* the epoch is known */
-        small->meeting = &meeting;
+    if (small->counting) {
+        small->epoch = begin_counted(small->meeting, small->counting);
+        small->counting = NULL; /* the epoch is known */
     }
     cecl_small_args_make(small, &args);
     const int late = exchange(small, &args, closing);
@@ -300,8 +297,8 @@ void cecl_small_host(const struct cecl_small *asked, const bool *closing)
         return;
     if (late != NOBODY)
         atomic_store_explicit(atomic_of(args.late), 1 + (uint32_t)late, memory_order_release);
-    if (is_counted)
-        atomic_store(atomic_of(asked->meeting->count), small->epoch);
+    if (asked->counting)
+        atomic_store(atomic_of(asked->counting->count), small->epoch);
     if (args.meeting.does & CECL_MEET_DONE)
         atomic_store_explicit(atomic_of(args.meeting.done), args.meeting.done_value,
                               memory_order_release);

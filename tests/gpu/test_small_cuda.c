@@ -117,9 +117,6 @@ static struct cecl_meeting meeting_of(int g)
 {
     return (struct cecl_meeting){.does = CECL_MEET_DONE | (is_counted ? 0 : CECL_MEET_SIGNAL_FIRST),
                                  .first = told,
-                                 .count = is_counted ? numbers[g] : NULL,
-                                 .told = &rows[0][g],
-                                 .told_apart = sizeof(rows[0]),
                                  .rank = (uint32_t)g,
                                  .nranks = (uint32_t)n,
                                  .row = rows[g],
@@ -142,7 +139,10 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     s.send = in_place ? begin + input_within(&s, g) : send[g] + lie;
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
+    const struct cecl_counting counting = {
+        .count = numbers[g], .told = &rows[0][g], .told_apart = sizeof(rows[0]), .begun_value = 0xbe9};
     s.epoch = is_counted ? 99 : epoch;
+    s.counting = is_counted ? &counting : NULL;
     s.end = &words[g][0];
     s.late = &words[g][1];
     s.timeout_ns = s.timeout_ns ? s.timeout_ns : UINT64_C(10000000000);

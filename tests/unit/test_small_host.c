@@ -188,9 +188,6 @@ static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
 {
     return (struct cecl_meeting){.does = CECL_MEET_DONE | (is_counted ? 0 : CECL_MEET_SIGNAL_FIRST),
                                  .first = at + 1000,
-                                 .count = is_counted ? (uint32_t *)&me->count : NULL,
-                                 .told = (uint32_t *)&ranks[0].row[me->number],
-                                 .told_apart = sizeof(ranks[0]),
                                  .rank = (uint32_t)me->number,
                                  .nranks = (uint32_t)n,
                                  .row = (const uint32_t *)me->row,
@@ -249,7 +246,12 @@ static void make_call(struct rank *me, const struct call *call, uint32_t at)
     const struct cecl_meeting meeting = meeting_of(me, at);
     char words[64];
     small.meeting = &meeting;
+    const struct cecl_counting counting = {.count = (uint32_t *)&me->count,
+                                           .told = (uint32_t *)&ranks[0].row[me->number],
+                                           .told_apart = sizeof(ranks[0]),
+                                           .begun_value = 0xbe9};
     small.epoch = is_counted ? 99 : at;
+    small.counting = is_counted ? &counting : NULL;
     cecl_small_host(&small, NULL);
     if (me->late)
         fail_in(me, call, at, "a wait has ended");
