@@ -95,6 +95,9 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
                                const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
+    if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
+        return cecl_fail(ceclInternalError, "a copy with rank %d, which is on another node",
+                         (int)place->rank);
     if (kind == CECL_AREA_HOST) {
         *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
         return ceclSuccess;
@@ -309,6 +312,27 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                          (uint32_t *)&counter->awaited[step->peer]);
 }
 
+/* Exchanges with other nodes, and then tells this rank's other lanes that it has. */
+static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                  const struct cecl_step *step, struct cecl_bound *bound)
+{
+    if (!engine->net)
+        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
+    struct cecl_command *command =
+        new_command(bound, CECL_COMMAND_EXCHANGE, step->lane, bound->ntransfers);
+    command->count = step->count;
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
+        char *at;
+        CECL_TRY(address_of(engine, bound, &transfer->at, transfer->bytes, &at));
+        bound->transfers[bound->ntransfers++] = (struct cecl_net_transfer){
+            .at = at, .bytes = transfer->bytes, .peer = transfer->peer, .sends = transfer->sends};
+    }
+    cecl_bound_value(engine, bound, CECL_COUNTER_NET, step->phase,
+                     add_op(bound, step->lane, CECL_MEMOP_WRITE, engine->flags.net));
+    return ceclSuccess;
+}
+
 /* Whether whoever waits at step `at` resets the word. */
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
@@ -363,8 +387,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
-    case CECL_STEP_EXCHANGE:
-        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
+    case CECL_STEP_EXCHANGE: return bind_exchange(engine, plan, step, bound);
     }
     return ceclSuccess;
 }
@@ -436,7 +459,8 @@ static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct ce
     for (uint32_t i = 0; i < plan->nsteps;) {
         const struct cecl_step *step = &plan->steps[i];
         mark(engine, step, &marked, bound);
-        if (engine->dev->meets && !is_captured(plan) && cecl_fuse(plan, i, &fused)) {
+        if (engine->dev->meets && !engine->nodes && !is_captured(plan) &&
+            cecl_fuse(plan, i, &fused)) {
             CECL_TRY(bind_fused(engine, plan, &fused, step, bound));
             i += fused.count;
         } else {
@@ -458,6 +482,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
+    advance->exchanges = plan->nexchanges;
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0 && !plan->aside;
     if (small) {
         new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);
