@@ -204,17 +204,25 @@ static bool has_local_net(ceclComm_t comm)
     return comm->nodes && comm->dev->kind == CECL_KIND_HOST;
 }
 
-/* Opens the network between nodes. */
+/* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
+ * needs a process of its own. */
 static ceclResult_t open_net(ceclComm_t comm)
 {
     char words[CECL_NODES_WORDS];
+    ceclResult_t result = ceclSuccess;
     comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
-    return has_local_net(comm)
-               ? cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
-                                     comm->rank, comm->nranks, &comm->engine.net)
-               : cecl_fail(ceclInvalidUsage,
-                           "%s of GPUs: not supported; unset CECL_NODE_SIZE for one node",
+    if (has_local_net(comm))
+        result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
+                                     comm->rank, comm->nranks, &comm->engine.net);
+    else if (comm->shares_process)
+        result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
                            cecl_nodes_words(comm->nodes, words));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
+    return has_local_net(comm)
+               ? ceclSuccess
+               : cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
+                                    comm->config.timeout_ms,
+                                    cecl_deadline(comm->config.init_timeout_ms), &comm->engine.net);
 }
 
 static ceclResult_t open_shared(ceclComm_t comm)
@@ -295,7 +303,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, flags_wish(comm)));
     if (comm->nodes)
-        CECL_TRY(cecl_mesh_agree(comm->mesh, open_net(comm)));
+        CECL_TRY(open_net(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));

@@ -304,6 +304,9 @@ struct cecl_device_ops {
      * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
+    /* Calls a function with this device as the thread's current one, for another library that works on it. */
+    ceclResult_t (*within)(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                           void *context);
     /* An id that no other stream of this process has had. (Addresses of streams are reused, ids are
      * not.) 0 means unknown: it equals no id, not even another 0. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);

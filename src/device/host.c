@@ -24,6 +24,13 @@ static ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_
     return ceclSuccess;
 }
 
+static ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                                void *context)
+{
+    (void)dev;
+    return function(context);
+}
+
 static const struct cecl_device_ops host_ops = {
     .close = host_close,
     .reserve = host_reserve,
@@ -69,6 +76,7 @@ static const struct cecl_device_ops host_ops = {
     .words_overwrite = host_words_overwrite,
     .words_read = host_words_read,
     .local_copies = host_local_copies,
+    .within = host_within,
     .stream_id = host_stream_id,
 };
 

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "boot/mesh.h"
 #include "boot/rank_list.h"
 #include "call/nodes.h"
 #include "device/device.h"
@@ -64,5 +65,13 @@ struct cecl_net {
 size_t cecl_net_local_bytes(int nranks);
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net);
+
+/* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time. Collective over the mesh.
+ *
+ * timeout_ms  limit of the host's waits in an exchange; 0: none
+ * deadline    of making NCCL's communicator */
+ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
+                                int nranks, int timeout_ms, int64_t deadline,
+                                struct cecl_net **net);
 
 #endif
