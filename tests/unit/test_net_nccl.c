@@ -72,6 +72,12 @@ static struct cecl_net *opened(void)
     return net;
 }
 
+static void close_net(struct cecl_net *net)
+{
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    net->ops->close(net);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -121,7 +127,7 @@ static void it_is_made_without_blocking_and_takes_two_sms(void **state)
     assert_int_equal(fake->nranks, 2);
     assert_int_equal(fake->config_size, 40);
     assert_string_equal(fake->log, "init ");
-    net->ops->close(net);
+    close_net(net);
     assert_string_equal(fake->log, "init finalize destroy ");
 }
 
@@ -141,7 +147,7 @@ static void an_exchange_is_one_group_in_order(void **state)
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
     assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
     assert_string_equal(fake->log, "start send(1,5,0) recv(1,3,0) end ");
-    net->ops->close(net);
+    close_net(net);
 }
 
 static uint32_t gate;
@@ -172,7 +178,7 @@ static void what_waits_is_listed_until_it_has_ended(void **state)
     dev->ops->host_write(dev, &gate, 1, 1);
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
     assert_false(net->ops->late(net, &ranks, &moved));
-    net->ops->close(net);
+    close_net(net);
 }
 
 static void an_error_of_nccls_is_passed_on_in_words(void **state)
@@ -187,7 +193,7 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     assert_non_null(
         strstr(cecl_message(), "NCCL 2.28.3: an exchange failed: remote process exited"));
     fake->state = 0;
-    net->ops->close(net);
+    close_net(net);
 }
 
 static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
@@ -200,7 +206,7 @@ static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
     (net->ops->fail)(net);
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclRemoteError);
     assert_int_equal(net->ops->error(net), ceclSuccess);
-    net->ops->close(net);
+    close_net(net);
     assert_string_equal(fake->log, "abort ");
 }
 
@@ -215,7 +221,7 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
     assert_in_range(cecl_now_ms() - start, 250, 3000);
     (net->ops->fail)(net);
-    net->ops->close(net);
+    close_net(net);
 }
 
 int main(void)
