@@ -17,9 +17,8 @@
 #include "flags/flags.h"
 #include "tune/table.h"
 
-#define CECL_NODE_SIZES_BYTES 24
-
 #define CECL_COMM_MAGIC 0x6365636cu
+#define CECL_NODE_SIZES_BYTES 24 /* of CECL_NODE_SIZE's text: its end counts */
 
 /* Settings after configuration and environment were combined. Negative: the device's default. */
 struct cecl_resolved {
@@ -117,8 +116,7 @@ struct ceclComm {
     struct cecl_windows windows;      /* of the pool and the registry */
     ceclRegistration_t registrations; /* the caller's, a list */
     struct cecl_engine engine;
-    struct cecl_nodes
-        *nodes; /* which ranks share a machine; NULL: all. Of this communicator's own */
+    struct cecl_nodes *nodes;       /* which ranks share a machine, its own copy; NULL: all do */
     struct cecl_launcher *launcher; /* launch/launcher.h: what calls in flight need */
     struct cecl_history history;
     struct cecl_waits waits;
@@ -243,7 +241,8 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, or the network failed. Returns the asynchronous error, or success. */
+/* Checks whether the kernel of a small call gave up, or the network failed. Returns the asynchronous
+ * error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
  * leave, and only peers that need it for a later call fail. */

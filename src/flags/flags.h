@@ -64,9 +64,8 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    const struct cecl_nodes
-        *nodes;             /* flags stay within a node; NULL: there is one. Set by the opener */
-    enum cecl_flag_way way; /* for the epochs */
+    const struct cecl_nodes *nodes; /* NULL: one node. Flags stay within it. Set by the opener */
+    enum cecl_flag_way way;         /* for the epochs */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
     const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */

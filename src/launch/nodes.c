@@ -25,8 +25,7 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
         if (cecl_node_size(nodes, n) == 1)
             return cecl_fail(ceclInvalidUsage,
                              "CECL_SM_NEVER: %s over %s needs an SM: a rank that is alone in its "
-                             "node copies its "
-                             "own block",
+                             "node copies its own block",
                              call->op->name, cecl_nodes_words(nodes, words));
     return ceclSuccess;
 }
