@@ -142,11 +142,12 @@ static void floats_are_added_up_node_by_node_on_all_ranks(void **state)
     free(host);
 }
 
-/* Each rank sends to all, private memory among others, in one group. */
+/* Each rank sends to all, in one group, in two messages, of which the first does not fit into the network at
+ * once. */
 static void messages_between_all_ranks_are_right(void **state)
 {
     (void)state;
-    enum { COUNT = 30000 };
+    enum { COUNT = 150000, CUT = 80000 };
     const size_t n = (size_t)multi_nranks;
     for (int i = 0; i < LAYOUTS; i++) {
         ceclComm_t comm = comm_over(layout(i));
@@ -158,8 +159,11 @@ static void messages_between_all_ranks_are_right(void **state)
         for (int round = 0; round < 3; round++) {
             multi_ok(comm, ceclGroupStart());
             for (int p = 0; p < multi_nranks; p++) {
-                multi_ok(comm, ceclSend(in + (size_t)p * COUNT, COUNT, ceclUint8, p, comm, 0));
-                multi_ok(comm, ceclRecv(out + (size_t)p * COUNT, COUNT, ceclUint8, p, comm, 0));
+                unsigned char *const from = in + (size_t)p * COUNT, *to = out + (size_t)p * COUNT;
+                multi_ok(comm, ceclSend(from, CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclRecv(to, CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclSend(from + CUT, COUNT - CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclRecv(to + CUT, COUNT - CUT, ceclUint8, p, comm, 0));
             }
             multi_ok(comm, ceclGroupEnd());
         }
