@@ -4,7 +4,7 @@
 # itself, src/learn and src/util alone, and nobody includes it. docs/architecture.md says what each folder is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-order=(util learn driver sm boot device alloc call tune plan flags ce comm launch api nccl)
+order=(util learn driver sm boot device alloc call net tune plan flags ce comm launch api nccl)
 
 rank_of() {
     local i

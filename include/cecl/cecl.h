@@ -363,6 +363,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
  * several ranks are late. Ranks must be on one host in this version.
+ * CECL_NODE_SIZE makes pretended nodes of it: over these a collective waits on the host until all ranks
+ * have made it, and what cannot leave a node is refused (ceclInvalidUsage, with the layout).
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one

@@ -61,6 +61,8 @@ static void free_parts(ceclComm_t comm)
         cecl_registry_lose(&comm->registry);
     cecl_launcher_free(comm, drained);
     if (drained) {
+        if (comm->engine.net)
+            comm->engine.net->ops->close(comm->engine.net);
         cecl_engine_close(&comm->engine);
         cecl_pool_close(&comm->pool);
         cecl_hosted_close(&comm->hosted);
@@ -69,6 +71,8 @@ static void free_parts(ceclComm_t comm)
         cecl_shared_close(&comm->shared);
     }
     cecl_registrations_free(comm);
+    if (drained)
+        free(comm->nodes);
     free(comm->parent_ranks);
     free(comm->check_room);
     pthread_mutex_destroy(&comm->async_lock);

@@ -102,7 +102,7 @@ static ceclResult_t compare_hellos(const struct cecl_hello *all, int nranks)
                              r);
         CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
     }
-    return ceclSuccess;
+    return cecl_hellos_agree_on_nodes(all, nranks);
 }
 
 static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)

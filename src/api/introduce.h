@@ -36,6 +36,10 @@ ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks);
 bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 /* Ranks in this process, this one included. */
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
+/* nodes.c. Whether all ranks have one CECL_NODE_SIZE; the message names the odd ones. */
+ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks);
+/* Makes the layout of the ranks over nodes, which the caller frees. *nodes: NULL for a single node. */
+ceclResult_t cecl_hellos_nodes(const struct cecl_hello *all, int nranks, struct cecl_nodes **nodes);
 /* Whether a rank has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 

@@ -54,6 +54,13 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
     return cecl_host_open(&comm->dev);
 }
 
+/* Finds out who is on which node, and opens the device that all ranks use. */
+static ceclResult_t begin(ceclComm_t comm, const struct cecl_hello *all)
+{
+    CECL_TRY(cecl_hellos_nodes(all, comm->nranks, &comm->nodes));
+    return open_device(comm, all);
+}
+
 static uint64_t threshold(ceclComm_t comm, enum cecl_threshold which)
 {
     return cecl_tuning_get(&comm->tuning, which);
@@ -191,6 +198,33 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
+/* Whether nodes are pretended ones, and the ranks' device is the host. */
+static bool has_local_net(ceclComm_t comm)
+{
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST;
+}
+
+/* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
+ * needs a process of its own. */
+static ceclResult_t open_net(ceclComm_t comm)
+{
+    char words[CECL_NODES_WORDS];
+    ceclResult_t result = ceclSuccess;
+    comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
+    if (has_local_net(comm))
+        result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
+                                     comm->rank, comm->nranks, &comm->engine.net);
+    else if (comm->shares_process)
+        result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
+                           cecl_nodes_words(comm->nodes, words));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
+    return has_local_net(comm)
+               ? ceclSuccess
+               : cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
+                                    comm->config.timeout_ms,
+                                    cecl_deadline(comm->config.init_timeout_ms), &comm->engine.net);
+}
+
 static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
@@ -203,6 +237,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
+        [CECL_SHARED_NET] = has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0,
         [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
@@ -254,7 +289,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     for (int r = 0; r < comm->nranks; r++)
         comm->id ^= all[r].drawn;
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
-    CECL_TRY(cecl_mesh_agree(comm->mesh, open_device(comm, all)));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, begin(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
     CECL_TRY(open_shared(comm));
     CECL_TRY(open_hosted(comm));
@@ -267,6 +302,8 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(cecl_engine_open(&comm->engine, &comm->pool, (uint64_t)comm->config.staging_bytes,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, flags_wish(comm)));
+    if (comm->nodes)
+        CECL_TRY(open_net(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
@@ -328,6 +365,18 @@ static const char *const flag_ways[] = {[CECL_FLAGS_WRITE] = "remote stream writ
                                         [CECL_FLAGS_COPY] = "copies",
                                         [CECL_FLAGS_HOST] = "words in host memory"};
 
+static void say_joined(ceclComm_t comm)
+{
+    char words[CECL_NODES_WORDS];
+    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s%s%s", comm->nranks,
+             comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
+             flag_ways[comm->engine.flags.way],
+             comm->local_copies ? ", local copies by a copy engine (probed)" : "",
+             comm->nodes ? "; network: " : "", comm->nodes ? comm->engine.net->name : "");
+    if (comm->nodes)
+        cecl_log(CECL_LOG_INFO, comm->rank, "%s", cecl_nodes_words(comm->nodes, words));
+}
+
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *out)
 {
@@ -349,10 +398,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     comm->trace = cecl_trace_open(config, comm->rank, comm->nranks);
     comm->magic = CECL_COMM_MAGIC;
     cecl_living_add(comm);
-    cecl_log(CECL_LOG_INFO, comm->rank, "joined %d ranks on %s, flags by %s%s", comm->nranks,
-             comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
-             flag_ways[comm->engine.flags.way],
-             comm->local_copies ? ", local copies by a copy engine (probed)" : "");
+    say_joined(comm);
     *out = comm;
     return ceclSuccess;
 }

@@ -96,6 +96,9 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
                                const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
+    if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
+        return cecl_fail(ceclInternalError, "a copy with rank %d, which is on another node",
+                         (int)place->rank);
     if (kind == CECL_AREA_HOST) {
         *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
         return ceclSuccess;
@@ -310,6 +313,27 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                          (uint32_t *)&counter->awaited[step->peer]);
 }
 
+/* Exchanges with other nodes, and then tells this rank's other lanes that it has. */
+static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                  const struct cecl_step *step, struct cecl_bound *bound)
+{
+    if (!engine->net)
+        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
+    struct cecl_command *command =
+        new_command(bound, CECL_COMMAND_EXCHANGE, step->lane, bound->ntransfers);
+    command->count = step->count;
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
+        char *at;
+        CECL_TRY(address_of(engine, bound, &transfer->at, transfer->bytes, &at));
+        bound->transfers[bound->ntransfers++] = (struct cecl_net_transfer){
+            .at = at, .bytes = transfer->bytes, .peer = transfer->peer, .sends = transfer->sends};
+    }
+    cecl_bound_value(engine, bound, CECL_COUNTER_NET, step->phase,
+                     add_op(bound, step->lane, CECL_MEMOP_WRITE, engine->flags.net));
+    return ceclSuccess;
+}
+
 /* Whether whoever waits at step `at` resets the word. */
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
@@ -364,8 +388,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
-    case CECL_STEP_EXCHANGE:
-        return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
+    case CECL_STEP_EXCHANGE: return bind_exchange(engine, plan, step, bound);
     }
     return ceclSuccess;
 }
@@ -442,7 +465,8 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
-    const bool fuses = engine->dev->meets && (!is_captured(plan) || cecl_fuses_all(plan));
+    const bool fuses = engine->dev->meets && !engine->nodes &&
+                       (!is_captured(plan) || cecl_fuses_all(plan));
     struct cecl_fused fused;
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps;) {
@@ -470,6 +494,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];
     advance->phases[CECL_LANE_SIDE] = plan->phases[CECL_LANE_SIDE];
+    advance->exchanges = plan->nexchanges;
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0 && !plan->aside;
     if (small) {
         new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);

@@ -1,6 +1,7 @@
 /* A bound plan's memory, and what is said of it. */
 #include "ce/bound.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
     TAKE(bound->sources, plan->nsources);
     TAKE(bound->meetings, nreductions);
     TAKE(bound->also, plan->ncopies);
+    TAKE(bound->transfers, plan->ntransfers);
     TAKE(bound->cells, 3 * (ncopies + nreductions + 1));
 #undef TAKE
     return bytes;
@@ -50,9 +52,10 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan)
 {
     const bool fits = plan->nsteps <= bound->steps && plan->ncopies <= bound->copies &&
-                      plan->nreductions == 0 && count_rows(plan) == 0;
+                      plan->ntransfers <= bound->transfers_room && plan->nreductions == 0 &&
+                      count_rows(plan) == 0;
     bound->ncommands = bound->nops = bound->ncopies = bound->nrows = 0;
-    bound->nreductions = bound->nalso = bound->ncells = 0;
+    bound->nreductions = bound->nalso = bound->ntransfers = bound->ncells = 0;
     bound->nlanes = 1;
     if (fits)
         return ceclSuccess;
@@ -60,6 +63,7 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
     bound->memory = malloc(lay_out(bound, plan, NULL));
     bound->steps = bound->memory ? plan->nsteps : 0;
     bound->copies = bound->memory ? plan->ncopies : 0;
+    bound->transfers_room = bound->memory ? plan->ntransfers : 0;
     if (!bound->memory)
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
     lay_out(bound, plan, bound->memory);
@@ -104,6 +108,19 @@ void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
                                    .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));
     memcpy(out->reason, plan->reason, sizeof(out->reason));
+}
+
+void cecl_engine_explain_net(const struct cecl_engine *engine, ceclExplanation_t *explanation)
+{
+    const size_t length = strlen(explanation->reason);
+    explanation->zeroSm = explanation->zeroSm && engine->net->sms == 0;
+    if (engine->net->sms > 0 && strncmp(explanation->reason, "zero SM: ", 9) == 0)
+        snprintf(explanation->reason, sizeof(explanation->reason),
+                 "the network, %s, takes up to %d SMs", engine->net->name, engine->net->sms);
+    else
+        snprintf(explanation->reason + length, sizeof(explanation->reason) - length,
+                 "%snetwork: %s%s", length > 0 ? "; " : "", engine->net->name,
+                 engine->net->sms > 0 ? ", on SMs" : "");
 }
 
 const ceclExplanation_t *cecl_bound_explanation(const struct cecl_bound *bound)

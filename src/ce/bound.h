@@ -15,14 +15,15 @@ enum cecl_command_kind {
     CECL_COMMAND_FLAGS,
     CECL_COMMAND_REDUCTIONS,
     CECL_COMMAND_AFTER, /* its lane waits for lane `first` */
-    CECL_COMMAND_SMALL  /* bound->small */
+    CECL_COMMAND_SMALL, /* bound->small */
+    CECL_COMMAND_EXCHANGE
 };
 struct cecl_command {
     uint8_t kind;
     uint8_t lane;          /* the lane on which it is issued */
     bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
     uint8_t counter;       /* FLAGS */
-    uint32_t first, count; /* in ops, rows, reductions, or batch */
+    uint32_t first, count; /* in ops, rows, reductions, transfers, or batch */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -38,7 +39,7 @@ struct cecl_bound {
     const struct cecl_told *told;
     struct cecl_advance advance; /* by how much this call moves the flags */
     /* -- all arrays from here on lie in `memory`, with room for all that the plan can need -- */
-    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ncells;
+    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* the contiguous copies of all commands */
@@ -47,11 +48,12 @@ struct cecl_bound {
     const void **sources; /* of all reductions */
     /* [nreductions] used by reductions whose kernels exchange flags */
     struct cecl_meeting *meetings;
-    void **also;             /* further places to which reductions write */
+    struct cecl_net_transfer *transfers; /* of all exchanges */
+    void **also;                         /* further places to which reductions write */
     struct cecl_cell *cells; /* places in these arrays, and in `small`, that are filled late */
     void *memory;
-    uint32_t steps, copies; /* of the plan for which the memory was allocated */
-    int nlanes;             /* highest lane of a command, plus 1 */
+    uint32_t steps, copies, transfers_room; /* of the plan for which the memory was allocated */
+    int nlanes;                             /* highest lane of a command, plus 1 */
     /* for a plan of messages: where both ends of each lie; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */

@@ -18,6 +18,7 @@
 #include "tune/table.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
+#define CECL_NODE_SIZES_BYTES 24 /* of CECL_NODE_SIZE's text: its end counts */
 
 /* Settings after configuration and environment were combined. Negative: the device's default. */
 struct cecl_resolved {
@@ -34,6 +35,8 @@ struct cecl_resolved {
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
+    int32_t node; /* the number of the rank's node in a parent; negative: as `node_sizes` says */
+    char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: one node */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
     /* number in the name of the trace's file; negative: the rank in this communicator */
@@ -90,6 +93,7 @@ enum cecl_shared_part {
     CECL_SHARED_WAITS,    /* comm/waits.h: for whom each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
+    CECL_SHARED_NET,      /* net/local.c: the network between pretended nodes */
     CECL_SHARED_LENT,     /* the program's: ceclCommGetSharedMemory */
     CECL_SHARED_PARTS
 };
@@ -112,6 +116,7 @@ struct ceclComm {
     struct cecl_windows windows;      /* of the pool and the registry */
     ceclRegistration_t registrations; /* the caller's, a list */
     struct cecl_engine engine;
+    struct cecl_nodes *nodes;       /* which ranks share a machine, its own copy; NULL: all do */
     struct cecl_launcher *launcher; /* launch/launcher.h: what calls in flight need */
     struct cecl_history history;
     struct cecl_waits waits;
@@ -162,7 +167,15 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
 /* The thresholds for so many ranks on each device, with the file that CECL_TUNING names. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
+/* Whether a rank is on another node. */
+static inline bool cecl_comm_is_away(ceclComm_t comm, int rank)
+{
+    return comm->nodes && comm->nodes->node[rank] != comm->nodes->node[comm->rank];
+}
+
 /* fail.c */
+/* Refuses `what`, such as "a request", in a communicator over several nodes. The message has the layout. */
+ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what);
 /* Refuses a handle that is NULL, foreign, destroyed, or inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
@@ -228,7 +241,8 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up. Returns the asynchronous error, or success. */
+/* Checks whether the kernel of a small call gave up, or the network failed. Returns the asynchronous
+ * error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
  * leave, and only peers that need it for a later call fail. */

@@ -1,5 +1,7 @@
 /* Combines ceclConfig_t and the environment. A variable that is set wins over the field. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "comm/comm.h"
 #include "plan/plan.h"
@@ -63,6 +65,45 @@ static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
     return ceclSuccess;
 }
 
+/* Whether a text is numbers of ranks, with commas between them. */
+static bool are_sizes(const char *text)
+{
+    int64_t size = 0;
+    bool good = true;
+    for (; *text && good; text++)
+        if (*text == ',') {
+            good = size > 0 && text[1] != '\0';
+            size = 0;
+        } else {
+            size = 10 * size + (*text - '0');
+            good = *text >= '0' && *text <= '9' && size > 0 && size <= CECL_MAX_RANKS;
+        }
+    return good;
+}
+
+static ceclResult_t read_node_sizes(char out[CECL_NODE_SIZES_BYTES])
+{
+    const char *text = cecl_setting_text(CECL_SET_NODE_SIZE);
+    if (!text)
+        return ceclSuccess;
+    if (strlen(text) >= CECL_NODE_SIZES_BYTES || !are_sizes(text))
+        return cecl_fail(
+            ceclInvalidArgument,
+            "CECL_NODE_SIZE=%s: ranks of each node, 1 to %d, or a list such as 3,5 of at "
+            "most %d characters expected",
+            text, CECL_MAX_RANKS, CECL_NODE_SIZES_BYTES - 1);
+    snprintf(out, CECL_NODE_SIZES_BYTES, "%s", text);
+    return ceclSuccess;
+}
+
+static ceclResult_t read_texts(struct cecl_resolved *out)
+{
+    int64_t debug;
+    CECL_TRY(read_node_sizes(out->node_sizes));
+    /* log.c reads CECL_DEBUG too, but cannot report an invalid value */
+    return override(CECL_SET_DEBUG, &debug);
+}
+
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out)
 {
     static const ceclConfig_t defaults = CECL_CONFIG_INITIALIZER;
@@ -80,6 +121,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
                                   .pool_bytes = CECL_UNDEF,
                                   .segment_bytes = CECL_UNDEF,
                                   .staging_bytes = CECL_UNDEF,
+                                  .node = CECL_UNDEF,
                                   .trace_rank = CECL_UNDEF};
     CECL_TRY(override32(CECL_SET_INIT_TIMEOUT_MS, &out->init_timeout_ms));
     CECL_TRY(check_config(config));
@@ -117,10 +159,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override(CECL_SET_SEGMENT_BYTES, &out->segment_bytes));
     CECL_TRY(override(CECL_SET_STAGING_BYTES, &out->staging_bytes));
 
-    int64_t debug;
-    CECL_TRY(
-        /* log.c reads CECL_DEBUG too, but cannot report an invalid value */
-        override(CECL_SET_DEBUG, &debug));
+    CECL_TRY(read_texts(out));
     return override32(CECL_SET_CUDA_DEVICE, &out->cuda_device);
 }
 

@@ -84,6 +84,10 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
             comm->config.timeout_ms, late, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
+    struct cecl_net *net = comm->engine.net;
+    const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
+    if (failed != ceclSuccess)
+        cecl_comm_set_async(comm, failed, cecl_message());
     return cecl_comm_async(comm);
 }
 
@@ -139,6 +143,13 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
             cecl_comm_compare_calls(comm);
     }
     return cecl_comm_async(comm);
+}
+
+ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what)
+{
+    char words[CECL_NODES_WORDS];
+    return cecl_fail(ceclInvalidUsage, "%s over %s: not supported; ranks of one node expected",
+                     what, cecl_nodes_words(comm->nodes, words));
 }
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)

@@ -36,6 +36,14 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
+/* An exchange that runs waits for ranks of other nodes. */
+static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
+{
+    struct cecl_net *net = comm->engine.net;
+    if (net && net->ops->late(net, &progress->late, &progress->messages))
+        progress->started = true;
+}
+
 /* Asks how far the pending call is. The words of messages, and in some communicators the flags, lie
  * in memory of the host, which is read without the driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
@@ -43,21 +51,38 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
     const ceclResult_t result = is_hosted(comm)
                                     ? cecl_flags_progress(&comm->engine.flags, rows, progress)
                                     : cecl_worker_ask(comm, rows, progress);
-    if (result == ceclSuccess)
+    if (result == ceclSuccess) {
         cecl_pair_progress(&comm->engine.flags, progress);
+        add_exchange(comm, progress);
+    }
     return result;
+}
+
+static bool exchange_awaits(ceclComm_t comm, int rank)
+{
+    struct cecl_net *net = comm->engine.net;
+    struct cecl_rank_list late = {.count = 0};
+    uint32_t moved = 0;
+    bool awaits = false;
+    if (net->is_exact && net->ops->late(net, &late, &moved))
+        for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
+            awaits = awaits || late.ranks[i] == rank;
+    return awaits;
 }
 
 /* Returns a rank that has left before making its part of a call that is pending here, or -1. Its
  * goodbye has the last epoch of its main lane. Every call adds as much to that epoch on all ranks.
- * Its message signals arrived before the goodbye. */
+ * Its message signals arrived before the goodbye. On other nodes calls move the epoch otherwise. There a
+ * rank is missing if an exchange still waits for it. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
     uint32_t last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            ((int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
+            (cecl_comm_is_away(comm, r)
+                 ? exchange_awaits(comm, r)
+                 : (int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
             return r;
     return -1;
 }
@@ -242,6 +267,19 @@ static void tell_peers(ceclComm_t comm)
     comm->watch.told = true;
 }
 
+/* An exchange that still runs writes to the program's memory, so nothing behind it may go on. */
+static void end_exchanges(ceclComm_t comm, bool pending)
+{
+    struct cecl_net *net = comm->engine.net;
+    struct cecl_rank_list late = {.count = 0};
+    uint32_t moved = 0;
+    if (!net)
+        return;
+    net->ops->fail(net);
+    if (pending && !net->ops->late(net, &late, &moved))
+        cecl_flags_release_net(&comm->engine.flags);
+}
+
 /* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
  * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
  * when it looks (cecl_comm_hear). */
@@ -250,6 +288,7 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
+    end_exchanges(comm, pending);
     /* Releasing these flags needs no driver, and pending waits may hold up the driver. These flags
      * cannot be silenced. */
     if (pending && is_hosted(comm)) {

@@ -93,6 +93,7 @@ static const struct cecl_device_ops cuda_ops = {
     .words_overwrite = cuda_words_release,
     .words_read = cuda_words_read,
     .local_copies = cuda_local_copies,
+    .within = cuda_within,
     .stream_id = cuda_stream_id,
 };
 

@@ -155,6 +155,8 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream);
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
 ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
+ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                         void *context);
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
 ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction);

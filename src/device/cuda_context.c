@@ -18,3 +18,11 @@ void cuda_leave(struct cuda_device *cuda, bool pushed)
     if (pushed)
         cuda->cu->cuCtxPopCurrent(&ours);
 }
+
+ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                         void *context)
+{
+    ceclResult_t result;
+    CUDA_WITHIN(cuda_of(dev), result, function(context));
+    return result;
+}

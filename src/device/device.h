@@ -9,6 +9,7 @@
 #ifndef CECL_DEVICE_DEVICE_H
 #define CECL_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -104,6 +105,12 @@ enum {
     CECL_LOCAL_ROWS = 2        /* copies of the operation `row_copies` */
 };
 #define CECL_LOCAL_ROOM 4096u /* bytes that local_copies needs at least to try them */
+
+/* A function of the caller's as work on a stream: the first part of an allocation with what it needs.
+ * *abandon becomes true when the device closes: then the function returns soon. */
+struct cecl_stream_call {
+    void (*run)(struct cecl_stream_call *call, const _Atomic bool *abandon);
+};
 
 /* A stream operation on a 32-bit word. */
 enum cecl_memop_kind {
@@ -241,7 +248,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce` and `small` allocate. The caller may reuse the arguments' arrays once the
+     * host's `reduce`, `small` and `call` allocate. The caller may reuse the arguments' arrays once the
      * function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
@@ -256,6 +263,9 @@ struct cecl_device_ops {
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
+    /* The stream's thread calls call->run. Takes over `call`, which is freed behind that, or here on failure.
+     * NULL on CUDA. */
+    ceclResult_t (*call)(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
     /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* Executes `ops` in order. Any `count`: a device with a limit splits them. */
@@ -294,6 +304,9 @@ struct cecl_device_ops {
      * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
+    /* Calls a function with this device as the thread's current one, for another library that works on it. */
+    ceclResult_t (*within)(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                           void *context);
     /* An id that no other stream of this process has had. (Addresses of streams are reused, ids are
      * not.) 0 means unknown: it equals no id, not even another 0. */
     uint64_t (*stream_id)(struct cecl_device *dev, ceclStream_t work);

@@ -24,6 +24,13 @@ static ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_
     return ceclSuccess;
 }
 
+static ceclResult_t host_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
+                                void *context)
+{
+    (void)dev;
+    return function(context);
+}
+
 static const struct cecl_device_ops host_ops = {
     .close = host_close,
     .reserve = host_reserve,
@@ -62,12 +69,14 @@ static const struct cecl_device_ops host_ops = {
     .memops = host_memops,
     .reduce = host_reduce,
     .small = host_small,
+    .call = host_call,
     .stream_after = host_stream_after,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,
     .words_overwrite = host_words_overwrite,
     .words_read = host_words_read,
     .local_copies = host_local_copies,
+    .within = host_within,
     .stream_id = host_stream_id,
 };
 

@@ -87,6 +87,7 @@ uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction);
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small);
+ceclResult_t host_call(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t work,
                              const struct cecl_row_copy *copies, size_t count);

@@ -51,6 +51,7 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_ROWS: perform_rows(work); break;
     case WORK_REDUCE: cecl_reduce_host(work->own); break;
     case WORK_SMALL: perform_small(work->own, abandon); break;
+    case WORK_CALL: ((struct cecl_stream_call *)work->own)->run(work->own, abandon); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     case WORK_DROP:
@@ -416,6 +417,11 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
         own->small.counting = &own->counting;
     }
     return add_own(dev, handle, WORK_SMALL, own);
+}
+
+ceclResult_t host_call(struct cecl_device *dev, ceclStream_t handle, struct cecl_stream_call *call)
+{
+    return add_own(dev, handle, WORK_CALL, call);
 }
 
 /* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: its

@@ -142,9 +142,12 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags)
 {
-    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 3, &flags->done));
+    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 4, &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
+    flags->net = flags->done + 3;
+    flags->counters[CECL_COUNTER_NET] =
+        (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     return ceclSuccess;
 }
@@ -219,6 +222,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
+    atomic_store((_Atomic uint32_t *)flags->net, CECL_FIRST_EPOCH);
+    atomic_store(&flags->net_target, CECL_FIRST_EPOCH);
     /* From here on all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait
      * needs a signal. */
     return ceclSuccess;

@@ -25,6 +25,7 @@
 #include "alloc/hosted.h"
 #include "alloc/pool.h"
 #include "boot/rank_list.h"
+#include "call/nodes.h"
 #include "flags/counters.h"
 
 /* A flag holds the low 16 bits of its epoch in its upper half. So flags compare cyclically as
@@ -63,7 +64,8 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    enum cecl_flag_way way; /* for the epochs */
+    const struct cecl_nodes *nodes; /* NULL: one node. Flags stay within it. Set by the opener */
+    enum cecl_flag_way way;         /* for the epochs */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
     const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
@@ -82,6 +84,7 @@ struct cecl_flags {
     _Atomic uint32_t target[CECL_LANES]; /* like `epoch`, with the call that is being enqueued */
     /* like `target`, for calls without phases, which `done` counts and epochs do not */
     _Atomic uint32_t unsignalled_target;
+    _Atomic uint32_t net_target; /* like `target`, of exchanges with other nodes */
     /* the most side phases for each main phase, in any call so far */
     _Atomic uint32_t side_a_main;
     /* -- used once the communicator has failed -- */
@@ -89,6 +92,7 @@ struct cecl_flags {
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
+    uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
     uint32_t *replay; /* host-visible: whether a captured call is running; see turns.h */
 };
 
@@ -144,6 +148,7 @@ struct cecl_advance {
     bool unsignalled; /* no phases: only `done` reports its end. Ranks may differ in this */
     /* uses slots or memory of the host, where calls alternate between two halves */
     bool small;
+    uint32_t exchanges; /* with other nodes */
 };
 
 /* By how much the call moves `done`, in phases from the call's start to its end. */
@@ -220,6 +225,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
+/* Ends the waits for exchanges with other nodes. None may run any more. */
+void cecl_flags_release_net(struct cecl_flags *flags);
 /* Read words of rows, and write a row of this rank. Rows in memory of the host are read and written
  * without the driver. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,

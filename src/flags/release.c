@@ -20,12 +20,27 @@ static uint32_t epoch_done(const struct cecl_flags *flags)
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
+/* The i-th rank after this one among those with which it exchanges flags, and how many there are. */
+static int peers_of(const struct cecl_flags *flags)
+{
+    const struct cecl_nodes *nodes = flags->nodes;
+    return nodes ? cecl_node_size(nodes, nodes->node[flags->rank]) : flags->nranks;
+}
+static int peer_of(const struct cecl_flags *flags, int i)
+{
+    const struct cecl_nodes *nodes = flags->nodes;
+    const int n = peers_of(flags);
+    return nodes ? cecl_node_rank(nodes, nodes->node[flags->rank],
+                                  (nodes->local[flags->rank] + i) % n)
+                 : (flags->rank + i) % n;
+}
+
 /* How far a peer's flags are behind this rank's signals, on the lane where that is more. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
 {
     int32_t most = 0;
-    for (int lane = 0; lane < CECL_LANES && rank != flags->rank; lane++) {
+    for (int lane = 0; lane < CECL_LANES; lane++) {
         const int32_t by = (int32_t)(progress->flags[lane] - rows[lane * flags->nranks + rank]);
         most = by > most ? by : most;
     }
@@ -38,7 +53,8 @@ static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
     int32_t most = 0;
-    for (int r = 0; r < flags->nranks; r++) {
+    for (int i = 1; i < peers_of(flags); i++) {
+        const int r = peer_of(flags, i);
         const int32_t by = behind(flags, rows, progress, r);
         if (by > most) {
             most = by;
@@ -75,10 +91,10 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     const uint32_t done = epoch_done(flags);
 
     *progress = (struct cecl_progress){.started = false};
-    if (flags->nranks == 1)
+    if (peers_of(flags) == 1)
         return ceclSuccess;
     /* A peer holds the flag that this rank last signalled to it. */
-    const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
+    const int last = peer_of(flags, peers_of(flags) - 1);
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
                                  &progress->flags[lane]));
@@ -137,4 +153,9 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
         CECL_TRY(cecl_flags_write_row(
             flags, lane, cecl_flag_value(atomic_load(&flags->target[lane]) + quarters * QUARTER)));
     return ceclSuccess;
+}
+
+void cecl_flags_release_net(struct cecl_flags *flags)
+{
+    flags->dev->ops->host_write(flags->dev, flags->net, 1, atomic_load(&flags->net_target));
 }

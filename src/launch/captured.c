@@ -19,6 +19,8 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
             "stream %p: captures a graph, and ceclSend and ceclRecv cannot be captured; "
             "make them outside of the capture, or use ceclAlltoAllvAt",
             (void *)launch->order.stream);
+    if (comm->nodes)
+        return cecl_comm_refuse_over_nodes(comm, "a captured call");
     if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
         return cecl_fail(ceclInvalidUsage,
                          "%s: a captured call waits for the peers, and this thread has several of "

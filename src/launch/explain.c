@@ -44,6 +44,8 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
     }
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
     cecl_plan_explain(&plan, explanation);
+    if (plan.nexchanges > 0)
+        cecl_engine_explain_net(&launch->comm->engine, explanation);
     cecl_plan_free(&plan);
     if (launch->leases.before.count + launch->leases.after.count > 0 &&
         !strstr(explanation->path, "private")) {

@@ -11,6 +11,7 @@
 #include "launch/kept.h"
 #include "launch/launcher.h"
 #include "launch/messages.h"
+#include "launch/nodes.h"
 #include "launch/plan.h"
 #include "launch/settle.h"
 #include "launch/tell.h"
@@ -59,6 +60,7 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
     if (launch->nfull > 1)
         CECL_TRY(check_apart(launch));
     CECL_TRY(cecl_plan_check_arithmetic(launch->calls, launch->nfull));
+    CECL_TRY(cecl_nodes_check(launch));
     cecl_kept_checked(launch);
     return ceclSuccess;
 }
@@ -71,6 +73,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
     if (comm->nranks > 1 && launch->ncalls > most)
         return cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
                          launch->ncalls, comm->nranks, most);
+    CECL_TRY(cecl_nodes_check_thread(launch));
     /* peers rely on a call once they were told of it; a request gets its stream as it starts */
     if (!launch->is_request)
         CECL_TRY(check_stream(launch));

@@ -24,10 +24,11 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 
 #define ALIGN UINT64_C(512) /* of a message in a bounce buffer */
 
-/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory. */
-static uint64_t bounce_bytes(const struct cecl_call *call)
+/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory, or need not. */
+static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
 {
-    return !cecl_is_own(call) && cecl_buffer_is_private(buffer_of(call))
+    return !cecl_is_own(call) && !cecl_comm_is_away(comm, call->root) &&
+                   cecl_buffer_is_private(buffer_of(call))
                ? cecl_round_up(call->bytes, ALIGN)
                : 0;
 }
@@ -39,20 +40,23 @@ static ceclResult_t collect(struct cecl_launch *launch)
     uint64_t all = 0;
     launch->nmessages = launch->npulled = launch->npushed = 0;
     for (uint32_t i = 0; i < launch->ncalls; i++)
-        all += bounce_bytes(&launch->calls[i]);
+        all += bounce_bytes(launch->comm, &launch->calls[i]);
     if (all > 0)
         CECL_TRY(cecl_bounce_lease(launch, all, &bounce));
     for (uint32_t i = 0; i < launch->ncalls; i++) {
         const struct cecl_call *call = &launch->calls[i];
         struct cecl_pair_place *place = &launch->places_of[launch->nmessages];
-        const uint64_t bytes = bounce_bytes(call);
+        const uint64_t bytes = bounce_bytes(launch->comm, call);
         if (cecl_is_own(call))
             continue;
         *place = (struct cecl_pair_place){.call = call, .here = buffer_of(call)};
         place->posted = bytes > 0 ? bounce : place->here;
         bounce = cecl_buffer_at(bounce, bytes);
-        launch->messages[launch->nmessages++] = (struct cecl_message){
-            .peer = call->root, .role = (uint8_t)cecl_role_of(call), .bytes = call->bytes};
+        launch->messages[launch->nmessages++] =
+            (struct cecl_message){.peer = call->root,
+                                  .role = (uint8_t)cecl_role_of(call),
+                                  .away = cecl_comm_is_away(launch->comm, call->root),
+                                  .bytes = call->bytes};
     }
     return ceclSuccess;
 }
@@ -146,7 +150,7 @@ static void wait_for_receivers(ceclComm_t comm)
     const int64_t end =
         cecl_now_ns() + (int64_t)cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_WAIT_NS);
     for (int peer = 0; peer < comm->nranks; peer++)
-        while (!has_receiver(comm, peer)) {
+        while (!cecl_comm_is_away(comm, peer) && !has_receiver(comm, peer)) {
             if (cecl_now_ns() >= end || atomic_load(&comm->async_result) != ceclSuccess)
                 return;
             sched_yield();
@@ -161,7 +165,7 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     if (result != ceclSuccess)
         cecl_keep_message(words);
     for (uint32_t i = 0; i < launch->nmessages; i++) {
-        if (launch->messages[i].role != role)
+        if (launch->messages[i].role != role || launch->messages[i].away)
             continue;
         const ceclResult_t posted = post_one(launch, i);
         if (posted != ceclSuccess && result == ceclSuccess) {
@@ -176,6 +180,11 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
  * formatting takes longer than making the plan of a message. */
 static void say_path(struct cecl_launch *launch)
 {
+    if (launch->comm->nodes) {
+        snprintf(launch->path, sizeof(launch->path), "point to point over nodes");
+        launch->said[0] = 0;
+        return;
+    }
     const uint32_t said[] = {launch->nmessages, launch->npushed, launch->npulled};
     if (launch->path[0] && memcmp(launch->said, said, sizeof(said)) == 0)
         return;
@@ -211,11 +220,11 @@ static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *messag
                               const struct cecl_pair_place *place, struct cecl_ends *ends)
 {
     const uint64_t known = comm->registry.peers[message->peer].promised;
+    ends->here = cecl_buffer_address(place->here);
     if (!message->second || message->bytes == 0)
         return ceclSuccess;
     cecl_registry_promised(&comm->registry, message->peer,
                            place->version > known ? place->version : known);
-    ends->here = cecl_buffer_address(place->here);
     return cecl_window_reach(&comm->windows, place->there, message->bytes, message->peer,
                              &ends->there);
 }
@@ -266,7 +275,7 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
     if (launch->nmessages == 0)
         return ceclSuccess;
     CECL_TRY(make_program(launch));
-    if (launch->nmessages == 1)
+    if (launch->nmessages == 1 && !first->away)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
     const ceclResult_t result = cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound,
                                                 launch->order.stream, &started);
@@ -281,13 +290,14 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
 {
     ceclComm_t comm = launch->comm;
     uint32_t sent = 0, received = 0;
-    bool moves = false;
+    bool moves = false, leaves = false;
     const size_t length = strlen(explanation->path);
     cecl_count_messages(launch);
     for (uint32_t i = 0; i < launch->ncalls; i++) {
         const struct cecl_call *call = &launch->calls[i];
         CECL_TRY(cecl_call_check_buffers(call, &comm->windows));
         moves = moves || (!cecl_is_own(call) && call->bytes > 0);
+        leaves = leaves || (cecl_comm_is_away(comm, call->root) && call->bytes > 0);
         received += !cecl_is_own(call) && cecl_role_of(call) == CECL_RECEIVER;
         if (cecl_is_own(call) || cecl_role_of(call) != CECL_SENDER)
             continue;
@@ -304,5 +314,7 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
         explanation->zeroSm = 0;
         snprintf(explanation->reason, sizeof(explanation->reason), "%s", CECL_SHARED_GPU_WORDS);
     }
+    if (leaves)
+        cecl_engine_explain_net(&comm->engine, explanation);
     return ceclSuccess;
 }

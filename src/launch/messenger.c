@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/nodes.h"
 #include "util/clock.h"
 
 /* ---- life */
@@ -19,6 +20,10 @@ ceclResult_t cecl_messenger_open(ceclComm_t comm)
         return cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", comm->nranks);
     const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
     cecl_plan_init(&messenger->plan, &part);
+    if (comm->nodes) { /* the network's lane, of collectives too */
+        CECL_TRY(comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[0]));
+        messenger->nlanes = 1;
+    }
     return cecl_posts_open(&messenger->posts, cecl_shared_at(&comm->shared, CECL_SHARED_POSTS),
                            comm->rank, comm->nranks, 0);
 }
@@ -158,10 +163,12 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     struct cecl_messenger *messenger = &comm->launcher->messenger;
     int peers = 0;
     for (int peer = 0; peer < comm->nranks; peer++)
-        peers += peer != comm->rank && *cecl_count_with(comm, CECL_SENDER, peer) +
-                                               *cecl_count_with(comm, CECL_RECEIVER, peer) >
-                                           0;
-    while (peers > 1 && messenger->nlanes < peers) {
+        peers += peer != comm->rank && !cecl_comm_is_away(comm, peer) &&
+                 *cecl_count_with(comm, CECL_SENDER, peer) +
+                         *cecl_count_with(comm, CECL_RECEIVER, peer) >
+                     0;
+    const int lanes = (comm->nodes != NULL) + (peers > 1 ? peers : 0);
+    while (messenger->nlanes < lanes) {
         CECL_TRY(
             comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[messenger->nlanes]));
         messenger->nlanes++;
@@ -210,6 +217,7 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
         CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &comm->windows));
     CECL_TRY(cecl_check_counts(comm));
     CECL_TRY(cecl_check_own(launch));
+    CECL_TRY(cecl_nodes_check(launch));
     CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
     CECL_TRY(reserve(launch));
     CECL_TRY(make_lanes(comm));

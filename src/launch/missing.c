@@ -10,30 +10,52 @@ static bool does_not_come(const struct cecl_launch *launch, int rank)
            cecl_places_missing(launch->ring, &launch->places, rank) == rank;
 }
 
+/* A rank for which the host waits without deciding that it is late, or -1. Nobody is late to a request, nor
+ * to a call over several nodes. */
+static int awaited(const struct cecl_launch *launch)
+{
+    const bool waits = launch->is_request || (launch->comm->nodes && launch->is_open);
+    return waits ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
+}
+
 int cecl_launch_gone(const struct cecl_launch *launch)
 {
-    int rank = launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
+    int rank = awaited(launch);
     while (rank >= 0 && !does_not_come(launch, rank))
         rank = cecl_places_missing(launch->ring, &launch->places, rank + 1);
     return rank;
 }
 
-/* A wait has ended because of ranks that did not make this request. */
+/* Names all ranks that did not come to a call over several nodes. */
+static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
+{
+    struct cecl_rank_list late = {.count = 0};
+    for (int r = missing; r >= 0; r = cecl_places_missing(launch->ring, &launch->places, r + 1))
+        cecl_rank_list_add(&late, r);
+    return cecl_fail(
+        ceclTimeout,
+        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank make the call?",
+        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
+}
+
+/* A wait has ended because of ranks that did not make this request or call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
-    const char *name = launch->calls[0].op->name;
+    const char *name = launch->calls[0].op->name,
+               *request = launch->is_request ? "request of " : "";
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
-        return cecl_fail(
-            ceclInvalidUsage,
-            "rank %d made another call, and not this request of %s: ranks make requests "
-            "and calls in the same order%s",
-            gone, name, cecl_comm_hint(launch->comm));
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d made another call, and not this %s%s: ranks make requests "
+                         "and calls in the same order%s",
+                         gone, request, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
         return cecl_fail(ceclRemoteError,
-                         "rank %d has left, and a request of %s waits for it: its process or its "
+                         "rank %d has left, and a %s%s waits for it: its process or its "
                          "communicator ended",
-                         gone, name);
+                         gone, request, name);
+    if (!launch->is_request)
+        return say_late(launch, missing);
     return cecl_fail(
         ceclTimeout,
         "%s: rank %d did not come to make this request within %d ms of its first start "
@@ -44,8 +66,7 @@ static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    const int missing =
-        launch->is_request ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
+    const int missing = awaited(launch);
     CECL_TRY(cecl_comm_async(comm));
     const ceclResult_t result = launch->is_captured ? cecl_captured_name_missing(launch)
                                 : missing >= 0

@@ -32,7 +32,8 @@ static bool some_differ(const struct cecl_part *part)
 /* What the communicator lends to any call. */
 static struct cecl_means means_of(ceclComm_t comm)
 {
-    return (struct cecl_means){.tuning = &comm->tuning,
+    return (struct cecl_means){.nodes = comm->nodes,
+                               .tuning = &comm->tuning,
                                .staging_bytes = (uint64_t)comm->config.staging_bytes,
                                .slots_offset = comm->engine.slots_offset,
                                .slot_bytes = comm->engine.slot_bytes,

@@ -76,6 +76,13 @@ static bool is_readable(struct cecl_buffer input)
     return !input.window || cecl_buffer_is_shared(input);
 }
 
+/* Whether no rank can be late. The plan of a captured call is of all ranks: it may run when any of them
+ * comes late. */
+static bool all_come(const struct cecl_launch *launch)
+{
+    return launch->is_request || launch->is_captured || launch->comm->nodes;
+}
+
 /* Fills in a record. *lent: the buffer from which peers that come late may fetch. */
 static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
                          struct cecl_place_record *record, struct cecl_buffer *lent)
@@ -84,7 +91,7 @@ static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *cal
     struct cecl_buffer input = input_of(call);
     const bool readable = is_readable(input);
     memset(record, 0, cecl_place_record_bytes(nranks));
-    if (!cecl_call_is_one_buffer(call) && !launch->is_request) /* to which no rank comes late */
+    if (!cecl_call_is_one_buffer(call) && !all_come(launch))
         CECL_TRY(cecl_carry_lend(launch, call, &input));
     *lent = input;
     record->send_window = cecl_buffer_number(input);
@@ -357,8 +364,7 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
-    /* the plan of a captured call is of all ranks: it may run when any of them comes late */
-    const uint64_t wait = launch->is_captured ? CECL_PLACES_MUST_MEET : wait_ns(comm);
+    const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
                                             is_pending};
     const enum cecl_places_outcome outcome =
@@ -374,10 +380,10 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)
         return ceclSuccess;
-    launch->is_open = false;
     const enum cecl_places_outcome outcome = meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
+    launch->is_open = false;
     *told = (struct cecl_told){.late = outcome == CECL_PLACES_LATE};
     told->earlier = told->late ? launch->places.earlier : 0;
     told->inputs_readable = !told->late && are_readable(launch);

@@ -259,7 +259,8 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
 {
-    return !call->captured && (is_small(call, means) || is_by_host(call, means));
+    return !call->captured && !spans_nodes(means) &&
+           (is_small(call, means) || is_by_host(call, means));
 }
 
 /* ---- calls over several nodes */

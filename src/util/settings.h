@@ -71,7 +71,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
       "built-in table")                                                                            \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed. Otherwise it is the one of a Python wheel beside a "    \
+      "the NCCL to which calls are passed, and that between nodes, which otherwise the loader "    \
+      "finds. Otherwise it "                                                                       \
+      "is the one of a Python wheel beside a "                                                     \
       "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
@@ -85,6 +87,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "a class where there are no steps, and the one that makes them shorter is kept; 0: "         \
       "CECL_NCCL_LEARNED or the built-in table decides, so "                                       \
       "a run has the same calls served as the next. Where ranks differ, 0")                        \
+    X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "one node", "ranks",                          \
+      "makes pretended nodes of one host: so many ranks in each, as in 4, or a list, as in 3,5. "  \
+      "What leaves a node goes over the network: shared memory on the host device, NCCL on GPUs")  \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
       "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
       "take on the host; needs a library built with CUDA")                                         \

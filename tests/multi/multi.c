@@ -64,6 +64,12 @@ int multi_share(int all)
     return share < 2 ? all : all < share ? 1 : all / share;
 }
 
+bool multi_over_nodes(void)
+{
+    const char *sizes = getenv("CECL_NODE_SIZE");
+    return sizes && *sizes;
+}
+
 void multi_setenv(const char *name, const char *value)
 {
     if (value)

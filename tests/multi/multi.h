@@ -32,6 +32,8 @@ ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
 extern void (*multi_spread)(void *bytes, size_t count);
 ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
+/* Whether CECL_NODE_SIZE makes pretended nodes. */
+bool multi_over_nodes(void);
 /* Whether ranks have one GPU, as CECL_SHARE_GPU=1 allows: what copies between ranks then needs SMs. */
 bool multi_shares_gpu(ceclComm_t comm);
 

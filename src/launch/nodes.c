@@ -1,0 +1,59 @@
+/* Calls over several nodes; see nodes.h. */
+#include "launch/nodes.h"
+
+#include "launch/plan.h"
+#include "launch/tell.h"
+#include "util/alone.h"
+
+/* A rank that is alone in its node copies its own block on SMs. All ranks refuse alike, whether or not
+ * they are such a rank. */
+static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cecl_call *call)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_nodes *nodes = comm->nodes;
+    char words[CECL_NODES_WORDS];
+    if (call->options.sm_policy != CECL_SM_NEVER)
+        return ceclSuccess;
+    if (comm->engine.net->sms > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "CECL_SM_NEVER: %s over %s needs SMs: the network, %s, takes up to %d",
+                         call->op->name, cecl_nodes_words(nodes, words), comm->engine.net->name,
+                         comm->engine.net->sms);
+    for (int n = 0; n < nodes->count && call->op->family != CECL_FAMILY_MESSAGE &&
+                    call->op->family != CECL_FAMILY_BARRIER;
+         n++)
+        if (cecl_node_size(nodes, n) == 1)
+            return cecl_fail(ceclInvalidUsage,
+                             "CECL_SM_NEVER: %s over %s needs an SM: a rank that is alone in its "
+                             "node copies its own block",
+                             call->op->name, cecl_nodes_words(nodes, words));
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
+{
+    const bool moves = launch->kind == CECL_LAUNCH_COLLECTIVES && launch->nfull > 0;
+    if (!launch->comm->nodes)
+        return ceclSuccess;
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        CECL_TRY(check_sms(launch, &launch->calls[i]));
+    if (!moves)
+        return ceclSuccess;
+    /* the lowerings know what they cannot take, such as strided blocks or too little staging */
+    const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
+    struct cecl_plan plan;
+    CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
+    cecl_plan_free(&plan);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
+{
+    const ceclComm_t comm = launch->comm;
+    if (!comm->nodes || !comm->shares_process || launch->is_grouped || !cecl_thread_is_alone())
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "%s: a call over several nodes waits for the other ranks to make it, and this "
+                     "thread has several of the ranks: put their calls into one group",
+                     launch->calls[0].op->name);
+}

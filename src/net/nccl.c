@@ -1,0 +1,452 @@
+/* The network between nodes of GPUs: the sends and receives of NCCL, which is opened at run time; see net.h.
+ *
+ * One communicator of NCCL has all ranks. It connects two ranks when they first exchange, so only those of a
+ * rail connect, and ranks that send each other messages. Its kernels take at most NET_SMS SMs. It never
+ * blocks the host: what it does in the background is polled, within time limits.
+ *
+ * Two words tell the host how many exchanges have begun and ended. An exchange that has begun waits for some
+ * of its ranks; NCCL does not say for which.
+ *
+ * An abort frees memory of the GPU, which may wait for streams that wait for flags. So a thread of its own
+ * aborts, and the watchdog goes on. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "net/net.h"
+#include "util/clock.h"
+#include "util/settings.h"
+#include "util/thread.h"
+
+/* ---- NCCL's interface, as far as it is used */
+
+typedef struct ncclComm *nccl_comm;
+typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0 };
+
+struct nccl_id {
+    char internal[128];
+};
+
+/* The fields of NCCL 2.17. NCCL takes the size of the caller's structure for what it knows of. */
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+};
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+#define NCCL_CONFIG_VERSION 21700u
+#define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
+
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion, (int *version))                                                                  \
+    X(GetUniqueId, (struct nccl_id * id))                                                          \
+    X(CommInitRankConfig,                                                                          \
+      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config))     \
+    X(CommFinalize, (nccl_comm comm))                                                              \
+    X(CommDestroy, (nccl_comm comm))                                                               \
+    X(CommAbort, (nccl_comm comm))                                                                 \
+    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error))                                    \
+    X(Send, (const void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))      \
+    X(Recv, (void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))            \
+    X(GroupStart, (void))                                                                          \
+    X(GroupEnd, (void))
+
+struct nccl_functions {
+#define DECLARE(name, arguments) nccl_result(*name) arguments;
+    NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
+    const char *(*GetErrorString)(nccl_result result);
+    const char *(*GetLastError)(nccl_comm comm);
+    int version;
+};
+
+#define NET_SMS 2
+#define NOTES 256u
+#define SETS (CECL_MAX_RANKS / 64)
+#define FINALIZE_MS 2000
+#define POLL_NS 20000
+
+struct nccl {
+    struct cecl_net net;
+    const struct nccl_functions *api;
+    struct cecl_device *dev;
+    int rank, nranks, timeout_ms;
+    pthread_mutex_t lock; /* held while NCCL is called */
+    nccl_comm comm;       /* NULL: aborted, or not made yet */
+    nccl_comm aborted;    /* what `aborter` aborts */
+    pthread_t aborter;
+    bool has_aborter;
+    _Atomic bool failed;
+    uint32_t *begun, *ended;             /* written by the stream */
+    uint32_t count;                      /* of exchanges that were enqueued */
+    _Atomic uint64_t peers[NOTES][SETS]; /* of recent exchanges, by their numbers */
+};
+
+/* ---- opening the library, once in a process */
+
+static bool find(void *library, const char *name, void *function)
+{
+    char whole[64];
+    snprintf(whole, sizeof(whole), "nccl%s", name);
+    void *found = dlsym(library, whole);
+    memcpy(function, &found, sizeof(found));
+    return found != NULL;
+}
+
+static ceclResult_t find_all(void *library, const char *path, struct nccl_functions *api)
+{
+    const char *missing = NULL;
+#define FIND(name, arguments)                                                                      \
+    if (!missing && !find(library, #name, &api->name))                                             \
+        missing = "nccl" #name;
+    NCCL_FUNCTIONS(FIND)
+    FIND(GetErrorString, )
+    FIND(GetLastError, )
+#undef FIND
+    if (missing)
+        return cecl_fail(ceclSystemError, "nodes of GPUs need NCCL 2.17 or later: %s lacks %s",
+                         path, missing);
+    if (api->GetVersion(&api->version) != NCCL_SUCCESS || api->version < NCCL_LEAST_VERSION)
+        return cecl_fail(ceclSystemError,
+                         "nodes of GPUs need NCCL 2.17 or later: %s has version %d", path,
+                         api->version);
+    return ceclSuccess;
+}
+
+static ceclResult_t open_library(struct nccl_functions *api)
+{
+    const char *given = cecl_setting_text(CECL_SET_NCCL_PATH),
+               *path = given ? given : "libnccl.so.2";
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return cecl_fail(
+            ceclSystemError,
+            "nodes of GPUs need NCCL, and it was not found: %s; CECL_NCCL_PATH may name "
+            "it",
+            dlerror());
+    if (dlsym(library, "cecl_in_place_of_nccl"))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s is cecl's own library in NCCL's place: nodes of GPUs (CECL_NODE_SIZE) "
+                         "are not supported under cecl-run",
+                         path);
+    return find_all(library, path, api);
+}
+
+/* The library stays open. A failure is tried again by the next communicator. */
+static ceclResult_t load(const struct nccl_functions **out)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct nccl_functions api;
+    static bool is_open;
+    pthread_mutex_lock(&lock);
+    const ceclResult_t result = is_open ? ceclSuccess : open_library(&api);
+    is_open = result == ceclSuccess;
+    pthread_mutex_unlock(&lock);
+    *out = &api;
+    return result;
+}
+
+/* ---- calling NCCL. The caller holds the lock, or nobody else knows the transport. */
+
+static ceclResult_t check(const struct nccl *nccl, const char *what, nccl_result result)
+{
+    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
+        return ceclSuccess;
+    return cecl_fail(ceclRemoteError, "%s: %s failed: %s; %s", nccl->net.name, what,
+                     nccl->api->GetErrorString(result), nccl->api->GetLastError(nccl->comm));
+}
+
+/* Whether NCCL still works in the background. Other states than that and success are errors. */
+static ceclResult_t poll_once(struct nccl *nccl, const char *what, bool *goes_on)
+{
+    nccl_result state = NCCL_SUCCESS;
+    pthread_mutex_lock(&nccl->lock);
+    ceclResult_t result =
+        nccl->comm ? check(nccl, what, nccl->api->CommGetAsyncError(nccl->comm, &state))
+                   : cecl_fail(ceclRemoteError, "%s: %s was aborted", nccl->net.name, what);
+    if (result == ceclSuccess)
+        result = check(nccl, what, state);
+    pthread_mutex_unlock(&nccl->lock);
+    *goes_on = state == NCCL_IN_PROGRESS;
+    return result;
+}
+
+static ceclResult_t await(struct nccl *nccl, const char *what, int64_t deadline)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    bool goes_on = true;
+    CECL_TRY(poll_once(nccl, what, &goes_on));
+    while (goes_on) {
+        if (atomic_load(&nccl->failed))
+            return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
+        if (cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclTimeout, "%s: %s did not end in time", nccl->net.name, what);
+        nanosleep(&pause, NULL);
+        CECL_TRY(poll_once(nccl, what, &goes_on));
+    }
+    return ceclSuccess;
+}
+
+/* ---- an exchange */
+
+struct request {
+    struct nccl *nccl;
+    ceclStream_t work;
+    const struct cecl_net_transfer *list;
+    uint32_t count;
+};
+
+static nccl_result add(const struct nccl *nccl, const struct cecl_net_transfer *t,
+                       ceclStream_t work)
+{
+    return t->sends ? nccl->api->Send(t->at, t->bytes, NCCL_INT8, t->peer, nccl->comm, work)
+                    : nccl->api->Recv(t->at, t->bytes, NCCL_INT8, t->peer, nccl->comm, work);
+}
+
+static ceclResult_t enqueue_group(struct nccl *nccl, const struct request *request)
+{
+    if (!nccl->comm)
+        return cecl_fail(ceclRemoteError, "%s was aborted", nccl->net.name);
+    CECL_TRY(check(nccl, "ncclGroupStart", nccl->api->GroupStart()));
+    ceclResult_t result = ceclSuccess;
+    for (uint32_t i = 0; i < request->count && result == ceclSuccess; i++)
+        result = check(nccl, request->list[i].sends ? "ncclSend" : "ncclRecv",
+                       add(nccl, &request->list[i], request->work));
+    const ceclResult_t ended = check(nccl, "ncclGroupEnd", nccl->api->GroupEnd());
+    return result == ceclSuccess ? ended : result;
+}
+
+static ceclResult_t run_group(void *context)
+{
+    struct request *request = context;
+    struct nccl *nccl = request->nccl;
+    pthread_mutex_lock(&nccl->lock);
+    const ceclResult_t result = enqueue_group(nccl, request);
+    pthread_mutex_unlock(&nccl->lock);
+    CECL_TRY(result);
+    return await(nccl, "an exchange's ncclGroupEnd",
+                 nccl->timeout_ms > 0 ? cecl_deadline(nccl->timeout_ms) : CECL_NO_DEADLINE);
+}
+
+static void note_peers(struct nccl *nccl, uint32_t number, const struct request *request)
+{
+    uint64_t sets[SETS] = {0};
+    for (uint32_t i = 0; i < request->count; i++)
+        sets[request->list[i].peer / 64] |= UINT64_C(1) << request->list[i].peer % 64;
+    for (int i = 0; i < SETS; i++)
+        atomic_store_explicit(&nccl->peers[number % NOTES][i], sets[i], memory_order_relaxed);
+}
+
+static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
+                             const struct cecl_net_transfer *list, uint32_t count)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    struct request request = {nccl, work, list, count};
+    const uint32_t number = ++nccl->count;
+    const struct cecl_memop begins = {nccl->begun, number, CECL_MEMOP_WRITE},
+                            ends = {nccl->ended, number, CECL_MEMOP_WRITE};
+    note_peers(nccl, number, &request);
+    CECL_TRY(nccl->dev->ops->memops(nccl->dev, work, &begins, 1));
+    const ceclResult_t result = nccl->dev->ops->within(nccl->dev, run_group, &request);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    const ceclResult_t marked = nccl->dev->ops->memops(nccl->dev, work, &ends, 1);
+    return result == ceclSuccess ? marked : cecl_fail_with(result, words);
+}
+
+/* ---- what the watchdog asks and does */
+
+static uint32_t word_of(const uint32_t *word)
+{
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+}
+
+static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun);
+    *moved += begun + ended;
+    if (begun == ended)
+        return false;
+    for (int r = 0; r < nccl->nranks; r++)
+        if (atomic_load(&nccl->peers[(ended + 1) % NOTES][r / 64]) >> r % 64 & 1)
+            cecl_rank_list_add(list, r);
+    return true;
+}
+
+/* Does not wait for a thread that is inside NCCL. */
+static ceclResult_t error_of(struct cecl_net *net)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    nccl_result state = NCCL_SUCCESS;
+    if (pthread_mutex_trylock(&nccl->lock) != 0)
+        return ceclSuccess;
+    ceclResult_t result = ceclSuccess;
+    if (nccl->comm && nccl->api->CommGetAsyncError(nccl->comm, &state) == NCCL_SUCCESS)
+        result = check(nccl, "an exchange", state);
+    pthread_mutex_unlock(&nccl->lock);
+    return result;
+}
+
+static ceclResult_t abort_now(void *context)
+{
+    struct nccl *nccl = context;
+    nccl->api->CommAbort(nccl->aborted);
+    return ceclSuccess;
+}
+
+static void *abort_apart(void *argument)
+{
+    struct nccl *nccl = argument;
+    (void)!nccl->dev->ops->within(nccl->dev, abort_now, nccl);
+    return NULL;
+}
+
+static void fail_net(struct cecl_net *net)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    atomic_store(&nccl->failed, true);
+    pthread_mutex_lock(&nccl->lock);
+    if (nccl->comm) {
+        nccl->aborted = nccl->comm;
+        nccl->comm = NULL;
+        nccl->has_aborter = cecl_thread_start(&nccl->aborter, "cecl-net", abort_apart, nccl) == 0;
+        if (!nccl->has_aborter) /* tried again at the watchdog's next turn */
+            nccl->comm = nccl->aborted;
+    }
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+/* ---- life */
+
+/* A peer that has gone would hold up an orderly end. */
+static ceclResult_t end_comm(void *context)
+{
+    struct nccl *nccl = context;
+    if (!nccl->comm)
+        return ceclSuccess;
+    if (!atomic_load(&nccl->failed) &&
+        check(nccl, "ncclCommFinalize", nccl->api->CommFinalize(nccl->comm)) == ceclSuccess &&
+        await(nccl, "ncclCommFinalize", cecl_deadline(FINALIZE_MS)) == ceclSuccess)
+        nccl->api->CommDestroy(nccl->comm);
+    else
+        nccl->api->CommAbort(nccl->comm);
+    return ceclSuccess;
+}
+
+static void close_net(struct cecl_net *net)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    if (nccl->has_aborter)
+        pthread_join(nccl->aborter, NULL);
+    (void)!nccl->dev->ops->within(nccl->dev, end_comm, nccl);
+    if (nccl->begun)
+        nccl->dev->ops->words_free(nccl->dev, nccl->begun);
+    pthread_mutex_destroy(&nccl->lock);
+    free(nccl);
+}
+
+static const struct cecl_net_ops ops = {
+    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
+
+/* What a rank tells the others. */
+struct offer {
+    int32_t version;
+    struct nccl_id id; /* rank 0's */
+};
+
+static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
+{
+    CECL_TRY(load(&nccl->api));
+    mine->version = nccl->api->version;
+    snprintf(nccl->net.name, sizeof(nccl->net.name), "NCCL %d.%d.%d", mine->version / 10000,
+             mine->version / 100 % 100, mine->version % 100);
+    CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 2, &nccl->begun));
+    nccl->ended = nccl->begun + 1;
+    return nccl->rank == 0 ? check(nccl, "ncclGetUniqueId", nccl->api->GetUniqueId(&mine->id))
+                           : ceclSuccess;
+}
+
+static ceclResult_t compare_versions(const struct offer *all, int nranks)
+{
+    for (int r = 1; r < nranks; r++)
+        if (all[r].version != all[0].version)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks have different versions of NCCL: %d on rank 0, %d on rank %d",
+                             (int)all[0].version, (int)all[r].version, r);
+    return ceclSuccess;
+}
+
+struct joining {
+    struct nccl *nccl;
+    const struct nccl_id *id;
+    int64_t deadline;
+};
+
+static ceclResult_t join(void *context)
+{
+    const struct joining *joining = context;
+    struct nccl *nccl = joining->nccl;
+    struct nccl_config config = {.size = sizeof(config),
+                                 .magic = NCCL_CONFIG_MAGIC,
+                                 .version = NCCL_CONFIG_VERSION,
+                                 .blocking = 0,
+                                 .cga_cluster_size = INT_MIN, /* NCCL's "undefined" */
+                                 .min_ctas = 1,
+                                 .max_ctas = NET_SMS};
+    CECL_TRY(check(nccl, "ncclCommInitRankConfig",
+                   nccl->api->CommInitRankConfig(&nccl->comm, nccl->nranks, *joining->id,
+                                                 nccl->rank, &config)));
+    return await(nccl, "ncclCommInitRankConfig", joining->deadline);
+}
+
+static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer *all,
+                         int64_t deadline)
+{
+    struct offer mine = {0};
+    CECL_TRY(cecl_mesh_agree(mesh, prepare(nccl, &mine)));
+    CECL_TRY(cecl_mesh_allgather(mesh, "network", &mine, all, sizeof(mine)));
+    CECL_TRY(compare_versions(all, nccl->nranks));
+    struct joining joining = {nccl, &all[0].id, deadline};
+    return cecl_mesh_agree(mesh, nccl->dev->ops->within(nccl->dev, join, &joining));
+}
+
+ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
+                                int nranks, int timeout_ms, int64_t deadline, struct cecl_net **net)
+{
+    struct nccl *nccl = calloc(1, sizeof(*nccl));
+    struct offer *all = calloc((size_t)nranks, sizeof(*all));
+    ceclResult_t result = cecl_mesh_agree(
+        mesh, nccl && all
+                  ? ceclSuccess
+                  : cecl_fail(ceclOutOfMemory, "no host memory for a network of %d ranks", nranks));
+    if (result == ceclSuccess) {
+        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS};
+        nccl->dev = dev;
+        nccl->rank = rank;
+        nccl->nranks = nranks;
+        nccl->timeout_ms = timeout_ms;
+        pthread_mutex_init(&nccl->lock, NULL);
+        result = meet(nccl, mesh, all, deadline);
+        if (result == ceclSuccess) {
+            *net = &nccl->net;
+        } else {
+            char words[CECL_MESSAGE_BYTES];
+            cecl_keep_message(words);
+            atomic_store(&nccl->failed, true); /* no orderly end */
+            close_net(&nccl->net);
+            (void)!cecl_fail_with(result, words);
+        }
+    } else {
+        free(nccl);
+    }
+    free(all);
+    return result;
+}

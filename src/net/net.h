@@ -1,0 +1,77 @@
+/* How blocks leave the node: the table of what a transport does.
+ *
+ * A communicator over several nodes opens one transport. A plan's EXCHANGE hands it sends and receives of
+ * this rank as one group, without order among them; exchanges of a stream run one after the other. Between
+ * two ranks the k-th send of one meets the k-th receive of the other. An exchange ends once the ranks that it
+ * is with have begun theirs, whatever their other exchanges do.
+ *
+ *     open -> exchange ... exchange -> close
+ *                   \-> fail: exchanges end, at once and in vain
+ *
+ * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
+ * on GPUs. A transport that puts into windows of its peers would need one more row, which registers a window.
+ * A transport knows no plan and no collective. Which thread may call what: docs/architecture.md, "Threads". */
+#ifndef CECL_NET_NET_H
+#define CECL_NET_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "boot/mesh.h"
+#include "boot/rank_list.h"
+#include "call/nodes.h"
+#include "device/device.h"
+
+/* Bytes that this rank sends to a rank of another node, or receives from it. */
+struct cecl_net_transfer {
+    void *at;       /* memory that this rank's device reaches */
+    uint64_t bytes; /* >= 1 */
+    int32_t peer;
+    bool sends;
+};
+
+struct cecl_net;
+
+struct cecl_net_ops {
+    /* Enqueues an exchange. The caller may reuse the list once the function returns. A transport may have to
+     * connect to a peer first; then it waits on the host until the peer enqueues its exchange, too, or until
+     * its time limit. */
+    ceclResult_t (*exchange)(struct cecl_net *net, ceclStream_t work,
+                             const struct cecl_net_transfer *list, uint32_t count);
+    /* Returns whether an exchange runs, and adds the ranks that it waits for to `late`. Adds to *moved a number
+     * that changes whenever bytes move. Any thread. */
+    bool (*late)(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
+    /* The transport's asynchronous error, with its message recorded, or ceclSuccess. Any thread. */
+    ceclResult_t (*error)(struct cecl_net *net);
+    /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
+    void (*fail)(struct cecl_net *net);
+    /* Frees the transport. None of its exchanges is pending. */
+    void (*close)(struct cecl_net *net);
+};
+
+/* The first part of every transport. */
+struct cecl_net {
+    const struct cecl_net_ops *ops;
+    char name[64]; /* for ceclExplain and the log, such as "NCCL 2.28.3" */
+    int sms;       /* how many SMs an exchange takes at most */
+    /* `late` names exactly the ranks whose bytes do not come now; else all ranks of the exchange */
+    bool is_exact;
+};
+
+/* local.c: between pretended nodes of one host. Each two ranks of different nodes have a mailbox for each
+ * direction in memory that all ranks share. Sizes of both ends are compared.
+ *
+ * memory  of cecl_net_local_bytes, zeroed, shared by all ranks; it must outlive the transport */
+size_t cecl_net_local_bytes(int nranks);
+ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
+                                 struct cecl_net **net);
+
+/* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time. Collective over the mesh.
+ *
+ * timeout_ms  limit of the host's waits in an exchange; 0: none
+ * deadline    of making NCCL's communicator */
+ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
+                                int nranks, int timeout_ms, int64_t deadline,
+                                struct cecl_net **net);
+
+#endif

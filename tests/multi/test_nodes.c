@@ -1,0 +1,434 @@
+/* Calls over pretended nodes (CECL_NODE_SIZE): right over every layout of the ranks, refused by name where
+ * they cannot leave a node, and ended in time when a rank of another node does not take part. */
+#include "multi.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define LAYOUTS 4
+
+/* Layout `i` of all ranks: one rank a node; two halves; uneven; the other way around. */
+static const char *layout(int i)
+{
+    static char sizes[32];
+    const int n = multi_nranks, half = (n + 1) / 2;
+    if (i == 0)
+        return "1";
+    if (i == 1)
+        snprintf(sizes, sizeof(sizes), "%d", half);
+    else if (n == 8)
+        snprintf(sizes, sizeof(sizes), "%s", i == 2 ? "3,5" : "2");
+    else
+        snprintf(sizes, sizeof(sizes), "%d,%d", i == 2 ? 1 : n - 1, i == 2 ? n - 1 : 1);
+    return sizes;
+}
+
+/* The nodes of layout `i`: how many ranks each has. Returns how many there are. */
+static int nodes_of(int i, int sizes[64])
+{
+    const char *at = layout(i);
+    const bool even = strchr(at, ',') == NULL;
+    int count = 0, ranks = 0;
+    while (ranks < multi_nranks) {
+        const int size = atoi(at), left = multi_nranks - ranks;
+        sizes[count++] = size < left ? size : left;
+        ranks += size;
+        at = even ? at : strchr(at, ',') ? strchr(at, ',') + 1 : at;
+    }
+    return count;
+}
+
+static ceclComm_t comm_over(const char *sizes)
+{
+    multi_setenv("CECL_NODE_SIZE", sizes);
+    ceclComm_t comm = multi_comm(NULL);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+    return comm;
+}
+
+/* Two nodes. The last rank is on another node than the first. */
+static ceclComm_t comm_of_two(int timeout_ms)
+{
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = timeout_ms;
+    multi_setenv("CECL_NODE_SIZE", layout(1));
+    ceclComm_t comm = multi_comm(&config);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+    return comm;
+}
+
+/* ---- right results */
+
+static void blocks_of_every_size_are_right(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 1, 33, 5000, 70001};
+    for (int i = 0; i < LAYOUTS; i++) {
+        ceclComm_t comm = comm_over(layout(i));
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+            for (int kind = 0; kind < 4; kind++)
+                multi_check(comm,
+                            &(struct multi_case){.op = kind % 2 ? ceclOpAlltoAll : ceclOpAllGather,
+                                                 .count = counts[c],
+                                                 .type = ceclInt32,
+                                                 .in_place = kind / 2},
+                            c);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
+/* Blocks go in chunks that are far smaller, by way of little staging. */
+static void blocks_in_many_chunks_are_right(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.stagingBytes = 256 << 10;
+    multi_tuning("net.chunk_min_bytes * any 4096\nnet.chunk_max_bytes * any 65536");
+    multi_setenv("CECL_NODE_SIZE", layout(2));
+    ceclComm_t comm = multi_comm(&config);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+    for (int kind = 0; kind < 4; kind++)
+        multi_check(comm,
+                    &(struct multi_case){.op = kind % 2 ? ceclOpAlltoAll : ceclOpAllGather,
+                                         .count = 200001,
+                                         .type = ceclInt32,
+                                         .in_place = kind / 2},
+                    (uint64_t)kind);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    multi_tuning(NULL);
+}
+
+static float input(int rank, size_t i)
+{
+    return (float)(multi_byte(7, rank, i) + 1) * 0.001f * (float)(1 + i % 3);
+}
+
+/* Adds up the ranks of each node, and then the nodes. */
+static float sum_over(const int *sizes, int count, size_t i)
+{
+    volatile float sum = 0;
+    for (int n = 0, rank = 0; n < count; n++) {
+        volatile float part = input(rank++, i);
+        for (int l = 1; l < sizes[n]; l++)
+            part = part + input(rank++, i);
+        sum = n == 0 ? part : sum + part;
+    }
+    return sum;
+}
+
+static void floats_are_added_up_node_by_node_on_all_ranks(void **state)
+{
+    (void)state;
+    enum { COUNT = 40000 };
+    float *host = malloc(COUNT * sizeof(float)), *buffer;
+    for (int i = 0; i < LAYOUTS; i++) {
+        int sizes[64];
+        const int count = nodes_of(i, sizes);
+        ceclComm_t comm = comm_over(layout(i));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, COUNT * sizeof(float)));
+        for (size_t e = 0; e < COUNT; e++)
+            host[e] = input(multi_rank, e);
+        multi_put(comm, buffer, host, COUNT * sizeof(float));
+        multi_ok(comm, ceclAllReduce(buffer, buffer, COUNT, ceclFloat32, ceclSum, comm, 0));
+        multi_get(comm, host, buffer, COUNT * sizeof(float));
+        for (size_t e = 0; e < COUNT; e++) {
+            const float want = sum_over(sizes, count, e);
+            if (memcmp(&host[e], &want, sizeof(want)) != 0)
+                fail_msg("layout %s, element %zu: %.9g, %.9g expected", layout(i), e,
+                         (double)host[e], (double)want);
+        }
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+    free(host);
+}
+
+/* Each rank sends to all, in one group, in two messages, of which the first does not fit into the network at
+ * once. */
+static void messages_between_all_ranks_are_right(void **state)
+{
+    (void)state;
+    enum { COUNT = 150000, CUT = 80000 };
+    const size_t n = (size_t)multi_nranks;
+    for (int i = 0; i < LAYOUTS; i++) {
+        ceclComm_t comm = comm_over(layout(i));
+        unsigned char *in, *out, *host = malloc(n * COUNT);
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&in, n * COUNT));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&out, n * COUNT));
+        multi_fill(host, 3, multi_rank, n * COUNT);
+        multi_put(comm, in, host, n * COUNT);
+        for (int round = 0; round < 3; round++) {
+            multi_ok(comm, ceclGroupStart());
+            for (int p = 0; p < multi_nranks; p++) {
+                unsigned char *const from = in + (size_t)p * COUNT, *to = out + (size_t)p * COUNT;
+                multi_ok(comm, ceclSend(from, CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclRecv(to, CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclSend(from + CUT, COUNT - CUT, ceclUint8, p, comm, 0));
+                multi_ok(comm, ceclRecv(to + CUT, COUNT - CUT, ceclUint8, p, comm, 0));
+            }
+            multi_ok(comm, ceclGroupEnd());
+        }
+        multi_get(comm, host, out, n * COUNT);
+        for (int p = 0; p < multi_nranks; p++)
+            for (size_t b = 0; b < COUNT; b++)
+                assert_int_equal(host[(size_t)p * COUNT + b],
+                                 multi_byte(3, p, (size_t)multi_rank * COUNT + b));
+        free(host);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
+static const char *path_of(ceclComm_t comm, const char *what)
+{
+    static ceclExplanation_t e;
+    void *buffer, *mine;
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, (size_t)multi_nranks * 64));
+    multi_ok(comm, ceclShard(comm, buffer, 16, ceclInt32, &mine));
+    multi_ok(comm, ceclExplain(ceclOpAllGather, mine, buffer, 16, ceclInt32, comm, &e));
+    multi_ok(comm, ceclMemFree(comm, buffer));
+    return strcmp(what, "path") == 0 ? e.path : e.reason;
+}
+
+/* A child has its parent's nodes, as far as its ranks are on several. */
+static void children_keep_their_parents_nodes(void **state)
+{
+    (void)state;
+    const int half = (multi_nranks + 1) / 2;
+    ceclComm_t comm = comm_over(layout(1)), child = NULL;
+    assert_non_null(strstr(path_of(comm, "path"), "2 nodes"));
+    assert_non_null(
+        strstr(path_of(comm, "reason"), multi_on_gpus(comm) ? "NCCL 2" : "shared memory"));
+    multi_ok(comm, ceclCommSplit(comm, multi_rank / half, 0, &child, NULL));
+    assert_null(strstr(path_of(child, "path"), "nodes"));
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(comm, ceclCommSplit(comm, multi_rank % half, 0, &child, NULL));
+    int size = 0;
+    multi_ok(child, ceclCommCount(child, &size));
+    if (size == 2)
+        assert_non_null(strstr(path_of(child, "path"), "2 nodes"));
+    multi_ok(NULL, ceclCommDestroy(child));
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- refusals */
+
+static void expect_no_comm(const char *sizes, const char *words)
+{
+    const ceclConfig_t config = multi_config();
+    ceclComm_t comm = NULL;
+    multi_setenv("CECL_NODE_SIZE", sizes);
+    multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config), ceclInvalidArgument,
+                  words);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+}
+
+static void sizes_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"0",   "3,", ",3",   "x",
+                                      "2 2", "-1", "1025", "1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_no_comm(bad[i], bad[i]);
+    expect_no_comm("1,100", "CECL_NODE_SIZE=1,100: the sizes of nodes of");
+}
+
+static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
+{
+    (void)state;
+    char words[64];
+    const int odd = multi_nranks > 2 ? 0 : 1;
+    snprintf(words, sizeof(words), "ranks differ in CECL_NODE_SIZE: 2 on rank %d, 1 on", odd);
+    expect_no_comm(multi_rank == odd ? "2" : "1", words);
+    snprintf(words, sizeof(words), "ranks differ in CECL_NODE_SIZE: not set on rank %d, 1 on", odd);
+    expect_no_comm(multi_rank == odd ? NULL : "1", words);
+}
+
+static void what_cannot_leave_a_node_is_refused_by_name(void **state)
+{
+    (void)state;
+    const ceclStrided_t strided = {.rows = 2, .width = 4, .recvPitch = 4 * (size_t)multi_nranks};
+    ceclComm_t comm = comm_over(layout(1));
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    ceclRequest_t request = NULL;
+    ceclDeviceComm_t dc;
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    void *buffer, *there;
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
+    char *const input = (char *)buffer + 4096;
+    multi_refused(comm, ceclAllGatherStrided(input, buffer, &strided, ceclInt8, comm, 0),
+                  ceclInvalidUsage, "ceclAllGatherStrided over 2 nodes of");
+    multi_refused(comm, ceclAllGatherInit(input, buffer, 4, ceclInt8, comm, &request),
+                  ceclInvalidUsage, "a request over 2 nodes of");
+    multi_refused(comm, ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "over 2 nodes of");
+    multi_refused(
+        comm, ceclGetPeerPointer(comm, buffer, multi_rank == 0 ? multi_nranks - 1 : 0, &there),
+        multi_rank == 0 || multi_rank >= (multi_nranks + 1) / 2 ? ceclInvalidUsage : ceclSuccess,
+        NULL);
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    if (!multi_on_gpus(comm)) { /* there streams are captured by CUDA */
+        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+        multi_refused(comm, ceclAllGather(input, buffer, 4, ceclInt8, comm, stream),
+                      ceclInvalidUsage, "a captured call over 2 nodes of");
+        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+        multi_ok(comm, ceclGraphDestroy(graph));
+    }
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    /* a refused call changes nothing */
+    multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = ceclInt8}, 1);
+    multi_ok(NULL, ceclCommDestroy(comm));
+
+    comm = comm_over("1");
+    options.smPolicy = CECL_SM_NEVER;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
+    multi_refused(comm, ceclAllGather((char *)buffer + 4096, buffer, 4, ceclInt8, comm, 0),
+                  ceclInvalidUsage, multi_on_gpus(comm) ? "takes up to 2" : "alone in its node");
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void the_least_staging_suffices(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    config.stagingBytes = 4096;
+    multi_setenv("CECL_NODE_SIZE", layout(2));
+    ceclComm_t comm = multi_comm(&config);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+    for (int in_place = 0; in_place < 2; in_place++)
+        multi_check(
+            comm,
+            &(struct multi_case){
+                .op = ceclOpAlltoAll, .count = 999, .type = ceclFloat64, .in_place = in_place},
+            9);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- failure */
+
+/* What the first rank hears when it sends more than the network takes in to the last one. The others have
+ * nothing to do with that. */
+static void expect_failure(ceclComm_t comm, ceclResult_t want, const char *words)
+{
+    unsigned char *buffer;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 1 << 20));
+    if (multi_rank == 0) {
+        const ceclResult_t sent = ceclSend(buffer, 1 << 20, ceclUint8, multi_nranks - 1, comm, 0);
+        assert_true(sent == ceclSuccess || multi_on_gpus(comm)); /* NCCL may wait to connect */
+        assert_int_equal(multi_async_within(comm, 5), want);
+        if (!strstr(ceclGetLastError(comm), words))
+            fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
+    }
+}
+
+static void a_peer_that_stays_away_is_named_in_time(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(300);
+    snprintf(words, sizeof(words), "a call has waited for rank %d", multi_nranks - 1);
+    expect_failure(comm, ceclTimeout, words);
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
+static void a_peer_that_leaves_is_named(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(20000);
+    if (multi_on_gpus(comm)) { /* NCCL does not say for whom it waits */
+        multi_ok(NULL, ceclCommDestroy(comm));
+        skip();
+    }
+    snprintf(words, sizeof(words), "rank %d has left, and a call waits for it", multi_nranks - 1);
+    expect_failure(comm, ceclRemoteError, words);
+    if (multi_rank == multi_nranks - 1) {
+        usleep(50000);
+        (void)!ceclCommDestroy(comm);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != multi_nranks - 1)
+        (void)!ceclCommAbort(comm);
+}
+
+static void a_peer_that_aborts_is_named(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(20000);
+    snprintf(words, sizeof(words), "rank %d gave up", multi_nranks - 1);
+    expect_failure(comm, ceclRemoteError, words);
+    if (multi_rank == multi_nranks - 1) {
+        usleep(50000);
+        multi_ok(NULL, ceclCommRevoke(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
+/* A rank of the other node does not come to a collective, whose plan waits for it everywhere. */
+static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(300);
+    void *buffer;
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
+    snprintf(words, sizeof(words), "waited for rank %d", multi_nranks - 1);
+    if (multi_rank != multi_nranks - 1) {
+        const ceclResult_t result =
+            ceclAllGather((char *)buffer + 2048, buffer, 4, ceclInt8, comm, 0);
+        assert_true(result == ceclTimeout || result == ceclRemoteError);
+        if (!strstr(ceclGetLastError(comm), words))
+            fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
+static void ends_of_a_message_that_differ_are_named(void **state)
+{
+    (void)state;
+    const int last = multi_nranks - 1;
+    char words[96];
+    ceclComm_t comm = comm_of_two(20000);
+    void *buffer;
+    if (multi_on_gpus(comm)) { /* NCCL does not compare them */
+        multi_ok(NULL, ceclCommDestroy(comm));
+        skip();
+    }
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
+    if (multi_rank == 0)
+        multi_ok(comm, ceclSend(buffer, 10, ceclInt8, last, comm, 0));
+    if (multi_rank == last) {
+        multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 0, comm, 0));
+        assert_int_equal(multi_async_within(comm, 5), ceclInvalidUsage);
+        snprintf(words, sizeof(words), "from rank 0 to rank %d: ceclSend has 10 bytes, ceclRecv 7",
+                 last);
+        if (!strstr(ceclGetLastError(comm), words))
+            fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_every_size_are_right),
+        cmocka_unit_test(blocks_in_many_chunks_are_right),
+        cmocka_unit_test(floats_are_added_up_node_by_node_on_all_ranks),
+        cmocka_unit_test(messages_between_all_ranks_are_right),
+        cmocka_unit_test(children_keep_their_parents_nodes),
+        cmocka_unit_test(sizes_that_are_none_are_refused),
+        cmocka_unit_test(a_rank_that_has_other_nodes_is_named_on_all),
+        cmocka_unit_test(what_cannot_leave_a_node_is_refused_by_name),
+        cmocka_unit_test(the_least_staging_suffices),
+        cmocka_unit_test(a_peer_that_stays_away_is_named_in_time),
+        cmocka_unit_test(a_peer_that_leaves_is_named),
+        cmocka_unit_test(a_peer_that_aborts_is_named),
+        cmocka_unit_test(a_rank_that_stays_away_from_a_collective_is_named_on_all),
+        cmocka_unit_test(ends_of_a_message_that_differ_are_named),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+}

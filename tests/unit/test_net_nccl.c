@@ -1,0 +1,244 @@
+/* The network of GPUs against a library that only looks like NCCL: how it is found and refused, what it is
+ * asked to do, and how long anything waits for it. One rank of two, on the host device; the other one's words
+ * are made up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <time.h>
+
+#include "fake_nccl.h"
+#include "net/net.h"
+#include "util/clock.h"
+
+static struct fake_nccl *fake;
+static struct cecl_device *dev;
+static ceclStream_t stream;
+static int other_version; /* what the other rank says; 0: the same */
+
+/* Parentheses around an op `fail`: cmocka has a macro of that name. */
+
+/* ---- stand before the library's own (by the linker, see CMakeLists.txt) */
+
+ceclResult_t __wrap_cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
+ceclResult_t __wrap_cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
+{
+    (void)mesh;
+    return mine;
+}
+
+ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
+                                        void *recv, size_t bytes);
+ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
+                                        void *recv, size_t bytes)
+{
+    (void)mesh;
+    assert_true(strlen(kind) <= 7);
+    memcpy(recv, send, bytes);
+    memcpy((char *)recv + bytes, send, bytes);
+    if (other_version)
+        memcpy((char *)recv + bytes, &(int32_t){other_version}, sizeof(int32_t));
+    return ceclSuccess;
+}
+
+/* ---- */
+
+static ceclResult_t open_net(struct cecl_net **net)
+{
+    return cecl_net_nccl_open(dev, NULL, 0, 2, 300, cecl_deadline(300), net);
+}
+
+static void expect_refused(ceclResult_t want, const char *words)
+{
+    struct cecl_net *net = NULL;
+    assert_int_equal(open_net(&net), want);
+    assert_null(net);
+    if (!strstr(cecl_message(), words))
+        fail_msg("'%s' expected in '%s'", words, cecl_message());
+}
+
+static struct cecl_net *opened(void)
+{
+    struct cecl_net *net = NULL;
+    assert_int_equal(open_net(&net), ceclSuccess);
+    fake->log[0] = '\0';
+    return net;
+}
+
+static void close_net(struct cecl_net *net)
+{
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    net->ops->close(net);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    *fake = (struct fake_nccl){.version = 22803, .polls = 3};
+    other_version = 0;
+    setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
+    return cecl_host_open(&dev) != ceclSuccess ||
+           dev->ops->stream_create(dev, &stream) != ceclSuccess;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    dev->ops->close(dev);
+    return 0;
+}
+
+/* These come first: a library that was opened stays open. */
+static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state)
+{
+    (void)state;
+    setenv("CECL_NCCL_PATH", "/none/libnccl.so.2", 1);
+    expect_refused(ceclSystemError, "need NCCL, and it was not found: /none/libnccl.so.2");
+    setenv("CECL_NCCL_PATH", "libm.so.6", 1);
+    expect_refused(ceclSystemError, "libm.so.6 lacks ncclGetVersion");
+    setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
+    fake->version = 21602;
+    expect_refused(ceclSystemError, "fake_nccl.so has version 21602");
+}
+
+static void ranks_with_different_versions_are_refused(void **state)
+{
+    (void)state;
+    other_version = 22900;
+    expect_refused(ceclInvalidUsage, "22803 on rank 0, 22900 on rank 1");
+}
+
+static void it_is_made_without_blocking_and_takes_two_sms(void **state)
+{
+    (void)state;
+    struct cecl_net *net = NULL;
+    assert_int_equal(open_net(&net), ceclSuccess);
+    assert_string_equal(net->name, "NCCL 2.28.3");
+    assert_int_equal(net->sms, 2);
+    assert_int_equal(fake->max_ctas, 2);
+    assert_int_equal(fake->blocking, 0);
+    assert_int_equal(fake->nranks, 2);
+    assert_int_equal(fake->config_size, 40);
+    assert_string_equal(fake->log, "init ");
+    close_net(net);
+    assert_string_equal(fake->log, "init finalize destroy ");
+}
+
+static void a_join_that_does_not_end_is_given_up_in_time(void **state)
+{
+    (void)state;
+    fake->polls = -1;
+    expect_refused(ceclTimeout, "ncclCommInitRankConfig did not end in time");
+    assert_string_equal(fake->log, "init abort ");
+}
+
+static void an_exchange_is_one_group_in_order(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
+    assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
+    assert_string_equal(fake->log, "start send(1,5,0) recv(1,3,0) end ");
+    close_net(net);
+}
+
+static uint32_t gate;
+
+static void hold(void *context)
+{
+    const struct cecl_memop wait = {&gate, 1, CECL_MEMOP_WAIT};
+    (void)context;
+    assert_int_equal(dev->ops->memops(dev, stream, &wait, 1), ceclSuccess);
+}
+
+static void what_waits_is_listed_until_it_has_ended(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    struct cecl_rank_list ranks = {.count = 0};
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    uint32_t moved = 0, then = 0;
+    assert_false(net->ops->late(net, &ranks, &moved));
+    fake->on_group = hold;
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess);
+    const int64_t end = cecl_deadline(5000);
+    while (!net->ops->late(net, &ranks, &then) && cecl_ms_left(end) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    assert_int_equal(ranks.count, 1);
+    assert_int_equal(ranks.ranks[0], 1);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    assert_false(net->ops->late(net, &ranks, &moved));
+    close_net(net);
+}
+
+static void an_error_of_nccls_is_passed_on_in_words(void **state)
+{
+    (void)state;
+    struct cecl_net *net = opened();
+    assert_int_equal(net->ops->error(net), ceclSuccess);
+    fake->state = 6;
+    for (int i = 0; i < 4; i++) /* the last call's polls */
+        (void)!net->ops->error(net);
+    assert_int_equal(net->ops->error(net), ceclRemoteError);
+    assert_non_null(
+        strstr(cecl_message(), "NCCL 2.28.3: an exchange failed: remote process exited"));
+    fake->state = 0;
+    close_net(net);
+}
+
+static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    (net->ops->fail)(net);
+    (net->ops->fail)(net);
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclRemoteError);
+    assert_int_equal(net->ops->error(net), ceclSuccess);
+    close_net(net);
+    assert_string_equal(fake->log, "abort ");
+}
+
+static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    fake->polls = -1;
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
+    assert_in_range(cecl_now_ms() - start, 250, 3000);
+    (net->ops->fail)(net);
+    close_net(net);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_library_that_is_missing_or_too_old_is_refused_by_name),
+        TEST(ranks_with_different_versions_are_refused),
+        TEST(it_is_made_without_blocking_and_takes_two_sms),
+        TEST(a_join_that_does_not_end_is_given_up_in_time),
+        TEST(an_exchange_is_one_group_in_order),
+        TEST(what_waits_is_listed_until_it_has_ended),
+        TEST(an_error_of_nccls_is_passed_on_in_words),
+        TEST(a_failed_network_is_aborted_once_and_refuses_exchanges),
+        TEST(an_exchange_whose_peer_does_not_come_ends_in_time),
+    };
+    void *library = dlopen(FAKE_NCCL, RTLD_NOW);
+    fake = library ? dlsym(library, "fake_nccl") : NULL;
+    return fake ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
