@@ -203,6 +203,8 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 /* Keeps them open for a captured call, which may run again at any time; or no longer. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
+/* Whether a peer has dropped one of them, because it found that the memory was freed. */
+bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* The same as cecl_imports_used of one peer's window, which cecl_registry_reach has found. It wants the lock held, because the
  * messages of a group use many. */
 void cecl_registry_lock(struct cecl_registry *registry);
