@@ -57,28 +57,30 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 /* Words are compared modulo 2^32, so waits may not be far ahead of the signals. */
 #define AHEAD_MOST (1u << 30)
 
-static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i)
+/* `sum`: of the call's entries so far; they may be of one signal. */
+static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
-    const struct cecl_flags *flags = &comm->engine.flags;
-    const uint32_t ahead = cecl_signals_awaited(flags, wait->peer, wait->signal);
-    if (wait->count >= 1 && (uint32_t)wait->count <= AHEAD_MOST &&
-        (ahead <= AHEAD_MOST - (uint32_t)wait->count))
-        return ceclSuccess;
-    return cecl_fail(ceclInvalidArgument,
-                     "waits[%d].count %d: 1 to %u expected, with the %u signals for which earlier "
-                     "calls wait",
-                     i, wait->count, AHEAD_MOST, ahead);
+    const uint64_t ahead = cecl_signals_awaited(&comm->engine.flags, wait->peer, wait->signal);
+    *sum += wait->count < 1 ? 0 : (uint64_t)wait->count;
+    return wait->count >= 1 && *sum + ahead <= AHEAD_MOST
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "waits[%d].count %d: 1 or more expected, and at most %u with the "
+                           "entries before and the %" PRIu64
+                           " signals for which earlier calls wait",
+                           i, wait->count, AHEAD_MOST, ahead);
 }
 
 static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_args *args)
 {
+    uint64_t sum = 0;
     if (args->nwaits < 1 || !args->waits)
         return cecl_fail(ceclInvalidArgument, "waits %p, nwaits %d: 1 or more expected",
                          (const void *)args->waits, args->nwaits);
     for (int i = 0; i < args->nwaits; i++) {
         CECL_TRY(check_peer(comm, args->waits[i].peer));
         CECL_TRY(check_signal(comm, args->waits[i].signal));
-        CECL_TRY(check_count(comm, &args->waits[i], i));
+        CECL_TRY(check_count(comm, &args->waits[i], i, &sum));
     }
     return ceclSuccess;
 }

@@ -432,8 +432,10 @@ static void bad_arguments_are_refused_by_name(void **state)
     REFUSED(ceclWaitSignal(1, NULL, comms[0], NULL), ceclInvalidArgument, "waits");
     for (int i = 0; i < 4; i++)
         REFUSED(ceclWaitSignal(1, &bad[i], comms[0], NULL), ceclInvalidArgument, words[i]);
-    const ceclSignalWait_t more[] = {{1, 50, INT32_MAX}, {1, 51, 1}};
+    const ceclSignalWait_t more[] = {{1, 50, INT32_MAX}, {1, 51, 1}},
+                           twice[] = {{1, 50, 1 << 30}, {1, 50, 1 << 30}};
     REFUSED(ceclWaitSignal(2, more, comms[0], NULL), ceclInvalidArgument, "waits[0].count");
+    REFUSED(ceclWaitSignal(2, twice, comms[0], NULL), ceclInvalidArgument, "waits[1].count");
     finish(0, NULL); /* nothing was enqueued */
 }
 
@@ -535,6 +537,40 @@ static void ranks_that_differ_are_all_refused(void **state)
     end_windows(second, ceclSuccess, "");
 }
 
+/* Rank 1 maps other memory at the addresses of its window, and makes a call that finds that. */
+static void memory_that_was_replaced_is_refused(void **state)
+{
+    unsigned char *at[RANKS];
+    ceclWindow_t replaced[RANKS];
+    ceclRegistration_t handle;
+    ceclResult_t result = ceclSuccess;
+    const int fd = memfd_create("window", MFD_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
+    (void)state;
+    assert_int_equal(ftruncate(fd, 8192) | ftruncate(other, 8192), 0);
+    memcpy(at, memory, sizeof(at));
+    at[1] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(at[1] != MAP_FAILED);
+    share(at, 100, replaced);
+    OK(ceclPut(from, 100, ceclUint8, 1, replaced[0], 0, comms[0], NULL));
+    finish(0, NULL);
+    assert_true(mmap(at[1], 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, other, 0) ==
+                at[1]);
+    OK(ceclCommRegister(comms[1], at[1], 100, &handle));
+    for (int i = 0; i < 200 && result == ceclSuccess; i++) {
+        result = ceclPut(from, 100, ceclUint8, 1, replaced[0], 0, comms[0], NULL);
+        pause_ms(10);
+    }
+    assert_int_equal(result, ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(NULL), "rank 1 has freed or replaced its memory"));
+    OK(ceclPut(from, 100, ceclUint8, 2, replaced[0], 0, comms[0], NULL)); /* the others' stays */
+    finish(0, NULL);
+    end_windows(replaced, ceclSuccess, "");
+    OK(ceclCommDeregister(comms[1], handle));
+    munmap(at[1], 8192);
+    close(fd);
+    close(other);
+}
+
 /* ---- communicators of other sizes */
 
 static void a_rank_alone_has_windows_and_signals(void **state)
@@ -579,6 +615,7 @@ int main(void)
         cmocka_unit_test(calls_in_a_group_or_a_capture_are_refused),
         cmocka_unit_test(a_window_ends_once_nobody_uses_it),
         cmocka_unit_test(ranks_that_differ_are_all_refused),
+        cmocka_unit_test(memory_that_was_replaced_is_refused),
         cmocka_unit_test(a_rank_alone_has_windows_and_signals),
     };
     return cmocka_run_group_tests(tests, setup, close_all);
