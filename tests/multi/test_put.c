@@ -4,12 +4,11 @@
 
 #include "memory.h"
 #include "multi.h"
+#include "puts.h"
 
 #define BYTES 70001
+#define BLOCK 5000 /* bytes of a gather's block */
 #define ROUNDS 60
-#define TRANSFERS 24
-#define SLOT 9000 /* bytes in a window for each transfer */
-#define STREAMS 3
 #define GUARD 0xa5
 
 static int after(int rank)
@@ -128,167 +127,59 @@ static void windows_come_and_go(void **state)
 
 /* ---- random programs */
 
-struct transfer {
-    int owner, mover, number;
-    bool gets;
-    size_t bytes;
-    int relays; /* the bytes are those that put `relays` has brought to the mover; -1: its own */
-    int stream_of_owner, stream_of_mover;
-    int source; /* the transfer whose bytes these are */
-};
-
-static struct transfer transfers[TRANSFERS];
-
-static uint64_t draw(uint64_t *state, uint64_t below)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (*state >> 33) % below;
-}
-
-/* The latest put to a rank that no other transfer overwrites; -1: there is none. */
-static int find_relay(int count, int mover)
-{
-    int found = -1;
-    for (int i = 0; i < count; i++)
-        if (!transfers[i].gets && transfers[i].owner == mover)
-            found = i;
-    return found;
-}
-
-/* All ranks draw the same. */
-static void draw_transfers(uint64_t *state)
-{
-    for (int i = 0; i < TRANSFERS; i++) {
-        struct transfer *t = &transfers[i];
-        t->owner = (int)draw(state, (uint64_t)multi_nranks);
-        t->mover = (t->owner + 1 + (int)draw(state, (uint64_t)multi_nranks - 1)) % multi_nranks;
-        t->gets = draw(state, 2);
-        t->number = (int)draw(state, 3) * 31;
-        t->bytes = 1 + (size_t)draw(state, draw(state, 2) ? 300 : SLOT - 1);
-        t->relays = !t->gets && draw(state, 2) ? find_relay(i, t->mover) : -1;
-        t->stream_of_owner = (int)draw(state, STREAMS);
-        t->stream_of_mover = (int)draw(state, STREAMS);
-        t->source = i;
-        if (t->relays >= 0) { /* on the stream that has waited for those bytes */
-            t->bytes = transfers[t->relays].bytes;
-            t->stream_of_mover = transfers[t->relays].stream_of_owner;
-            t->source = transfers[t->relays].source;
-        }
-    }
-}
-
-/* Who filled in the bytes of a transfer. */
-static int filler(const struct transfer *t)
-{
-    const struct transfer *source = &transfers[t->source];
-    return source->gets ? source->owner : source->mover;
-}
-
-struct round {
-    ceclComm_t comm;
-    ceclWindow_t window;
-    unsigned char *shared, *local;
-    ceclStream_t streams[STREAMS], aside;
-    uint64_t seed;
-};
-
-static void prepare(const struct round *round)
-{
-    guard(round->comm, round->shared, TRANSFERS * SLOT);
-    guard(round->comm, round->local, TRANSFERS * SLOT);
-    for (int i = 0; i < TRANSFERS; i++) {
-        const struct transfer *t = &transfers[i];
-        const uint64_t seed = round->seed * TRANSFERS + (uint64_t)i;
-        if (t->gets && t->owner == multi_rank)
-            fill(round->comm, round->shared + i * SLOT, seed, multi_rank, t->bytes);
-        if (!t->gets && t->relays < 0 && t->mover == multi_rank)
-            fill(round->comm, round->local + i * SLOT, seed, multi_rank, t->bytes);
-    }
-}
-
-static void own(const struct round *round, const struct transfer *t)
-{
-    ceclStream_t stream = round->streams[t->stream_of_owner];
-    multi_ok(round->comm, ceclSignal(t->mover, t->number, round->comm, stream));
-    wait_for(round->comm, t->mover, t->number, 1, stream);
-}
-
-static void move(const struct round *round, int i)
-{
-    const struct transfer *t = &transfers[i];
-    ceclComm_t comm = round->comm;
-    ceclStream_t stream = round->streams[t->stream_of_mover];
-    unsigned char *at = t->relays >= 0 ? round->shared + t->relays * SLOT : round->local + i * SLOT;
-    const size_t offset = (size_t)i * SLOT;
-    wait_for(comm, t->owner, t->number, 1, stream);
-    if (!t->gets) {
-        multi_ok(comm, ceclPutSignal(at, t->bytes, ceclUint8, t->owner, round->window, offset,
-                                     t->number, comm, stream));
-        return;
-    }
-    multi_ok(comm, ceclGet(at, t->bytes, ceclUint8, t->owner, round->window, offset, comm, stream));
-    multi_ok(comm, ceclSignal(t->owner, t->number, comm, stream));
-}
-
-static void check_round(const struct round *round)
-{
-    for (int i = 0; i < TRANSFERS; i++) {
-        const struct transfer *t = &transfers[i];
-        const uint64_t seed = round->seed * TRANSFERS + (uint64_t)t->source;
-        if (t->gets ? t->mover == multi_rank : t->owner == multi_rank)
-            check(round->comm, (t->gets ? round->local : round->shared) + i * SLOT, seed, filler(t),
-                  t->bytes, SLOT);
-    }
-}
-
 /* Collectives of all ranks go on meanwhile, on a stream of their own. */
-static void gather_aside(const struct round *round, unsigned char *blocks, size_t bytes)
+struct aside {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    unsigned char *blocks;
+    int round;
+};
+
+static void gather_aside(void *context, int transfer)
 {
-    multi_ok(round->comm, ceclAllGather(blocks + (size_t)multi_rank * bytes, blocks, bytes,
-                                        ceclUint8, round->comm, round->aside));
+    const struct aside *aside = context;
+    if (transfer % 8 == aside->round % 8)
+        multi_ok(aside->comm,
+                 ceclAllGather(aside->blocks + (size_t)multi_rank * BLOCK, aside->blocks, BLOCK,
+                               ceclUint8, aside->comm, aside->stream));
+}
+
+static void rounds(struct puts *puts, struct aside *aside)
+{
+    uint64_t random = 20251125;
+    for (aside->round = 0; aside->round < multi_share(ROUNDS); aside->round++) {
+        puts->seed = (uint64_t)aside->round + 1;
+        fill(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed, multi_rank, BLOCK);
+        puts_round(puts, &random);
+        multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));
+        for (int r = 0; r < multi_nranks; r++)
+            check(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK, BLOCK);
+        MPI_Barrier(MPI_COMM_WORLD); /* peers may still read */
+    }
 }
 
 static void random_programs_are_right(void **state)
 {
-    const size_t block = 5000;
-    struct round round = {.comm = multi_comm(NULL)};
-    ceclComm_t comm = round.comm;
-    uint64_t random = 20251125;
+    ceclComm_t comm = multi_comm(NULL);
+    struct aside aside = {.comm = comm};
+    struct puts puts = {.comm = comm,
+                        .rank = multi_rank,
+                        .n = multi_nranks,
+                        .between = gather_aside,
+                        .context = &aside};
     (void)state;
-    struct memory shared = memory_new(comm, multi_rank % 2 ? MEMORY_PIECES : MEMORY_SHARED,
-                                      TRANSFERS * SLOT),
-                  local = memory_new(comm, MEMORY_PRIVATE, TRANSFERS * SLOT);
-    unsigned char *blocks;
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&blocks, (size_t)multi_nranks * block));
-    round.shared = shared.at;
-    round.local = local.at;
-    multi_ok(comm, ceclWindowShare(comm, shared.at, TRANSFERS * SLOT, &round.window));
-    for (int s = 0; s < STREAMS; s++)
-        multi_ok(comm, ceclStreamCreate(comm, &round.streams[s]));
-    multi_ok(comm, ceclStreamCreate(comm, &round.aside));
-    for (int n = 0; n < multi_share(ROUNDS); n++) {
-        round.seed = (uint64_t)n + 1;
-        draw_transfers(&random);
-        prepare(&round);
-        fill(comm, blocks + (size_t)multi_rank * block, round.seed, multi_rank, block);
-        MPI_Barrier(MPI_COMM_WORLD);
-        for (int i = 0; i < TRANSFERS; i++) {
-            if (transfers[i].owner == multi_rank)
-                own(&round, &transfers[i]);
-            if (transfers[i].mover == multi_rank)
-                move(&round, i);
-            if (i % 8 == n % 8)
-                gather_aside(&round, blocks, block);
-        }
-        for (int s = 0; s < STREAMS; s++)
-            multi_ok(comm, ceclStreamSynchronize(comm, round.streams[s]));
-        multi_ok(comm, ceclStreamSynchronize(comm, round.aside));
-        check_round(&round);
-        for (int r = 0; r < multi_nranks; r++)
-            check(comm, blocks + (size_t)r * block, round.seed, r, block, block);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-    multi_ok(comm, ceclWindowFree(comm, round.window));
+    struct memory shared =
+                      memory_new(comm, multi_rank % 2 ? MEMORY_PIECES : MEMORY_SHARED, PUTS_BYTES),
+                  local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&aside.blocks, (size_t)multi_nranks * BLOCK));
+    puts.shared = shared.at;
+    puts.local = local.at;
+    multi_ok(comm, ceclWindowShare(comm, shared.at, PUTS_BYTES, &puts.window));
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(comm, ceclStreamCreate(comm, &puts.streams[s]));
+    multi_ok(comm, ceclStreamCreate(comm, &aside.stream));
+    rounds(&puts, &aside);
+    multi_ok(comm, ceclWindowFree(comm, puts.window));
     memory_free(comm, &shared);
     memory_free(comm, &local);
     multi_ok(NULL, ceclCommDestroy(comm));
