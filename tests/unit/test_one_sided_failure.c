@@ -176,6 +176,24 @@ static void a_pending_wait_holds_up_the_end(void **state)
     assert_true(cecl_now_ms() - start >= TIMEOUT_MS / 2);
 }
 
+/* With nothing pending it would leave, and the others would go on. */
+static void an_abort_with_a_call_pending_fails_the_others(void **state)
+{
+    ceclResult_t async = ceclSuccess;
+    (void)state;
+    OK(ceclSignal(1, 5, comms[2], NULL));
+    OK(ceclStreamSynchronize(comms[2], NULL));
+    OK(ceclCommAbort(comms[2]));
+    comms[2] = NULL;
+    pause_ms(100);
+    OK(ceclCommGetAsyncError(comms[1], &async));
+    assert_int_equal(async, ceclSuccess);
+    wait_for(0, 1, 5, NULL);
+    OK(ceclCommAbort(comms[0]));
+    comms[0] = NULL;
+    expect_error(1, ceclRemoteError, "rank 0 gave up: ceclCommAbort was called", 0, SLACK_MS);
+}
+
 /* The rank that waits for a rank that waits for another one. */
 static void the_rank_at_the_end_of_the_waits_is_named(void **state)
 {
@@ -214,6 +232,7 @@ int main(void)
         TEST(a_wait_for_a_rank_that_leaves_ends),
         TEST(signals_of_a_rank_that_has_left_are_there),
         TEST(a_pending_wait_holds_up_the_end),
+        TEST(an_abort_with_a_call_pending_fails_the_others),
         TEST(the_rank_at_the_end_of_the_waits_is_named),
         TEST(a_failed_communicator_ends_with_waits_pending),
     };
