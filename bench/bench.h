@@ -38,6 +38,7 @@ enum {
     OP_ALL_REDUCE,
     OP_SEND_RECV,
     OP_SEND,
+    OP_PUT,
     OP_COUNT
 };
 extern const struct op collectives[OP_COUNT];

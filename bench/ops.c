@@ -6,6 +6,22 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
+static const struct type types[] = {
+    {"int8", ceclInt8, 1},
+    {"uint8", ceclUint8, 1},
+    {"int32", ceclInt32, 4},
+    {"uint32", ceclUint32, 4},
+    {"int64", ceclInt64, 8},
+    {"uint64", ceclUint64, 8},
+    {"float16", ceclFloat16, 2},
+    {"float32", ceclFloat32, 4},
+    {"float64", ceclFloat64, 8},
+    {"bfloat16", ceclBfloat16, 2},
+    {"float8e4m3", ceclFloat8e4m3, 1},
+    {"float8e5m2", ceclFloat8e5m2, 1},
+};
+_Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name here");
+
 static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ceclDataType_t type,
                                     ceclComm_t comm, ceclStream_t stream)
 {
@@ -60,6 +76,58 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
+/* Shares the memory into which the rank before puts, anew for larger sizes. */
+static ceclResult_t share_for(void *recv, size_t bytes, ceclComm_t comm, ceclStream_t stream,
+                              ceclWindow_t *out)
+{
+    static ceclWindow_t window;
+    static ceclComm_t of;
+    static void *shared;
+    static size_t shared_bytes;
+    ceclResult_t result = ceclSuccess;
+    const bool is_new = of != comm || shared != recv || bytes > shared_bytes;
+    if (is_new && window && of == comm) {
+        result = ceclStreamSynchronize(comm, stream);
+        if (result == ceclSuccess)
+            result = ceclWindowFree(comm, window);
+    }
+    if (is_new && result == ceclSuccess) {
+        of = comm;
+        shared = recv;
+        shared_bytes = bytes;
+        result = ceclWindowShare(comm, recv, bytes, &window);
+    }
+    *out = window;
+    return result;
+}
+
+/* Each rank puts into the memory of the next one, once that is free, and waits for the put of the one before: what
+ * sendrecv does, by one-sided calls. */
+static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataType_t type,
+                           ceclComm_t comm, ceclStream_t stream)
+{
+    enum { FULL, FREE };
+    int rank = 0, nranks = 1;
+    size_t bytes = 0;
+    ceclWindow_t window;
+    for (size_t i = 0; i < CECL_NUM_TYPES; i++)
+        bytes = types[i].id == type ? count * types[i].bytes : bytes;
+    ceclResult_t result = ceclCommUserRank(comm, &rank);
+    if (result == ceclSuccess)
+        result = ceclCommCount(comm, &nranks);
+    if (result == ceclSuccess)
+        result = share_for(recv, bytes, comm, stream, &window);
+    const struct neighbors peers = neighbors_of(&collectives[OP_PUT], rank, nranks);
+    const ceclSignalWait_t is_free = {peers.to, FREE, 1}, is_full = {peers.from, FULL, 1};
+    if (result == ceclSuccess)
+        result = ceclSignal(peers.from, FREE, comm, stream);
+    if (result == ceclSuccess)
+        result = ceclWaitSignal(1, &is_free, comm, stream);
+    if (result == ceclSuccess)
+        result = ceclPutSignal(send, count, type, peers.to, window, 0, FULL, comm, stream);
+    return result == ceclSuccess ? ceclWaitSignal(1, &is_full, comm, stream) : result;
+}
+
 const struct op collectives[OP_COUNT] = {
     [OP_ALL_GATHER] = {.name = "all_gather",
                        .block_of_each = true,
@@ -83,23 +151,8 @@ const struct op collectives[OP_COUNT] = {
     [OP_SEND_RECV] = {.name = "sendrecv", .passes_on = true, .bus = 1, .call = pass_on},
     [OP_SEND] =
         {.name = "send", .passes_on = true, .one_way = true, .bus = 1, .call = pass_one_way},
+    [OP_PUT] = {.name = "put", .passes_on = true, .bus = 1, .call = put_on},
 };
-
-static const struct type types[] = {
-    {"int8", ceclInt8, 1},
-    {"uint8", ceclUint8, 1},
-    {"int32", ceclInt32, 4},
-    {"uint32", ceclUint32, 4},
-    {"int64", ceclInt64, 8},
-    {"uint64", ceclUint64, 8},
-    {"float16", ceclFloat16, 2},
-    {"float32", ceclFloat32, 4},
-    {"float64", ceclFloat64, 8},
-    {"bfloat16", ceclBfloat16, 2},
-    {"float8e4m3", ceclFloat8e4m3, 1},
-    {"float8e5m2", ceclFloat8e5m2, 1},
-};
-_Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name here");
 
 const struct op *op_named(const char *name)
 {

@@ -108,6 +108,7 @@ static nccl_function *const functions[OP_COUNT] = {
     [OP_ALL_REDUCE] = sum_to_all,
     [OP_SEND_RECV] = pass_on,
     [OP_SEND] = pass_one_way,
+    [OP_PUT] = pass_on, /* the same exchange by messages */
 };
 /* cecl's types have NCCL's numbers. The first, a middle one and the last are checked here. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&

@@ -1333,6 +1333,155 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * is pending: synchronize the stream first; it was made ready and not started). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
+/* ------------------------------------------------------------------------------------------------
+ * One-sided calls
+ *
+ * One rank moves bytes to or from the memory of another, whose host makes no call for it. All ranks
+ * first share a window, which may be memory of any kind that peers can open (see Buffers). The
+ * bytes then move by copy engines alone, under every policy.
+ *
+ *     ceclWindowShare(comm, mine, bytes, &window);              // on all ranks
+ *
+ *     // rank 0: put, and tell rank 1          // rank 1: wait, then read
+ *     ceclPutSignal(from, count, ceclFloat,    const ceclSignalWait_t wait = {0, 7, 1};
+ *                   1, window, 0,              ceclWaitSignal(1, &wait, comm, stream);
+ *                   7, comm, stream);          kernel<<<..., stream>>>(mine);
+ *
+ *   Order     A one-sided call has an order only with other work of its stream: it comes behind
+ *             what is there, and later work of that stream comes behind it. Unlike collectives,
+ *             calls on different streams do not wait for each other, and the communicator's
+ *             collectives and messages do not wait for them. (Streams that share a hardware queue
+ *             of the GPU do: make puts before waits that they are to end.) Two puts on one stream
+ *             arrive in order.
+ *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1, and counts for each pair of ranks and
+ *             number by itself. Whoever has waited for a signal sees the bytes of its put, and
+ *             everything that the sender's stream did before. Signals of one number to one peer
+ *             arrive in the order in which the host made the calls, also on different streams: the
+ *             n-th comes once the first n calls are done. Every signal is counted; none is lost if
+ *             the peer waits late.
+ *   Waits     A wait takes `count` signals: it ends when that many have come beyond those that all
+ *             earlier waits for the same signal take, in the order in which the host made the
+ *             waits. Waiting takes no SM.
+ *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
+ *             may write where and when; cecl adds no order between peers. A window may lie in
+ *             memory that collectives use, too. A put of no bytes, and one to this rank itself, are
+ *             calls like all others, but the latter copies within one GPU, which needs
+ *             CECL_SM_ALLOW with today's drivers.
+ *   Failure   A wait is bounded by the communicator's timeout, from when its stream has come to it,
+ *             or the last signal came; the error names the peer. A call to a peer that has left
+ *             fails the communicator (ceclRemoteError); so does a wait for its signals. When the
+ *             communicator fails waits end with undefined results, as calls do (see Failure at the
+ *             top).
+ *
+ * These calls cannot be captured, and are refused inside a group, which they do not need. A
+ * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy
+ * and the end of the process wait for them as for other calls. */
+
+#define CECL_SIGNALS 64
+#define CECL_ONE_SIDED_RANKS 64
+
+/* Memory of each rank that all ranks of a communicator reach. */
+typedef struct ceclWindow *ceclWindow_t;
+
+/* Signals for which ceclWaitSignal waits. */
+typedef struct {
+    int peer;   /* whose signals: 0 .. nranks-1 */
+    int signal; /* their number: 0 .. CECL_SIGNALS-1 */
+    int count;  /* how many of them: 1 .. 2^30, with those for which earlier calls still wait */
+} ceclSignalWait_t;
+
+/* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
+ * does.
+ * ptr     start of this rank's memory: of ceclMemAlloc, or other memory that peers can open. Ranks
+ *         may pass different kinds of memory, at different offsets.
+ * bytes   of this rank, which may differ between ranks; 0: this rank shares none, and ptr is
+ *         ignored.
+ * window  [out] written on success only.
+ * Collective, blocking: waits until all ranks have come and have opened the memory of all others,
+ * so that no later call waits for that. Not in a group, and not capturable.
+ * Threads: one call at a time; ranks that are threads of one process call each for itself.
+ * Ownership: the memory stays the caller's, and must stay allocated until ceclWindowFree. The
+ * window ends there, or with comm.
+ * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL with bytes;
+ * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another
+ * rank refused its arguments, or is in another call; inside a group; too many ranks), ceclTimeout
+ * and ceclRemoteError (a rank did not come: the communicator has failed). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
+                                                   ceclWindow_t *window);
+
+/* Ends a window. When the call returns, no one-sided call can touch this rank's memory of it any
+ * more, so the memory may be freed.
+ * window  the same on all ranks.
+ * Collective, blocking: waits until all ranks have come. Not in a group.
+ * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
+ * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
+ * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
+ * its stream first; another rank refused its call, or gave another window; inside a group),
+ * ceclTimeout and ceclRemoteError as in ceclWindowShare. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
+
+/* Copies `count` elements of this rank into a peer's memory.
+ * sendbuff  [count] elements in any memory of this rank's device. It may be written again when
+ *           `stream` has passed the call.
+ * peer      0 .. nranks-1. It makes no call.
+ * window    of ceclWindowShare on `comm`.
+ * offset    where the bytes go, in bytes from the start of the peer's memory in the window.
+ * stream    orders the call; the legacy default stream (0) too. When it has passed the call the
+ *           bytes are at the peer. The peer learns of that by a signal, or by a later collective of
+ *                 both.
+ * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
+ * buffers stay their owners'.
+ * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
+ * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
+ * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
+ * destroyed), ceclInvalidUsage (a buffer that ends behind its allocation; the peer has freed its
+ * memory; the peer is this rank, and an SM is not allowed; `stream` captures; inside a group),
+ * ceclRemoteError (the peer has left: the communicator has failed). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
+                                           ceclDataType_t datatype, int peer, ceclWindow_t window,
+                                           size_t offset, ceclComm_t comm, ceclStream_t stream);
+
+/* Copies `count` elements out of a peer's memory.
+ * recvbuff  [count] elements in any memory of this rank's device; valid when `stream` has passed
+ *           the call.
+ * Other parameters, local, threads, ownership, errors: see ceclPut. The peer may write those bytes
+ * again once it has learned, by a signal or a collective, that the copy is done. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datatype,
+                                           int peer, ceclWindow_t window, size_t offset,
+                                           ceclComm_t comm, ceclStream_t stream);
+
+/* As ceclPut, and then sends a signal to the peer, which comes when the bytes are there.
+ * signal  0 .. CECL_SIGNALS-1.
+ * Other parameters, local, threads, ownership, errors: see ceclPut; ceclInvalidArgument also for a
+ * signal out of range. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t count,
+                                                 ceclDataType_t datatype, int peer,
+                                                 ceclWindow_t window, size_t offset, int signal,
+                                                 ceclComm_t comm, ceclStream_t stream);
+
+/* Sends a signal to a peer, when `stream` comes to the call. It needs no window. What the stream did
+ * before, puts to any rank among it, is done when the signal comes.
+ * peer    0 .. nranks-1; this rank itself, too.
+ * signal  0 .. CECL_SIGNALS-1.
+ * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
+ * none.
+ * Errors, nothing enqueued: ceclInvalidArgument (peer or signal out of range; a bad stream),
+ * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; `stream` captures; inside a group),
+ * ceclRemoteError (as in ceclPut). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm,
+                                              ceclStream_t stream);
+
+/* Makes a stream wait for signals of peers, and takes them.
+ * nwaits  entries of `waits`, 1 or more.
+ * waits   [nwaits] read during the call. The stream goes on when all of them have come. An entry
+ *         for the same peer and signal as an earlier one waits for further signals.
+ * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
+ * time. Ownership: none.
+ * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
+ * a bad stream), ceclInvalidUsage (as in ceclSignal). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
+                                                  ceclComm_t comm, ceclStream_t stream);
+
 /* What a communicator takes. All fields are equal on all ranks, if all set equal options. */
 typedef struct {
     int groupCalls;      /* collectives that a group may have on it */

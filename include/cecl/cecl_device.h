@@ -195,19 +195,19 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  *         Signals are never reset.
  * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
  * comm's. Errors: none; a signal or peer out of range is not noticed. Since 0.1. */
-CECL_DEVICE_API void ceclSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
+CECL_DEVICE_API void ceclDeviceSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     uint32_t *own = cecl_device_word(dc, dc.blocks + signal, dc.rank);
     cecl_device_store((uint32_t *)ceclPeerPointer(dc, own, peer), value);
 }
 
 /* Waits until a peer has signalled `value` or a later one to this rank. Acquire: the calling thread
- * then sees what ceclSignal released, and so do threads that meet it afterwards in __syncthreads.
- * dc, peer, signal, value  as ceclSignal.
+ * then sees what ceclDeviceSignal released, and so do threads that meet it afterwards in __syncthreads.
+ * dc, peer, signal, value  as ceclDeviceSignal.
  * Returns true, or false if the wait ended without the signal, which may still come later.
  * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors:
  * returns false. Since 0.1. */
-CECL_DEVICE_API bool ceclWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
+CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     return cecl_device_await(dc, cecl_device_word(dc, dc.blocks + signal, peer), value);
 }

@@ -16,11 +16,12 @@ struct cecl_hosted {
     struct cecl_device *dev;
     void *shared; /* the memory as the device was told of it */
     size_t bytes;
-    char *words;    /* flags: the row of rank r is at words + r * apart */
-    uint64_t apart; /* bytes */
-    uint64_t pairs; /* bytes from a row's start to its words for messages (flags/pairs.h) */
-    uint64_t early; /* and to its words for requests (flags/early.h) */
-    uint64_t turns; /* bytes from a row's start to its words for captured calls (flags/turns.h) */
+    char *words;      /* flags: the row of rank r is at words + r * apart */
+    uint64_t apart;   /* bytes */
+    uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h) */
+    uint64_t early;   /* and to its words for requests (flags/early.h) */
+    uint64_t turns;   /* bytes from a row's start to its words for captured calls (flags/turns.h) */
+    uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
     /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
     char *halves;
     uint64_t half_bytes;
@@ -65,6 +66,16 @@ static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int 
 static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int rank, int nranks)
 {
     return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
+}
+
+/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. */
+static inline uint32_t cecl_hosted_signal_words(int nranks)
+{
+    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (uint32_t)nranks;
+}
+static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, int rank)
+{
+    return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
 
 /* Both halves of a rank's part. */

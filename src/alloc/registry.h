@@ -203,6 +203,8 @@ void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports
 /* Keeps them open for a captured call, which may run again at any time; or no longer. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
+/* Whether a peer has dropped one of them, because it found that the memory was freed. */
+bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Does for one peer's window, which cecl_registry_reach has found, what cecl_imports_used does for
  * many. The caller holds the lock, once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);

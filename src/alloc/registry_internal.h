@@ -58,7 +58,7 @@ struct cecl_import {
     uint64_t number, home, bytes; /* as the peer numbers and addresses the window */
     char *mirror;                 /* where `home` lies for this rank */
     bool reserved;                /* the mirror is a range of addresses that this rank reserved */
-    bool dropped;
+    _Atomic bool dropped;
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */

@@ -244,6 +244,14 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
     pthread_mutex_unlock(&registry->lock);
 }
 
+bool cecl_imports_are_dropped(const struct cecl_imports *imports)
+{
+    bool dropped = false;
+    for (uint32_t i = 0; i < imports->count; i++)
+        dropped = dropped || atomic_load(&imports->list[i]->dropped);
+    return dropped;
+}
+
 static void sleep_for_news(struct cecl_registry *registry)
 {
     const struct timespec until = cecl_time_in(ASK_MS);

@@ -4,6 +4,7 @@
 
 #include "api/life.h"
 #include "api/living.h"
+#include "api/windows.h"
 #include "comm/replays.h"
 #include "comm/trace.h"
 #include "launch/captured.h"
@@ -55,6 +56,7 @@ static void free_parts(ceclComm_t comm)
 {
     const bool drained = comm->drained;
     cecl_mesh_close(comm->mesh);
+    cecl_windows_end(comm, drained);
     if (drained) /* other communicators ask this one how far its flags are */
         cecl_registry_close(&comm->registry);
     else

@@ -24,7 +24,12 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
 /* Ends a communicator that the program does not get after all. Peers that have it are told. */
 void cecl_comm_take_back(ceclComm_t comm);
 
-/* register.c. Registers with a new communicator the memory that is registered with its parent. */
+/* register.c. As ceclCommRegister does, and ceclCommDeregister, but the latter also while pending calls use the
+ * memory: peers are told once these are done. */
+ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
+                                   ceclRegistration_t *handle);
+ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle);
+/* Registers with a new communicator the memory that is registered with its parent. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent);
 /* Frees what the caller has not deregistered. */
 void cecl_registrations_free(ceclComm_t comm);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "flags/lines.h"
 #include "util/clock.h"
 #include "util/fork.h"
 
@@ -47,7 +48,8 @@ static bool look(ceclComm_t comm)
     const struct cecl_flags *flags = &comm->engine.flags;
     const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
     const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
-    if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0)
+    if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0 ||
+        !cecl_lines_idle(flags))
         return false;
     comm->living.word = word;
     comm->living.calls = calls;

@@ -2,6 +2,7 @@
 #include "api/memory.h"
 
 #include "api/waiting.h"
+#include "api/windows.h"
 #include "comm/trace.h"
 #include "launch/captured.h"
 #include "launch/check.h"
@@ -66,6 +67,8 @@ ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
     ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
     if (ptr && local == ceclSuccess)
         local = cecl_captured_check_free(comm, offset);
+    if (ptr && local == ceclSuccess)
+        local = cecl_windows_check_free(comm, offset);
     call.recv.offset = offset;
     CECL_TRY(cecl_check_call(comm, &call, local));
     if (ptr)

@@ -32,11 +32,12 @@ static ceclResult_t cannot_share(const void *ptr)
     return cecl_fail(ceclInvalidUsage,
                      "ptr %p: memory that other processes cannot open; cudaMalloc, ceclMemAlloc, "
                      "and cuMemCreate with handles of file descriptors give memory that they can "
-                     "(calls may use this memory all the same, by way of a peer's staging)",
+                     "(collectives may use this memory all the same, by way of a peer's staging)",
                      ptr);
 }
 
-static ceclResult_t add(ceclComm_t comm, void *ptr, size_t bytes, ceclRegistration_t *handle)
+ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
+                                   ceclRegistration_t *handle)
 {
     struct cecl_registry *registry;
     CECL_TRY(check_range(comm, ptr, bytes));
@@ -75,7 +76,7 @@ CECL_API ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
     if (!handle)
         return cecl_fail(ceclInvalidArgument, "handle: NULL");
     CECL_TRY(cecl_comm_enter(comm, "ceclCommRegister"));
-    return cecl_comm_left(comm, add(comm, ptr, bytes, handle));
+    return cecl_comm_left(comm, cecl_registration_add(comm, ptr, bytes, handle));
 }
 
 /* Whether pending calls of this rank use a window. */
@@ -85,27 +86,26 @@ static bool is_in_use(ceclComm_t comm, const struct cecl_window *window)
            !cecl_flags_reached(&comm->engine.flags, window->last_use);
 }
 
-static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
+static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)
 {
     struct ceclRegistration **at = &comm->registrations;
     while (*at && *at != handle)
         at = &(*at)->next;
-    if (!handle || !*at)
-        return cecl_fail(ceclInvalidArgument,
-                         "handle %p: no registration of this communicator (deregistered before?)",
-                         (void *)handle);
-    if (cecl_group_waiting(comm) > 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
-                         "the memory; deregister after it",
-                         (void *)handle);
+    return at;
+}
+
+/* Whether no other registration covers its window. */
+static bool is_last(const struct ceclRegistration *registration)
+{
+    const struct cecl_window *window = registration->window;
+    return window && !window->gone && window->pins == 1;
+}
+
+ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle)
+{
     struct cecl_window *window = handle->window;
-    const bool last = window && !window->gone && window->pins == 1;
-    if (last && is_in_use(comm, window))
-        return cecl_fail(ceclInvalidUsage,
-                         "handle %p: a pending call uses this memory; synchronize its stream first",
-                         (void *)handle);
-    *at = handle->next;
+    const bool last = is_last(handle);
+    *find(comm, handle) = handle->next;
     free(handle);
     ceclResult_t result = ceclSuccess;
     if (window)
@@ -114,6 +114,24 @@ static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t hand
         result = cecl_registry_drop(&comm->registry, window);
     cecl_window_release(window);
     return result;
+}
+
+static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
+{
+    if (!handle || !*find(comm, handle))
+        return cecl_fail(ceclInvalidArgument,
+                         "handle %p: no registration of this communicator (deregistered before?)",
+                         (void *)handle);
+    if (cecl_group_waiting(comm) > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
+                         "the memory; deregister after it",
+                         (void *)handle);
+    if (is_last(handle) && is_in_use(comm, handle->window))
+        return cecl_fail(ceclInvalidUsage,
+                         "handle %p: a pending call uses this memory; synchronize its stream first",
+                         (void *)handle);
+    return cecl_registration_end(comm, handle);
 }
 
 CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle)

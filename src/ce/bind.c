@@ -465,8 +465,8 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
-    const bool fuses = engine->dev->meets && !engine->nodes &&
-                       (!is_captured(plan) || cecl_fuses_all(plan));
+    const bool fuses =
+        engine->dev->meets && !engine->nodes && (!is_captured(plan) || cecl_fuses_all(plan));
     struct cecl_fused fused;
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps;) {

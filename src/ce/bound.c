@@ -27,8 +27,8 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, char *at)
 {
     const size_t nsteps =
-                     (size_t)plan->nsteps + plan->phases[CECL_LANE_MAIN] / CECL_PHASES_A_MARK + 1,
-                 ncopies = plan->ncopies + nsteps, nreductions = plan->nreductions;
+                     (size_t)bound->steps + plan->phases[CECL_LANE_MAIN] / CECL_PHASES_A_MARK + 1,
+                 ncopies = bound->copies + nsteps, nreductions = plan->nreductions;
     size_t bytes = 0;
 #define TAKE(member, count)                                                                        \
     (member = at ? (void *)(at + bytes) : NULL,                                                    \
@@ -42,13 +42,19 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
     TAKE(bound->reductions, nreductions);
     TAKE(bound->sources, plan->nsources);
     TAKE(bound->meetings, nreductions);
-    TAKE(bound->also, plan->ncopies);
-    TAKE(bound->transfers, plan->ntransfers);
+    TAKE(bound->also, bound->copies);
+    TAKE(bound->transfers, bound->transfers_room);
     TAKE(bound->cells, 3 * (ncopies + nreductions + 1));
 #undef TAKE
     return bytes;
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Room only grows, so plans of different shapes may take turns. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan)
 {
     const bool fits = plan->nsteps <= bound->steps && plan->ncopies <= bound->copies &&
@@ -60,12 +66,14 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
     if (fits)
         return ceclSuccess;
     free(bound->memory);
+    bound->steps = larger(bound->steps, plan->nsteps);
+    bound->copies = larger(bound->copies, plan->ncopies);
+    bound->transfers_room = larger(bound->transfers_room, plan->ntransfers);
     bound->memory = malloc(lay_out(bound, plan, NULL));
-    bound->steps = bound->memory ? plan->nsteps : 0;
-    bound->copies = bound->memory ? plan->ncopies : 0;
-    bound->transfers_room = bound->memory ? plan->ntransfers : 0;
-    if (!bound->memory)
+    if (!bound->memory) {
+        bound->steps = bound->copies = bound->transfers_room = 0;
         return cecl_fail(ceclOutOfMemory, "no host memory for a plan of %u steps", plan->nsteps);
+    }
     lay_out(bound, plan, bound->memory);
     return ceclSuccess;
 }

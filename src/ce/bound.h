@@ -52,7 +52,7 @@ struct cecl_bound {
     void **also;                         /* further places to which reductions write */
     struct cecl_cell *cells; /* places in these arrays, and in `small`, that are filled late */
     void *memory;
-    uint32_t steps, copies, transfers_room; /* of the plan for which the memory was allocated */
+    uint32_t steps, copies, transfers_room; /* for which there is room */
     int nlanes;                             /* highest lane of a command, plus 1 */
     /* for a plan of messages: where both ends of each lie; NULL: places come from `told` */
     const struct cecl_ends *ends;
@@ -68,7 +68,7 @@ struct cecl_bound {
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
- * a plan of copies alone if the plan before had at least as many. A zeroed bound plan has no
+ * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan has no
  * room. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
 /* A long call writes `done` every so many phases. That is far less than half a cycle of flags. With

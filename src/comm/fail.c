@@ -5,6 +5,7 @@
 
 #include "ce/graph.h"
 #include "comm/comm.h"
+#include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
 
@@ -101,8 +102,10 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
 
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
-    if (!cecl_flags_idle(&comm->engine.flags) && !strstr(cecl_message(), "; pending here: "))
-        cecl_fail(result, "%s; pending here: %s", cecl_message(), cecl_comm_last_call(comm));
+    const struct cecl_flags *flags = &comm->engine.flags;
+    if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending here: "))
+        cecl_fail(result, "%s; pending here: %s", cecl_message(),
+                  cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
     cecl_comm_set_async(comm, result, cecl_message());
 }
 
@@ -150,6 +153,20 @@ ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what)
     char words[CECL_NODES_WORDS];
     return cecl_fail(ceclInvalidUsage, "%s over %s: not supported; ranks of one node expected",
                      what, cecl_nodes_words(comm->nodes, words));
+}
+
+const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
+{
+    const int half = comm->config.timeout_ms / 2;
+    const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
+    cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, late);
+    return cecl_rank_list_words(late);
+}
+
+bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
+{
+    const int64_t more = late->count > 1 ? CECL_MESH_WORD_MS : 0;
+    return comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more;
 }
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)

@@ -33,20 +33,17 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
 }
 
 /* A rank that is late may itself wait for another one. */
-static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t now, int64_t waited_ms)
+static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waited_ms)
 {
-    const int half = comm->config.timeout_ms / 2;
-    const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    cecl_waits_follow(&comm->waits, now - kept, late);
     cecl_fail(ceclTimeout,
               "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); "
               "captured last: %s; did every rank launch the graph, in the same order among its "
               "calls, and did its stream come to it?",
-              cecl_rank_list_words(late), (long long)waited_ms, comm->config.timeout_ms,
+              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
               last_captured(comm));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
@@ -71,9 +68,8 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         return;
     cecl_waits_tell(&comm->waits, &late, now);
     lose_a_leaver(comm, &late);
-    const int64_t more = late.count > 1 ? CECL_MESH_WORD_MS : 0; /* see is_out_of_time in watch.c */
-    if (comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more)
-        time_out(comm, &late, now, waited_ms);
+    if (cecl_comm_time_is_up(comm, &late, waited_ms))
+        time_out(comm, &late, waited_ms);
 }
 
 /* ---- after the end */

@@ -11,9 +11,11 @@
 #include "ce/graph.h"
 #include "comm/comm.h"
 #include "comm/replays.h"
+#include "comm/signalled.h"
 #include "flags/early.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
+#include "flags/signals.h"
 #include "flags/turns.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -99,17 +101,6 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     return true;
 }
 
-/* The part of a message that names the ranks at fault. A late rank may itself wait for another
- * rank, which is then to blame. Waits that were published more than half of the time limit ago do
- * not count, so that a stopped rank is not excused. */
-static const char *who_is_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
-{
-    const int half = comm->config.timeout_ms / 2;
-    const int kept = half > 0 && half < CECL_WATCH_LATE_MS ? half : CECL_WATCH_LATE_MS;
-    cecl_waits_follow(&comm->waits, cecl_now_ms() - kept, late);
-    return cecl_rank_list_words(late);
-}
-
 #define PENDING_BYTES 64
 
 /* Names the call that waits for a peer. If that call is not known, names the call that was made
@@ -152,7 +143,7 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
         return;
     }
     char pending[PENDING_BYTES];
-    const char *who = who_is_to_blame(comm, &progress->late);
+    const char *who = cecl_comm_to_blame(comm, &progress->late);
     cecl_fail(ceclTimeout,
               "a call has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); pending here: %s; %s",
               who, (long long)waited_ms, comm->config.timeout_ms,
@@ -191,15 +182,6 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
            progress->messages != seen->messages;
 }
 
-/* Whether the time is up. If several ranks are late, one of them may wait for another whose signal
- * came here but not there. Its own limit passes soon, and then it names that rank. So this rank
- * waits a little longer. */
-static bool is_out_of_time(ceclComm_t comm, const struct cecl_progress *progress, int64_t waited_ms)
-{
-    const int64_t more = progress->late.count > 1 ? CECL_MESH_WORD_MS : 0;
-    return comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more;
-}
-
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
 static void look_after(ceclComm_t comm, struct watched *seen)
@@ -211,7 +193,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
 
     if (cecl_comm_hear_kernels(comm) != ceclSuccess)
         return;
-    if (cecl_flags_idle(&comm->engine.flags)) {
+    if (cecl_flags_calls_idle(&comm->engine.flags)) {
         *seen = (struct watched){.since = now};
         cecl_waits_tell(&comm->waits, &nobody, now);
         return;
@@ -238,7 +220,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         if (!progress.started || progress.late.count == 0)
             return;
     }
-    if (is_out_of_time(comm, &progress, now - seen->since))
+    if (cecl_comm_time_is_up(comm, &progress.late, now - seen->since))
         time_out(comm, &progress, now - seen->since);
 }
 
@@ -256,6 +238,7 @@ static void release_words(ceclComm_t comm)
 {
     cecl_pair_release(&comm->engine.flags);
     cecl_early_release(&comm->engine.flags);
+    cecl_signals_release(&comm->engine.flags);
 }
 
 static void tell_peers(ceclComm_t comm)
@@ -329,6 +312,7 @@ static void *watch(void *argument)
             else
                 look_after(comm, &seen);
             cecl_replays_look(comm, cecl_now_ms());
+            cecl_signalled_look(comm, cecl_now_ms());
             cecl_comm_compare_calls(comm);
             continue;
         }
@@ -377,7 +361,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
                          cecl_comm_last_call(comm), (long long)waited_ms);
     char pending[PENDING_BYTES];
-    const char *who = who_is_to_blame(comm, &progress.late);
+    const char *who = cecl_comm_to_blame(comm, &progress.late);
     return cecl_fail(ceclTimeout, "%s is still pending after %lld ms: a call waits for %s",
                      what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }

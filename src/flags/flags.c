@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "flags/early.h"
+#include "flags/lines.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
+#include "flags/signals.h"
 #include "flags/turns.h"
 
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
@@ -140,16 +142,18 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
     return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(CECL_FIRST_EPOCH));
 }
 
-static ceclResult_t make_host_words(struct cecl_flags *flags)
+static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 4, &flags->done));
+    const size_t own = 4, lines = CECL_LINES, signals = cecl_signals_own_words(flags->nranks);
+    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, own + lines + signals, &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
     flags->net = flags->done + 3;
     flags->counters[CECL_COUNTER_NET] =
         (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
-    return ceclSuccess;
+    cecl_lines_describe(flags, flags->done + own);
+    return cecl_signals_describe(flags, hosted, flags->done + own + lines);
 }
 
 /* Collective. Clears flags and pads on every rank before any rank may write to them. */
@@ -166,7 +170,7 @@ static ceclResult_t clear_flags(struct cecl_flags *flags, const struct cecl_host
     if (result == ceclSuccess)
         result = cecl_pads_clear(flags);
     if (result == ceclSuccess)
-        result = make_host_words(flags);
+        result = make_host_words(flags, hosted);
     if (result == ceclSuccess && hosted && hosted->words)
         result = cecl_pairs_describe(flags, hosted);
     if (result == ceclSuccess && hosted && hosted->words)
@@ -215,7 +219,7 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
     CECL_TRY(choose_way(flags, wish));
     for (int counter = 0; counter < CECL_COUNTERS; counter++)
         flags->epoch[counter] =
-            counter == CECL_COUNTER_SLOTS || counter >= CECL_COUNTER_REPLAY ? 0 : CECL_FIRST_EPOCH;
+            counter == CECL_COUNTER_SLOTS || counter >= CECL_COUNTER_LINE ? 0 : CECL_FIRST_EPOCH;
     for (int lane = 0; lane < CECL_LANES; lane++) {
         atomic_store(&flags->target[lane], CECL_FIRST_EPOCH);
         if (flags->way == CECL_FLAGS_COPY)
@@ -235,5 +239,6 @@ void cecl_flags_close(struct cecl_flags *flags)
         flags->dev->ops->words_free(flags->dev, flags->done);
     cecl_pairs_forget(flags);
     cecl_early_forget(flags);
+    cecl_signals_forget(flags);
     *flags = (struct cecl_flags){0};
 }

@@ -60,6 +60,41 @@ struct cecl_early {
     uint32_t count, next;         /* next: where the search for a free slot begins */
 };
 
+/* One-sided calls that are pending, by stream: see lines.h. */
+#define CECL_LINES 32
+struct cecl_lines {
+    struct cecl_line {
+        uint64_t stream;        /* id of the stream whose calls it counts; 0: unknown */
+        _Atomic uint64_t calls; /* so far, with the one that is being enqueued */
+    } list[CECL_LINES];
+    _Atomic uint32_t count; /* lines from here on were never used */
+    uint32_t next;          /* the line that is shared next */
+    uint32_t *done;         /* [CECL_LINES] host-visible: how many calls of each are done */
+};
+
+/* A one-sided call of this rank. */
+struct cecl_line_at {
+    uint32_t line;
+    uint64_t call; /* its number on that line, from 1 on; 0: no call */
+};
+
+/* Of one-sided calls' signals: see signals.h. Arrays are [CECL_SIGNALS][nranks]; NULL: there are none. */
+struct cecl_signals {
+    struct cecl_signal_sent {
+        uint32_t value;
+        struct cecl_line_at last; /* the call that sent it */
+    } * sent;
+    struct cecl_signal_taken {
+        _Atomic uint32_t value; /* to which the latest wait waits */
+        struct cecl_line_at last;
+        /* -- the watchdog's -- */
+        int64_t since; /* how long a stream has waited in vain; 0: none waits */
+        uint32_t seen_word, seen_reached;
+    } * taken;
+    uint32_t *reached;   /* host-visible: the value for which a stream waits, or has waited last */
+    _Atomic bool waited; /* a wait was made */
+};
+
 struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
@@ -75,6 +110,8 @@ struct cecl_flags {
      * target */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
     struct cecl_early early;
+    struct cecl_lines lines;
+    struct cecl_signals signals;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
@@ -193,8 +230,9 @@ static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t t
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
 }
-/* Whether no call of this rank is pending. */
+/* Whether no call of this rank is pending. cecl_flags_calls_idle: not counting one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
+bool cecl_flags_calls_idle(const struct cecl_flags *flags);
 /* The rank whose data did not come to the kernel of a small call in time, or -1. Visible to every
  * thread that has seen that the call is done. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)

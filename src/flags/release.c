@@ -2,14 +2,20 @@
  * late, and end waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include "flags/lines.h"
 #include "flags/turns.h"
 
 /* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
 #define QUARTER 0x4000u
 
-bool cecl_flags_idle(const struct cecl_flags *flags)
+bool cecl_flags_calls_idle(const struct cecl_flags *flags)
 {
     return cecl_flags_reached(flags, cecl_flags_done_target(flags)) && !cecl_turns_run(flags);
+}
+
+bool cecl_flags_idle(const struct cecl_flags *flags)
+{
+    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags);
 }
 
 /* The main epoch up to which calls are done. `done` also counts calls without phases. The pending

@@ -5,6 +5,7 @@
 #include "alloc/posts.h"
 #include "launch/bounce.h"
 #include "launch/launch.h"
+#include "launch/one_sided.h"
 
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
@@ -40,6 +41,7 @@ struct cecl_launcher {
     uint32_t nrequests;                /* with collectives, so far */
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
+    struct cecl_one_sided_room one_sided;
     /* rooms for what is made one at a time */
     struct cecl_place_record *records; /* [records_room] this rank's records of its calls */
     uint32_t records_room;

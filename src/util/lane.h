@@ -27,10 +27,17 @@ enum {
     /* Of requests that are made ready before they are started: the rank's buffers may be written. Each request
      * has words of its own (a slot), and the caller gives slot and value; k is which of them. */
     CECL_COUNTER_EARLY = CECL_COUNTER_MOVED + 2,
+    /* Of one-sided calls: how many signals of one number this rank has sent to the peer. Each number has words
+     * of its own (a slot), given as those of EARLY are. */
+    CECL_COUNTER_SIGNAL,
     /* a rank tells its own host how far its calls are: messages that have begun, and all that is done */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_NET, /* and exchanges with other nodes that have ended on this rank */
+    /* and of one-sided calls, in slots: how many calls of a line are done (flags/lines.h), and up to which signal
+     * a stream waits (flags/signals.h) */
+    CECL_COUNTER_LINE,
+    CECL_COUNTER_REACHED,
     /* a rank tells its own host of a captured call that runs (enum cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* the phases of captured calls take these in turn: whoever waits for such a word resets it */

@@ -553,6 +553,36 @@ static ceclResult_t messages_between(struct life *life, int *in, int *out)
     FINISH(life, result, check_exchanged(life, out));
 }
 
+/* Each rank puts into the window of the next, in memory that peers open for it. A window that was shared stays until
+ * it was used, and a put that was made is not made again. */
+static ceclResult_t put_to_next(struct life *life)
+{
+    static ceclWindow_t window;
+    static bool is_put;
+    const int next = (life->me + 1) % life->n, before = (life->me + life->n - 1) % life->n;
+    const ceclSignalWait_t wait = {before, 3, 1};
+    ceclResult_t result = ceclSuccess;
+    if (!is_put)
+        fill(life, life->files[0]);
+    if (!window)
+        result = ceclWindowShare(life->comm, life->files[1], INTS * sizeof(int), &window);
+    if (result == ceclSuccess && !is_put)
+        result = ceclPutSignal(life->files[0], BLOCK, ceclInt32, next, window, 0, 3, life->comm, 0);
+    is_put = result == ceclSuccess;
+    if (result == ceclSuccess)
+        result = ceclWaitSignal(1, &wait, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, 0);
+    is_put = is_put && result != ceclSuccess;
+    for (int i = 0; i < BLOCK && result == ceclSuccess; i++)
+        expect(life, life->files[1], i, step_value(before, life->attempt, i));
+    if (result == ceclSuccess) {
+        result = ceclWindowFree(life->comm, window);
+        window = NULL;
+    }
+    return result;
+}
+
 static ceclResult_t messages(struct life *life)
 {
     return messages_between(life, life->in, life->out);
@@ -727,6 +757,7 @@ const struct step steps[] = {
     {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
     {.name = "request-files", .outcome = ALONE, .prepare = open_files, .run = request_files},
     {.name = "request-early", .outcome = ALONE, .run = request_early},
+    {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},
     {.name = "request-private", .outcome = ALONE, .run = request_private},
     {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
     {.name = "group-compared",

@@ -98,7 +98,8 @@ static void check_blame(struct life *life, const char *words)
  * where ranks had agreed on it before. */
 static bool leaves_usable(const struct life *life)
 {
-    return life->op == SHRINK || (life->op == ALLOCATE && life->c->fault == OTHER_CALL) ||
+    const bool meets = life->op == ALLOCATE || life->op == PUTS;
+    return life->op == SHRINK || (meets && life->c->fault == OTHER_CALL) ||
            (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
 }
 

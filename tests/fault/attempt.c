@@ -198,6 +198,49 @@ static ceclResult_t request(struct life *life)
     return ready == ceclSuccess ? ceclStart(made, 0) : ready;
 }
 
+/* Each rank says that its memory may be written, and puts into that of all others. */
+static ceclResult_t put_all(struct life *life, ceclWindow_t window)
+{
+    const size_t mine = (size_t)life->me * BLOCK;
+    ceclSignalWait_t waits[MOST_RANKS];
+    ceclResult_t result =
+        ceclMemcpyAsync(life->comm, life->out + mine, life->in + mine, BLOCK * sizeof(int), 0);
+    int n = 0;
+    for (int r = 0; r < life->n; r++)
+        if (r != life->me)
+            waits[n++] = (ceclSignalWait_t){r, 0, 1};
+    for (int i = 0; i < n && result == ceclSuccess; i++)
+        result = ceclSignal(waits[i].peer, 0, life->comm, 0);
+    if (result == ceclSuccess)
+        result = ceclWaitSignal(n, waits, life->comm, 0);
+    misdeed_at(life, WITHIN);
+    for (int i = 0; i < n && result == ceclSuccess; i++)
+        result = ceclPutSignal(life->in + waits[i].peer * BLOCK, BLOCK, ceclInt32, waits[i].peer,
+                               window, mine * sizeof(int), 1, life->comm, 0);
+    for (int i = 0; i < n; i++)
+        waits[i].signal = 1;
+    return result == ceclSuccess ? ceclWaitSignal(n, waits, life->comm, 0) : result;
+}
+
+static ceclResult_t attempt_growth(struct life *life);
+
+/* The window is freed in the next attempt. Ranks that call for other things meet all the same, so they notice. */
+static ceclResult_t put_to_each(struct life *life)
+{
+    static ceclWindow_t window;
+    static ceclComm_t of;
+    ceclResult_t result = ceclSuccess;
+    if (life->gets_wrong)
+        return attempt_growth(life);
+    if (window && of == life->comm)
+        result = ceclWindowFree(of, window);
+    window = NULL;
+    of = life->comm;
+    if (result == ceclSuccess)
+        result = ceclWindowShare(life->comm, life->out, INTS * sizeof(int), &window);
+    return result == ceclSuccess ? put_all(life, window) : result;
+}
+
 /* ---- memory that is registered */
 
 static struct memory memory_open(struct life *life, size_t bytes)
@@ -374,6 +417,7 @@ static const struct row rows[OPS] = {
     [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
     [MESSAGES] = {.enqueue = messages, .check = check_exchanged},
     [REQUEST] = {.enqueue = request, .check = check_gathered, .has_own_point = true},
+    [PUTS] = {.enqueue = put_to_each, .check = check_exchanged, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},
     [FINALIZE] = {.whole = attempt_end},

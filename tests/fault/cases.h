@@ -38,6 +38,7 @@ enum op {
     GROUP,
     MESSAGES, /* each rank to each */
     REQUEST,  /* made and started */
+    PUTS,     /* each rank into the window of each */
     SPLIT,
     SHRINK,
     FINALIZE,

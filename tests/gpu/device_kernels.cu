@@ -83,7 +83,8 @@ static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uin
     for (uint32_t v = first; v != last + 1; v++) {
         /* Rank 0 begins each turn when the one before has come round, that of an earlier launch too:
          * until then its neighbour may have to read the word. */
-        if ((dc.rank > 0 || v > 1) && !ceclWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
+        if ((dc.rank > 0 || v > 1) &&
+            !ceclDeviceWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
             atomicAdd(ended, 1u);
             return;
         }
@@ -91,7 +92,7 @@ static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uin
         if (carried != v + (uint32_t)dc.rank)
             atomicAdd(wrong, 1u);
         *(uint32_t *)ceclPeerPointer(dc, word, right) = carried;
-        ceclSignal(dc, right, signal, v);
+        ceclDeviceSignal(dc, right, signal, v);
     }
 }
 

@@ -139,8 +139,10 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     s.send = in_place ? begin + input_within(&s, g) : send[g] + lie;
     memcpy(s.slots, slots, sizeof(slots[0]) * (size_t)n);
     s.slot_bytes = SLOT;
-    const struct cecl_counting counting = {
-        .count = numbers[g], .told = &rows[0][g], .told_apart = sizeof(rows[0]), .begun_value = 0xbe9};
+    const struct cecl_counting counting = {.count = numbers[g],
+                                           .told = &rows[0][g],
+                                           .told_apart = sizeof(rows[0]),
+                                           .begun_value = 0xbe9};
     s.epoch = is_counted ? 99 : epoch;
     s.counting = is_counted ? &counting : NULL;
     s.end = &words[g][0];

@@ -15,6 +15,7 @@
 
 #include <cecl/cecl.h>
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -214,6 +215,85 @@ static void a_barrier_needs_no_sm(void **state)
     assert_true(early);
 }
 
+static ceclWindow_t windows[MAX_GPUS];
+
+static void *share(void *argument)
+{
+    const int g = (int)(intptr_t)argument;
+    if (ceclWindowShare(comms[g], recv_buffer[g], BLOCK * (size_t)gpus, &windows[g]) != ceclSuccess)
+        fprintf(stderr, "GPU %d: %s\n", g, ceclGetLastError(NULL));
+    return NULL;
+}
+
+/* Windows are shared by a thread for each rank. */
+static void share_all(void)
+{
+    pthread_t threads[MAX_GPUS];
+    memset(windows, 0, sizeof(windows));
+    for (int g = 0; g < gpus; g++)
+        assert_int_equal(pthread_create(&threads[g], NULL, share, (void *)(intptr_t)g), 0);
+    for (int g = 0; g < gpus; g++)
+        pthread_join(threads[g], NULL);
+    for (int g = 0; g < gpus; g++)
+        assert_non_null(windows[g]);
+}
+
+/* Each GPU puts its block into the memory of all others, waits for theirs, and gets the block of the next one back. */
+static void put_all(void)
+{
+    for (int g = 0; g < gpus; g++)
+        for (int to = 0; to < gpus; to++)
+            if (to != g)
+                OK(ceclPutSignal(recv_buffer[g] + (size_t)g * BLOCK, BLOCK, ceclUint8, to,
+                                 windows[g], (size_t)g * BLOCK, 3, comms[g], streams[g]));
+    for (int g = 0; g < gpus; g++) {
+        const int next = (g + 1) % gpus;
+        for (int from = 0; from < gpus; from++) {
+            const ceclSignalWait_t wait = {from, 3, 1};
+            if (from != g)
+                OK(ceclWaitSignal(1, &wait, comms[g], streams[g]));
+        }
+        OK(ceclGet(send_buffer[g], BLOCK, ceclUint8, next, windows[g], (size_t)next * BLOCK,
+                   comms[g], streams[g]));
+    }
+}
+
+static void check_got(unsigned seed)
+{
+    unsigned char *host = malloc(BLOCK);
+    assert_non_null(host);
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclMemcpyAsync(comms[g], host, send_buffer[g], BLOCK, streams[g]));
+        OK(ceclStreamSynchronize(comms[g], streams[g]));
+        for (size_t i = 0; i < BLOCK; i++)
+            if (host[i] != byte_of((g + 1) % gpus, i, seed))
+                fail_msg("GPU %d: byte %zu that it got is wrong", g, i);
+    }
+    free(host);
+}
+
+static void puts_gets_and_signals_need_no_sm(void **state)
+{
+    (void)state;
+    setenv("CECL_SM_POLICY", "never", 1);
+    open_all();
+    unsetenv("CECL_SM_POLICY");
+    share_all();
+    fill(&gather_in_place, 31);
+    put_all(); /* once before, so that nothing is set up while SMs are held */
+    check(&gather_in_place, 31);
+    fill(&gather_in_place, 32);
+    hold_all();
+    put_all();
+    const bool early = done_within(500), held = all_held();
+    let_go();
+    assert_true(held);
+    assert_true(early);
+    check(&gather_in_place, 32);
+    check_got(32);
+    close_all();
+}
+
 /* One thread allocates on all GPUs, in a group: pools grow on all of them at once. */
 static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
 {
@@ -371,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(local_copies_wait_for_an_sm_where_explained_so),
         cmocka_unit_test(a_barrier_needs_no_sm),
+        cmocka_unit_test(puts_gets_and_signals_need_no_sm),
         cmocka_unit_test(one_thread_allocates_on_all_gpus_in_a_group),
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),

@@ -127,10 +127,10 @@ static void signals_go_from_rank_to_rank(void **state)
     multi_ok(comm, ceclMemAlloc(comm, (void **)&own, sizeof(int)));
     for (uint32_t v = 1; v <= 200; v++) {
         if (multi_rank > 0 || v > 1)
-            assert_true(ceclWaitSignal(dc, left, last, multi_rank > 0 ? v : v - 1));
+            assert_true(ceclDeviceWaitSignal(dc, left, last, multi_rank > 0 ? v : v - 1));
         const int carried = multi_rank > 0 ? *own + 1 : (int)v;
         *(int *)ceclPeerPointer(dc, own, right) = carried;
-        ceclSignal(dc, right, last, v);
+        ceclDeviceSignal(dc, right, last, v);
         assert_int_equal(carried, (int)v + multi_rank);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -147,7 +147,7 @@ static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
     const double begin = multi_seconds();
     if (!late) {
         assert_false(ceclBarrierBlock(dc, 0));
-        assert_false(ceclWaitSignal(dc, multi_nranks - 1, 0, 1));
+        assert_false(ceclDeviceWaitSignal(dc, multi_nranks - 1, 0, 1));
         assert_true(multi_seconds() - begin >= 0.19 && multi_seconds() - begin < 20);
     }
     MPI_Barrier(MPI_COMM_WORLD);

@@ -15,6 +15,7 @@
 
 #include "bursts.h"
 #include "held.h"
+#include "puts.h"
 #include "settings.h"
 #include "trouble.h"
 
@@ -26,7 +27,7 @@
 static double seconds = 10;
 static uint64_t seed;
 static uint64_t first_epoch;
-static uint64_t bursts_made;
+static uint64_t bursts_made, windows_shared;
 
 /* ---- epochs */
 
@@ -53,19 +54,46 @@ static void tell_hang(int signal)
     _exit(128 + signal);
 }
 
+/* One-sided calls on some communicator, in a window that comes and goes. */
+static void put(uint64_t *x)
+{
+    const struct team *team = teams_pick(x);
+    uint64_t program = random_next(x);
+    struct puts puts = {.comm = team->comm, .rank = team->me, .n = team->n, .seed = random_next(x)};
+    if (team->me < 0 || team->n < 2)
+        return;
+    struct memory shared = memory_new(team->comm, MEMORY_SHARED, PUTS_BYTES),
+                  local = memory_new(team->comm, MEMORY_PRIVATE, PUTS_BYTES);
+    puts.shared = shared.at;
+    puts.local = local.at;
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        puts.streams[s] = team->streams[s % TEAM_STREAMS];
+    multi_ok(team->comm, ceclWindowShare(team->comm, shared.at, PUTS_BYTES, &puts.window));
+    puts_round(&puts, &program);
+    multi_ok(team->comm, ceclWindowFree(team->comm, puts.window));
+    memory_free(team->comm, &shared);
+    memory_free(team->comm, &local);
+    windows_shared++;
+}
+
 static void step(uint64_t *x)
 {
     here.doing = "burst of calls";
     bursts_step(x);
     bursts_made++;
     const uint64_t what = random_next(x) % 16;
-    here.doing = what == 0 ? "abort or revoke" : what == 1 ? "refused calls" : "late rank";
+    here.doing = what == 0   ? "abort or revoke"
+                 : what == 1 ? "refused calls"
+                 : what == 2 ? "late rank"
+                             : "one-sided calls";
     if (what == 0)
         trouble_breaks(x);
     else if (what == 1)
         trouble_refuses(x);
     else if (what == 2)
         dawdle(x);
+    else if (what == 3)
+        put(x);
 }
 
 static void live(uint64_t x)
@@ -110,11 +138,13 @@ static void tell_held(const char *when, const struct held *held)
 static void tell(uint64_t epochs, const struct held *warm)
 {
     const struct held now = held_now();
-    print_message("%llu epochs: %llu bursts, %llu messages sent; communicators: %d of all ranks, "
+    print_message("%llu epochs: %llu bursts, %llu messages sent, %llu windows; communicators: %d "
+                  "of all ranks, "
                   "%d by %d splits and %d shrinks; %d aborted, %d revoked; %d refusals\n",
                   (unsigned long long)epochs, (unsigned long long)bursts_made,
-                  (unsigned long long)mail_sent, teams_worlds, teams_children, teams_splits,
-                  teams_shrinks, trouble_aborts, trouble_revokes, trouble_refusals);
+                  (unsigned long long)mail_sent, (unsigned long long)windows_shared, teams_worlds,
+                  teams_children, teams_splits, teams_shrinks, trouble_aborts, trouble_revokes,
+                  trouble_refusals);
     tell_held("at first", warm);
     tell_held("in the end", &now);
 }

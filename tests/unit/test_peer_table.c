@@ -63,9 +63,9 @@ static void a_signal_goes_to_the_peers_slice_alone(void **state)
 {
     (void)state;
     const ceclDeviceComm_t dc = device_comm();
-    ceclSignal(dc, 2, 1, 77);
+    ceclDeviceSignal(dc, 2, 1, 77);
     assert_int_equal(take(2, BLOCKS + 1, RANK), 77);
-    ceclSignal(dc, RANK, 0, 78); /* to itself */
+    ceclDeviceSignal(dc, RANK, 0, 78); /* to itself */
     assert_int_equal(take(RANK, BLOCKS, RANK), 78);
     assert_nothing_else_was_written();
 }

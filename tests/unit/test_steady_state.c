@@ -50,6 +50,7 @@ struct worker {
     pthread_t thread;
     ceclComm_t comm;
     ceclRequest_t request; /* of an all-gather and a message to the peer and from it */
+    ceclWindow_t window;
     unsigned long allocations;
     uint64_t plans;
     bool failed;
@@ -62,7 +63,16 @@ static bool exchange(struct worker *me, int *buffer, int *out, ceclStream_t stre
            ceclRecv(out, COUNT, ceclInt32, peer, me->comm, stream) || ceclGroupEnd();
 }
 
-/* Two calls, the same two in a group, two messages, and a request. */
+static bool put(struct worker *me, const int *buffer, int *got, ceclStream_t stream)
+{
+    const int peer = 1 - me->comm->rank;
+    const ceclSignalWait_t waits[] = {{peer, 5, 1}, {peer, 6, 1}};
+    return ceclPutSignal(buffer, COUNT, ceclInt32, peer, me->window, 0, 5, me->comm, stream) ||
+           ceclSignal(peer, 6, me->comm, stream) || ceclWaitSignal(2, waits, me->comm, stream) ||
+           ceclGet(got, 1, ceclInt32, peer, me->window, 0, me->comm, stream);
+}
+
+/* Two calls, the same two in a group, two messages, a request, and one-sided calls. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
@@ -70,7 +80,8 @@ static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclSt
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupStart() ||
            ceclAllGather(buffer, more, COUNT, ceclInt32, me->comm, stream) ||
            ceclAlltoAll(buffer, out, COUNT, ceclInt32, me->comm, stream) || ceclGroupEnd() ||
-           exchange(me, buffer, out, stream) || ceclStart(me->request, stream);
+           exchange(me, buffer, out, stream) || ceclStart(me->request, stream) ||
+           put(me, buffer, out, stream);
 }
 
 static bool make_request(struct worker *me, int *buffer, int *out)
@@ -98,11 +109,13 @@ static void *repeat_calls(void *argument)
 {
     uint32_t gate = 0;
     struct worker *me = argument;
-    int *buffer = NULL, *out = NULL, *more = NULL;
+    int *buffer = NULL, *out = NULL, *more = NULL, *inbox = NULL;
     ceclStream_t stream = NULL;
     me->failed = ceclMemAlloc(me->comm, (void **)&buffer, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&out, RANKS * COUNT * sizeof(int)) ||
                  ceclMemAlloc(me->comm, (void **)&more, RANKS * COUNT * sizeof(int)) ||
+                 ceclMemAlloc(me->comm, (void **)&inbox, COUNT * sizeof(int)) ||
+                 ceclWindowShare(me->comm, inbox, COUNT * sizeof(int), &me->window) ||
                  ceclStreamCreate(me->comm, &stream) || make_request(me, buffer, more) ||
                  hold(me, &gate, stream);
     /* The first round is enqueued whole before any of it runs: queues never get longer later. */

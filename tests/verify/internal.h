@@ -263,6 +263,14 @@ uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write, uint32_t lasts);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
+/* Whether a counter is for the rank's own host, which nobody waits for on a stream. (Streams may wait for LINE, but
+ * only for a call on another stream, and all launches of a rank are on one here.) */
+static inline bool verify_is_own(uint32_t counter)
+{
+    return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
+           counter == CECL_COUNTER_LINE || counter == CECL_COUNTER_REACHED;
+}
+
 /* run.c: checks that every signal of a counter without phases had its wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
 /* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew

@@ -63,7 +63,7 @@ static bool is_flag(const struct verifier *v, const struct cecl_plan *plan,
 {
     if (step->counter == CECL_COUNTER_NET)
         return step->kind == CECL_STEP_WAIT && step->peer == rank && step->phase >= 1;
-    if (step->counter == CECL_COUNTER_BEGUN)
+    if (verify_is_own(step->counter))
         return step->kind == CECL_STEP_SIGNAL && step->peer == rank && step->phase == 1;
     return step->counter >= CECL_PHASED && step->counter != CECL_COUNTER_DONE &&
            step->counter < v->ncounters && step->peer < v->nranks && step->peer != rank &&

@@ -190,7 +190,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     const size_t index = word_of(v, step->peer, rank, counter);
     struct verify_word *word = &v->words[index];
     verify_event(v, actor, at);
-    if (counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY)
+    if (verify_is_own(counter))
         return ceclSuccess; /* for this rank's own host */
     if (value <= word->highest)
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
@@ -219,6 +219,14 @@ static struct verify_signal *awaited(const struct verifier *v, int rank,
     return NULL;
 }
 
+/* Takes the signals of a counter that come before the one that a wait waits for. */
+static void take_earlier(struct verifier *v, int rank, const struct cecl_step *step)
+{
+    const size_t word = word_of(v, rank, step->peer, step->counter);
+    for (uint64_t x = value_of(v, rank, step->counter, step->phase); x > 0; x--)
+        signal_at(v, word, x)->awaited = true;
+}
+
 /* Waits for a counter, and resets its word where the next run is to find it so. */
 static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
                             bool *stuck)
@@ -233,6 +241,8 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
         return VERIFY_FAULT("launch %d, rank %d, step %" PRIu32 ": a second wait for one signal",
                             v->ranks[rank].launch, rank, at);
     signal->awaited = true;
+    if (v->program && (v->program->counted >> step->counter & 1) != 0)
+        take_earlier(v, rank, step);
     if (is_reset(v, step->counter)) {
         struct verify_word *word = &v->words[word_of(v, rank, step->peer, step->counter)];
         word->reset = (struct verify_mark){(uint32_t)actor, v->actors[actor].nevents};

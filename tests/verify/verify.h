@@ -60,8 +60,10 @@ struct cecl_verify_program {
     const struct cecl_verify_launch *launches[CECL_MAX_RANKS];
     int nlaunches[CECL_MAX_RANKS];
     /* How many counters from CECL_COUNTERS on plans name. Bit c of `resets`: whoever waits for counter c
-     * resets its word (CECL_REPLAY_RESET), so a signal must find it reset. */
+     * resets its word (CECL_REPLAY_RESET), so a signal must find it reset. Bit c of `counted`: a wait for
+     * counter c takes all signals up to its number, and not that one alone. */
     uint32_t ncounters, resets;
+    uint64_t counted;
     uint64_t order; /* not 0: lanes of all ranks go on in a random order that begins with this */
 };
 

@@ -1,0 +1,85 @@
+/* Public entry points of one-sided calls. */
+#include "launch/one_sided.h"
+
+#include "comm/trace.h"
+#include "launch/group.h"
+
+static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                         ceclStream_t stream)
+{
+    const uint64_t bytes = args->is_copy ? args->count * cecl_type_bytes(args->type) : 0;
+    CECL_TRY(cecl_comm_check(comm));
+    if (cecl_group_is_open())
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: not inside a group; one-sided calls wait for no other call, so they "
+                         "need none",
+                         args->name);
+    CECL_TRY(cecl_comm_enter(comm, args->name));
+    const struct cecl_traced traced = cecl_trace_begin(comm, args->name);
+    const ceclResult_t result = cecl_one_sided_make(comm, args, stream);
+    cecl_trace_end(&traced, args->gets ? 0 : bytes, args->gets ? bytes : 0, "one-sided", result);
+    return cecl_comm_left(comm, result);
+}
+
+CECL_API ceclResult_t ceclPut(const void *sendbuff, size_t count, ceclDataType_t datatype, int peer,
+                              ceclWindow_t window, size_t offset, ceclComm_t comm,
+                              ceclStream_t stream)
+{
+    const struct cecl_one_sided_args args = {.name = "ceclPut",
+                                             .local = (void *)(uintptr_t)sendbuff,
+                                             .count = count,
+                                             .type = datatype,
+                                             .peer = peer,
+                                             .window = window,
+                                             .offset = offset,
+                                             .is_copy = true};
+    return make(comm, &args, stream);
+}
+
+CECL_API ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datatype, int peer,
+                              ceclWindow_t window, size_t offset, ceclComm_t comm,
+                              ceclStream_t stream)
+{
+    const struct cecl_one_sided_args args = {.name = "ceclGet",
+                                             .local = recvbuff,
+                                             .count = count,
+                                             .type = datatype,
+                                             .peer = peer,
+                                             .window = window,
+                                             .offset = offset,
+                                             .is_copy = true,
+                                             .gets = true};
+    return make(comm, &args, stream);
+}
+
+CECL_API ceclResult_t ceclPutSignal(const void *sendbuff, size_t count, ceclDataType_t datatype,
+                                    int peer, ceclWindow_t window, size_t offset, int signal,
+                                    ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_one_sided_args args = {.name = "ceclPutSignal",
+                                             .local = (void *)(uintptr_t)sendbuff,
+                                             .count = count,
+                                             .type = datatype,
+                                             .peer = peer,
+                                             .window = window,
+                                             .offset = offset,
+                                             .signal = signal,
+                                             .is_copy = true,
+                                             .is_signal = true};
+    return make(comm, &args, stream);
+}
+
+CECL_API ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_one_sided_args args = {
+        .name = "ceclSignal", .peer = peer, .signal = signal, .is_signal = true};
+    return make(comm, &args, stream);
+}
+
+CECL_API ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits, ceclComm_t comm,
+                                     ceclStream_t stream)
+{
+    const struct cecl_one_sided_args args = {
+        .name = "ceclWaitSignal", .waits = waits, .nwaits = nwaits, .is_wait = true};
+    return make(comm, &args, stream);
+}

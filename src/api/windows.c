@@ -1,0 +1,363 @@
+/* Sharing memory for one-sided calls, and ending that.
+ *
+ *     each rank       registers its memory
+ *     all ranks       tell each other where it lies
+ *     each rank       opens the memory of all peers, which stays open while the window lives
+ *     all ranks       agree: all have the window, or none
+ *
+ * So no one-sided call waits for memory of a peer. */
+#include "api/windows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "api/life.h"
+#include "comm/trace.h"
+#include "flags/lines.h"
+#include "launch/exchange.h"
+#include "launch/group.h"
+#include "launch/launcher.h"
+
+/* What a rank tells the others. */
+struct told {
+    int32_t status;  /* ceclResult_t: whether its own part succeeded */
+    uint32_t number; /* of the window */
+    uint64_t bytes;
+    struct cecl_peer_buffer at;
+    uint64_t posted; /* messages about its memory so far */
+    char text[200];  /* the reason, if its part did not succeed */
+};
+
+/* ---- handles */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ceclWindow_t freed;
+
+static ceclWindow_t take_handle(void)
+{
+    pthread_mutex_lock(&lock);
+    ceclWindow_t window = freed;
+    if (window)
+        freed = window->next;
+    pthread_mutex_unlock(&lock);
+    if (!window)
+        return calloc(1, sizeof(*window));
+    *window = (struct ceclWindow){0};
+    return window;
+}
+
+static void put_back(ceclWindow_t window)
+{
+    window->magic = 0;
+    window->comm = NULL;
+    pthread_mutex_lock(&lock);
+    window->next = freed;
+    freed = window;
+    pthread_mutex_unlock(&lock);
+}
+
+static ceclWindow_t new_window(ceclComm_t comm)
+{
+    ceclWindow_t window = take_handle();
+    if (!window)
+        return NULL;
+    window->comm = comm;
+    window->number = comm->launcher->one_sided.nwindows + 1;
+    window->parts = calloc((size_t)comm->nranks, sizeof(*window->parts));
+    if (window->parts)
+        return window;
+    put_back(window);
+    return NULL;
+}
+
+/* Lets go of the peers' memory. */
+static void close_parts(ceclWindow_t window)
+{
+    ceclComm_t comm = window->comm;
+    for (int r = 0; r < comm->nranks; r++) {
+        struct cecl_imports *imports = &window->parts[r].imports;
+        if (imports->count > 0)
+            cecl_imports_hold(&comm->registry, imports, false);
+        cecl_imports_drop(imports);
+    }
+    free(window->parts);
+    window->parts = NULL;
+}
+
+/* Undoes whatever of a window exists. */
+static ceclResult_t discard(ceclWindow_t window)
+{
+    ceclComm_t comm = window->comm;
+    ceclResult_t result = ceclSuccess;
+    close_parts(window);
+    if (window->registration)
+        result = cecl_registration_end(comm, window->registration);
+    put_back(window);
+    return result;
+}
+
+/* ---- exchanging */
+
+/* A peer's trouble, which is not a wrong call, is this rank's too. */
+static ceclResult_t refused_by(int rank, const struct told *told)
+{
+    const ceclResult_t status = (ceclResult_t)told->status;
+    return status == ceclInvalidArgument || status == ceclInvalidUsage
+               ? cecl_fail(ceclInvalidUsage, "rank %d refused its call: %s", rank, told->text)
+               : cecl_fail(status, "rank %d: %s", rank, told->text);
+}
+
+/* Returns what all ranks have told. The caller frees it. `local`: this rank's verdict, with its message recorded. */
+static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
+                             ceclResult_t local, struct told **all)
+{
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    *all = calloc((size_t)comm->nranks, sizeof(**all));
+    mine->status = (int32_t)local;
+    if (local != ceclSuccess)
+        cecl_shorten(mine->text, sizeof(mine->text), words);
+    if (!*all) /* peers wait for this rank in vain, so it gives up */
+        return cecl_comm_break(
+            comm,
+            cecl_fail(ceclOutOfMemory, "no host memory for what %d ranks tell", comm->nranks));
+    cecl_mesh_activity(comm->mesh, name);
+    const ceclResult_t result = cecl_comm_exchanged(
+        comm, cecl_mesh_allgather(comm->mesh, "window", mine, *all, sizeof(*mine)));
+    if (local != ceclSuccess) /* prefers this rank's own message */
+        return cecl_fail_with(local, words);
+    CECL_TRY(result);
+    for (int r = 0; r < comm->nranks; r++)
+        if ((*all)[r].status != ceclSuccess)
+            return refused_by(r, &(*all)[r]);
+    for (int r = 0; r < comm->nranks; r++)
+        if ((*all)[r].number != mine->number)
+            return cecl_fail(ceclInvalidUsage,
+                             "%s: ranks differ in the window: number %" PRIu32
+                             " on rank %d, %" PRIu32 " on rank %d",
+                             name, mine->number, comm->rank, (*all)[r].number, r);
+    return ceclSuccess;
+}
+
+/* ---- sharing */
+
+static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, const void *out)
+{
+    if (!out)
+        return cecl_fail(ceclInvalidArgument, "window: NULL");
+    if (comm->nranks > CECL_ONE_SIDED_RANKS)
+        return cecl_fail(ceclInvalidUsage,
+                         "a communicator of %d ranks has no one-sided calls: %d ranks at most",
+                         comm->nranks, CECL_ONE_SIDED_RANKS);
+    if (bytes > 0 && !ptr)
+        return cecl_fail(ceclInvalidArgument, "ptr: NULL, with %zu bytes", bytes);
+    return ceclSuccess;
+}
+
+/* Registers this rank's memory, and says where it lies. */
+static ceclResult_t offer(ceclWindow_t window, void *ptr, size_t bytes, struct told *mine)
+{
+    ceclComm_t comm = window->comm;
+    if (bytes == 0)
+        return ceclSuccess;
+    CECL_TRY(cecl_registration_add(comm, ptr, bytes, &window->registration));
+    mine->bytes = bytes;
+    mine->at = cecl_buffer_told(cecl_window_find(&comm->windows, ptr));
+    mine->posted = comm->registry.posted;
+    window->parts[comm->rank].address = ptr;
+    return ceclSuccess;
+}
+
+/* Opens the memory of a peer, and keeps it open. */
+static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
+{
+    ceclComm_t comm = window->comm;
+    struct cecl_share_part *part = &window->parts[rank];
+    struct cecl_peer_buffer buffers[2 * CECL_ONE_SIDED_RANKS] = {{0}};
+    void *at = NULL;
+    if (comm->registry.peers[rank].promised < posted)
+        cecl_registry_promised(&comm->registry, rank, posted);
+    CECL_TRY(cecl_window_reach(&comm->windows, part->at, part->bytes, rank, &at));
+    part->address = at;
+    buffers[2 * rank] = part->at;
+    CECL_TRY(
+        cecl_imports_collect(&comm->registry, buffers, 2 * (size_t)comm->nranks, &part->imports));
+    cecl_imports_hold(&comm->registry, &part->imports, true);
+    return ceclSuccess;
+}
+
+/* A wait ends because of the error of the communicator. If no message of a peer can be carried out any more, no call
+ * can use new memory of that peer. */
+static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
+{
+    CECL_TRY(cecl_comm_async(comm));
+    bool broken = false;
+    cecl_registry_lock(&comm->registry);
+    for (int r = 0; r < comm->nranks; r++)
+        broken = broken || comm->registry.peers[r].failed != ceclSuccess;
+    cecl_registry_unlock(&comm->registry);
+    return broken ? cecl_comm_break(comm, result) : result;
+}
+
+static ceclResult_t open_parts(ceclWindow_t window, const struct told *all)
+{
+    ceclComm_t comm = window->comm;
+    struct cecl_launch waiting = {.comm = comm}; /* bounds the waits */
+    ceclResult_t result = ceclSuccess;
+    cecl_launch_bound_waits(&waiting);
+    for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
+        window->parts[r].at = all[r].at;
+        window->parts[r].bytes = all[r].bytes;
+        if (r != comm->rank && all[r].bytes > 0)
+            result = open_part(window, r, all[r].posted);
+    }
+    comm->launcher->making = NULL;
+    cecl_registry_made(&comm->registry);
+    return result == ceclSuccess ? ceclSuccess : cause_of(comm, result);
+}
+
+static void enlist(ceclWindow_t window)
+{
+    struct cecl_one_sided_room *room = &window->comm->launcher->one_sided;
+    window->magic = CECL_SHARE_MAGIC;
+    window->next = room->windows;
+    room->windows = window;
+    room->nwindows++;
+}
+
+/* Ranks of one thread cannot wait for each other. */
+static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
+{
+    char words[CECL_MESSAGE_BYTES];
+    if (result != ceclTimeout || !comm->shares_process)
+        return result;
+    cecl_keep_message(words);
+    return cecl_fail(result, "%.400s; ranks of one process share windows by a thread each", words);
+}
+
+static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t *out)
+{
+    struct told mine = {.number = comm->launcher->one_sided.nwindows + 1}, *all = NULL;
+    char words[CECL_MESSAGE_BYTES];
+    ceclWindow_t window = new_window(comm);
+    ceclResult_t result = window ? check_new(comm, ptr, bytes, out)
+                                 : cecl_fail(ceclOutOfMemory, "no host memory for a window");
+    if (result == ceclSuccess)
+        result = offer(window, ptr, bytes, &mine);
+    result = exchange(comm, "ceclWindowShare", &mine, result, &all);
+    if (result == ceclSuccess)
+        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, open_parts(window, all)));
+    free(all);
+    if (result == ceclSuccess) {
+        enlist(window);
+        *out = window;
+        return ceclSuccess;
+    }
+    cecl_keep_message(words);
+    if (window)
+        (void)!discard(window);
+    return name_cure(comm, cecl_fail_with(result, words));
+}
+
+/* ---- freeing */
+
+static bool is_pending(const struct ceclWindow *window)
+{
+    const struct cecl_flags *flags = &window->comm->engine.flags;
+    bool pending = false;
+    for (uint32_t line = 0; line < CECL_LINES; line++)
+        pending =
+            pending || !cecl_line_is_done(flags, (struct cecl_line_at){line, window->used[line]});
+    return pending;
+}
+
+static void take_out(ceclWindow_t window)
+{
+    ceclWindow_t *at = &window->comm->launcher->one_sided.windows;
+    while (*at != window)
+        at = &(*at)->next;
+    *at = window->next;
+}
+
+/* Once all ranks have come here no copy to this rank's memory is pending. */
+static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
+{
+    struct told mine = {0}, *all = NULL;
+    ceclResult_t result = cecl_window_handle_check(comm, window);
+    if (result == ceclSuccess) {
+        mine.number = window->number;
+        if (is_pending(window))
+            result = cecl_fail(ceclInvalidUsage,
+                               "window %" PRIu32 ": a call of this rank that copies to it, or from "
+                               "it, is pending; synchronize its stream first",
+                               window->number);
+    }
+    result = exchange(comm, "ceclWindowFree", &mine, result, &all);
+    free(all);
+    if (result != ceclSuccess)
+        return name_cure(comm, result);
+    take_out(window);
+    return discard(window);
+}
+
+ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset)
+{
+    const struct ceclWindow *window = comm->launcher->one_sided.windows;
+    uint64_t start, bytes;
+    if (!window || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
+        return ceclSuccess;
+    for (; window; window = window->next)
+        for (int r = 0; r < comm->nranks; r++) {
+            const struct cecl_share_part *part = &window->parts[r];
+            if (part->at.window == CECL_WINDOW_POOL && part->at.offset < offset + bytes &&
+                offset < part->at.offset + part->bytes)
+                return cecl_fail(ceclInvalidUsage,
+                                 "window %" PRIu32 " shares this memory of rank %d: "
+                                 "ceclWindowFree comes first",
+                                 window->number, r);
+        }
+    return ceclSuccess;
+}
+
+void cecl_windows_end(ceclComm_t comm, bool drained)
+{
+    struct cecl_one_sided_room *room = comm->launcher ? &comm->launcher->one_sided : NULL;
+    while (room && room->windows) {
+        ceclWindow_t window = room->windows;
+        room->windows = window->next;
+        if (drained)
+            close_parts(window);
+        put_back(window);
+    }
+}
+
+/* ---- public */
+
+static ceclResult_t refuse_in_group(const char *name)
+{
+    return cecl_group_is_open() ? cecl_fail(ceclInvalidUsage, "%s: not inside a group", name)
+                                : ceclSuccess;
+}
+
+CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
+                                      ceclWindow_t *window)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(refuse_in_group("ceclWindowShare"));
+    CECL_TRY(cecl_comm_enter(comm, "ceclWindowShare"));
+    const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowShare");
+    const ceclResult_t result = share(comm, ptr, bytes, window);
+    cecl_trace_end(&traced, 0, bytes, "exchange", result);
+    return cecl_comm_left(comm, result);
+}
+
+CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
+{
+    CECL_TRY(cecl_comm_check(comm));
+    CECL_TRY(refuse_in_group("ceclWindowFree"));
+    CECL_TRY(cecl_comm_enter(comm, "ceclWindowFree"));
+    const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowFree");
+    const ceclResult_t result = free_window(comm, window);
+    cecl_trace_end(&traced, 0, 0, "exchange", result);
+    return cecl_comm_left(comm, result);
+}

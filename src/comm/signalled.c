@@ -1,0 +1,53 @@
+/* See signalled.h. */
+#include "comm/signalled.h"
+
+#include "flags/signals.h"
+
+/* A rank's signals came before its goodbye. So once it has left, no signal is on its way. */
+static bool has_lost_a_leaver(ceclComm_t comm)
+{
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && cecl_mesh_left(comm->mesh, r) &&
+            cecl_signal_is_late(&comm->engine.flags, r)) {
+            cecl_fail(
+                ceclRemoteError,
+                "rank %d has left, and ceclWaitSignal waits for its signal: its process or its "
+                "communicator ended",
+                r);
+            cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+            return true;
+        }
+    return false;
+}
+
+/* If several ranks are late, the message names those at fault, and says nothing of one signal. */
+static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
+                     struct cecl_rank_list *late, int64_t waited_ms)
+{
+    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return;
+    }
+    const char *who = cecl_comm_to_blame(comm, late);
+    cecl_fail(
+        ceclTimeout,
+        "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %u more of signal "
+        "%d are missing; did the peer make its ceclSignal or ceclPutSignal, and did its stream "
+        "come to it?",
+        who, (long long)waited_ms, comm->config.timeout_ms, wait->missing, wait->number);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
+void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
+{
+    struct cecl_signal_wait first;
+    struct cecl_rank_list late = {0};
+    if (has_lost_a_leaver(comm))
+        return;
+    cecl_signals_look(&comm->engine.flags, now_ms, &first, &late);
+    if (first.peer < 0)
+        return;
+    cecl_waits_tell(&comm->waits, &late, now_ms);
+    if (cecl_comm_time_is_up(comm, &late, now_ms - first.since))
+        time_out(comm, &first, &late, now_ms - first.since);
+}

@@ -1,0 +1,77 @@
+/* See lines.h. */
+#include "flags/lines.h"
+
+void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words)
+{
+    flags->lines.done = words;
+    for (int i = 0; i < CECL_LINES; i++)
+        atomic_store((_Atomic uint32_t *)&words[i], CECL_FIRST_EPOCH);
+    flags->counters[CECL_COUNTER_LINE] = (struct cecl_counter){
+        .words = (char *)words, .own = true, .unit = 1, .slot_bytes = sizeof(*words)};
+}
+
+/* The call that was made last on a line. */
+static struct cecl_line_at last_of(const struct cecl_flags *flags, uint32_t line)
+{
+    return (struct cecl_line_at){line, atomic_load(&flags->lines.list[line].calls)};
+}
+
+/* How many calls of a line are pending. Far fewer can be than 2^32, so the low bits of their number tell. */
+static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
+{
+    const uint32_t done = atomic_load_explicit((const _Atomic uint32_t *)&flags->lines.done[line],
+                                               memory_order_acquire);
+    return cecl_line_value(last_of(flags, line)) - done;
+}
+
+/* The stream's own line, or one that is free, or else one that streams share in turn. */
+static uint32_t find(struct cecl_flags *flags, uint64_t stream)
+{
+    struct cecl_lines *lines = &flags->lines;
+    const uint32_t count = atomic_load(&lines->count);
+    uint32_t free = CECL_LINES;
+    for (uint32_t i = 0; i < count; i++) {
+        if (stream != 0 && lines->list[i].stream == stream)
+            return i;
+        free = free == CECL_LINES && pending(flags, i) == 0 ? i : free;
+    }
+    if (free < CECL_LINES)
+        return free;
+    return count < CECL_LINES ? count : lines->next++ % CECL_LINES;
+}
+
+struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
+                                    struct cecl_line_at *after)
+{
+    struct cecl_lines *lines = &flags->lines;
+    const uint32_t at = find(flags, stream);
+    const bool is_shared =
+        (stream == 0 || lines->list[at].stream != stream) && pending(flags, at) > 0;
+    *after = is_shared ? last_of(flags, at) : (struct cecl_line_at){0};
+    lines->list[at].stream = stream;
+    const uint64_t call = atomic_fetch_add(&lines->list[at].calls, 1) + 1;
+    if (at >= atomic_load(&lines->count))
+        atomic_store(&lines->count, at + 1);
+    return (struct cecl_line_at){at, call};
+}
+
+void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
+{
+    flags->lines.list[at.line].stream = 0; /* if it was shared, it was not waited for */
+    atomic_fetch_sub(&flags->lines.list[at.line].calls, 1);
+}
+
+bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at)
+{
+    const uint64_t later = last_of(flags, at.line).call - at.call; /* calls behind it */
+    return at.call == 0 || later >= pending(flags, at.line);
+}
+
+bool cecl_lines_idle(const struct cecl_flags *flags)
+{
+    const uint32_t count = atomic_load(&flags->lines.count);
+    for (uint32_t i = 0; i < count; i++)
+        if (pending(flags, i) > 0)
+            return false;
+    return true;
+}

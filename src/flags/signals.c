@@ -1,0 +1,139 @@
+/* See signals.h. */
+#include "flags/signals.h"
+
+#include <stdlib.h>
+
+static size_t count_of(int nranks)
+{
+    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (size_t)nranks;
+}
+
+/* Those that tell how far waits are. A rank alone has its own signals here, too. */
+size_t cecl_signals_own_words(int nranks)
+{
+    return (nranks == 1 ? 2 : 1) * count_of(nranks);
+}
+
+static void set_words(uint32_t *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        atomic_store((_Atomic uint32_t *)&words[i], CECL_FIRST_EPOCH);
+}
+
+ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted,
+                                   uint32_t *words)
+{
+    struct cecl_signals *signals = &flags->signals;
+    const size_t count = count_of(flags->nranks);
+    const bool is_alone = flags->nranks == 1;
+    if (count == 0 || (!is_alone && !(hosted && hosted->words)))
+        return ceclSuccess;
+    signals->reached = words;
+    signals->sent = calloc(count, sizeof(*signals->sent));
+    signals->taken = calloc(count, sizeof(*signals->taken));
+    if (!signals->sent || !signals->taken)
+        return cecl_fail(ceclOutOfMemory, "no host memory for the signals of %d ranks",
+                         flags->nranks);
+    for (size_t i = 0; i < count; i++) {
+        signals->sent[i].value = CECL_FIRST_EPOCH;
+        atomic_init(&signals->taken[i].value, CECL_FIRST_EPOCH);
+    }
+    uint32_t *first = is_alone ? words + count : cecl_hosted_signals(hosted, 0),
+             *own = is_alone ? first : cecl_hosted_signals(hosted, flags->rank);
+    set_words(words, count);
+    set_words(own, count);
+    flags->counters[CECL_COUNTER_SIGNAL] =
+        (struct cecl_counter){.words = (char *)first,
+                              .apart = is_alone ? 0 : hosted->apart,
+                              .unit = 1,
+                              .slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(*words)};
+    flags->counters[CECL_COUNTER_REACHED] = (struct cecl_counter){
+        .words = (char *)words, .own = true, .unit = 1, .slot_bytes = sizeof(*words)};
+    return ceclSuccess;
+}
+
+void cecl_signals_forget(struct cecl_flags *flags)
+{
+    free(flags->signals.sent);
+    free(flags->signals.taken);
+}
+
+static uint32_t read_word(const uint32_t *word)
+{
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+}
+
+static uint32_t *word_of(const struct cecl_flags *flags, uint32_t index)
+{
+    return cecl_flags_word(flags, flags->rank, 0, CECL_COUNTER_SIGNAL) + index;
+}
+
+uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int number)
+{
+    const uint32_t index = cecl_signal_index(flags, peer, number),
+                   ahead = atomic_load(&flags->signals.taken[index].value) -
+                           read_word(word_of(flags, index));
+    return (int32_t)ahead > 0 ? ahead : 0;
+}
+
+/* Notes since when this wait has gone on, and returns how many signals are missing. */
+static uint32_t look_at(struct cecl_flags *flags, uint32_t index, int64_t now_ms)
+{
+    struct cecl_signal_taken *taken = &flags->signals.taken[index];
+    const uint32_t reached = read_word(&flags->signals.reached[index]),
+                   word = read_word(word_of(flags, index)), missing = reached - word;
+    if ((int32_t)missing <= 0) {
+        taken->since = 0;
+        return 0;
+    }
+    if (taken->since == 0 || taken->seen_word != word || taken->seen_reached != reached)
+        taken->since = now_ms;
+    taken->seen_word = word;
+    taken->seen_reached = reached;
+    return missing;
+}
+
+void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_signal_wait *first,
+                       struct cecl_rank_list *late)
+{
+    *first = (struct cecl_signal_wait){.peer = -1};
+    if (!atomic_load(&flags->signals.waited))
+        return;
+    for (int peer = 0; peer < flags->nranks; peer++) {
+        bool is_late = false;
+        for (int number = 0; number < CECL_SIGNALS; number++) {
+            const uint32_t index = cecl_signal_index(flags, peer, number),
+                           missing = look_at(flags, index, now_ms);
+            const int64_t since = flags->signals.taken[index].since;
+            if (missing > 0 && (first->peer < 0 || since < first->since))
+                *first = (struct cecl_signal_wait){peer, number, missing, since};
+            is_late = is_late || missing > 0;
+        }
+        if (is_late)
+            cecl_rank_list_add(late, peer);
+    }
+}
+
+/* Whether the word is behind the value of the latest wait. */
+static bool is_behind(const struct cecl_flags *flags, uint32_t index)
+{
+    return (int32_t)(atomic_load(&flags->signals.taken[index].value) -
+                     read_word(word_of(flags, index))) > 0;
+}
+
+bool cecl_signal_is_late(const struct cecl_flags *flags, int peer)
+{
+    bool is_late = false;
+    for (int number = 0; atomic_load(&flags->signals.waited) && number < CECL_SIGNALS; number++)
+        is_late = is_late || is_behind(flags, cecl_signal_index(flags, peer, number));
+    return is_late;
+}
+
+void cecl_signals_release(const struct cecl_flags *flags)
+{
+    const uint32_t count = (uint32_t)count_of(flags->nranks);
+    for (uint32_t i = 0; atomic_load(&flags->signals.waited) && i < count; i++)
+        if (is_behind(flags, i))
+            flags->dev->ops->host_write(flags->dev, word_of(flags, i), 1,
+                                        atomic_load(&flags->signals.taken[i].value));
+}

@@ -1,0 +1,400 @@
+/* Checking and issuing one-sided calls; see one_sided.h. */
+#include "launch/one_sided.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "flags/lines.h"
+#include "flags/signals.h"
+#include "launch/launcher.h"
+#include "util/log.h"
+
+/* A call that is being made. */
+struct making {
+    ceclComm_t comm;
+    const struct cecl_one_sided_args *args;
+    struct cecl_one_sided_room *room;
+    uint64_t bytes;
+    struct cecl_line_at at;
+    struct cecl_one_sided call;
+    struct cecl_one_sided_signal sent;
+};
+
+/* ---- checking */
+
+ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window)
+{
+    if (!window)
+        return cecl_fail(ceclInvalidArgument, "window: NULL");
+    if (window->magic != CECL_SHARE_MAGIC)
+        return cecl_fail(ceclInvalidArgument, "window %p: not a window (freed before?)",
+                         (void *)window);
+    if (window->comm != comm)
+        return cecl_fail(ceclInvalidArgument, "window %p: of another communicator", (void *)window);
+    return ceclSuccess;
+}
+
+static ceclResult_t check_peer(ceclComm_t comm, int peer)
+{
+    return peer >= 0 && peer < comm->nranks
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer,
+                           comm->nranks - 1);
+}
+
+static ceclResult_t check_signal(ceclComm_t comm, int signal)
+{
+    if (!comm->engine.flags.signals.sent)
+        return cecl_fail(ceclInvalidUsage,
+                         "a communicator of %d ranks has no signals: %d ranks at most",
+                         comm->nranks, CECL_ONE_SIDED_RANKS);
+    return signal >= 0 && signal < CECL_SIGNALS
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument, "signal %d: 0 to %d expected", signal,
+                           CECL_SIGNALS - 1);
+}
+
+/* Words are compared modulo 2^32, so waits may not be far ahead of the signals. */
+#define AHEAD_MOST (1u << 30)
+
+/* `sum`: of the call's entries so far; they may be of one signal. */
+static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
+{
+    const uint64_t ahead = cecl_signals_awaited(&comm->engine.flags, wait->peer, wait->signal);
+    *sum += wait->count < 1 ? 0 : (uint64_t)wait->count;
+    return wait->count >= 1 && *sum + ahead <= AHEAD_MOST
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "waits[%d].count %d: 1 or more expected, and at most %u with the "
+                           "entries before and the %" PRIu64
+                           " signals for which earlier calls wait",
+                           i, wait->count, AHEAD_MOST, ahead);
+}
+
+static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_args *args)
+{
+    uint64_t sum = 0;
+    if (args->nwaits < 1 || !args->waits)
+        return cecl_fail(ceclInvalidArgument, "waits %p, nwaits %d: 1 or more expected",
+                         (const void *)args->waits, args->nwaits);
+    for (int i = 0; i < args->nwaits; i++) {
+        CECL_TRY(check_peer(comm, args->waits[i].peer));
+        CECL_TRY(check_signal(comm, args->waits[i].signal));
+        CECL_TRY(check_count(comm, &args->waits[i], i, &sum));
+    }
+    return ceclSuccess;
+}
+
+/* A peer that has left takes nothing any more. Its memory may be gone. */
+static ceclResult_t check_is_there(ceclComm_t comm, int peer)
+{
+    if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))
+        return ceclSuccess;
+    return cecl_comm_break(
+        comm, cecl_fail(ceclRemoteError,
+                        "rank %d has left, and a one-sided call needs it: its process or its "
+                        "communicator ended",
+                        peer));
+}
+
+/* The bytes lie within what the peer shares. */
+static ceclResult_t check_range(const struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    const struct cecl_share_part *part = &args->window->parts[args->peer];
+    if (args->offset > part->bytes || making->bytes > part->bytes - args->offset)
+        return cecl_fail(ceclInvalidArgument,
+                         "offset %zu: %" PRIu64 " bytes from there end outside the %" PRIu64
+                         " bytes that rank %d shares in window %" PRIu32,
+                         args->offset, making->bytes, part->bytes, args->peer,
+                         args->window->number);
+    if (cecl_imports_are_dropped(&part->imports))
+        return cecl_fail(ceclInvalidUsage,
+                         "window %" PRIu32 ": rank %d has freed or replaced its memory, which "
+                         "must stay until ceclWindowFree",
+                         args->window->number, args->peer);
+    return ceclSuccess;
+}
+
+static ceclResult_t check_local(ceclComm_t comm, const struct making *making)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    const struct cecl_one_sided_args *args = making->args;
+    const char *name = args->gets ? "recvbuff" : "sendbuff";
+    struct cecl_use use = cecl_use_all(args->local, making->bytes, name);
+    use.written = args->gets;
+    if (!args->local)
+        return cecl_fail(ceclInvalidArgument, "%s: NULL", name);
+    const struct cecl_buffer buffer = cecl_window_find(&comm->windows, args->local);
+    CECL_TRY(cecl_window_check(&comm->windows, buffer, making->bytes, name));
+    return ops->check_uses && !cecl_buffer_is_pool(buffer) ? ops->check_uses(comm->dev, &use, 1)
+                                                           : ceclSuccess;
+}
+
+/* A copy within one GPU needs an SM with today's drivers. */
+static ceclResult_t check_policy(ceclComm_t comm, int peer)
+{
+    if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW ||
+        (comm->local_copies & CECL_LOCAL_CONTIGUOUS))
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "peer %d is this rank: a copy within one GPU needs an SM, which only "
+                     "CECL_SM_ALLOW allows; or copy by ceclMemcpyAsync",
+                     peer);
+}
+
+static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    const uint64_t element = cecl_type_bytes(args->type);
+    if (element == 0)
+        return cecl_fail(ceclInvalidArgument, "datatype %d: no type", (int)args->type);
+    if (__builtin_mul_overflow(args->count, element, &making->bytes))
+        return cecl_fail(ceclInvalidArgument, "count %zu: more bytes than there are addresses",
+                         args->count);
+    CECL_TRY(cecl_window_handle_check(comm, args->window));
+    CECL_TRY(check_range(making));
+    if (making->bytes == 0)
+        return ceclSuccess;
+    CECL_TRY(check_policy(comm, args->peer));
+    return check_local(comm, making);
+}
+
+/* The values of signals are those of one call, and would be wrong in a second run. */
+static ceclResult_t refuse_capture(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                                   ceclStream_t stream)
+{
+    struct cecl_capture capture = {0};
+    if (stream)
+        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    return capture.id == 0
+               ? ceclSuccess
+               : cecl_fail(
+                     ceclInvalidUsage,
+                     "stream %p: captures a graph, and %s cannot be captured; make it outside "
+                     "of the capture",
+                     (void *)stream, args->name);
+}
+
+static ceclResult_t check(ceclComm_t comm, struct making *making, ceclStream_t stream)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    CECL_TRY(refuse_capture(comm, args, stream));
+    if (args->is_wait)
+        return check_waits(comm, args);
+    CECL_TRY(check_peer(comm, args->peer));
+    if (args->is_signal)
+        CECL_TRY(check_signal(comm, args->signal));
+    if (args->is_copy)
+        CECL_TRY(check_copy(comm, making));
+    return check_is_there(comm, args->peer);
+}
+
+/* ---- describing: which slots, and which values */
+
+static ceclResult_t reserve(struct cecl_one_sided_room *room, uint32_t nwaits)
+{
+    const uint32_t ngiven =
+        3 * nwaits + 4; /* after, reached and signal; line, after, signal, done */
+    if (ngiven > room->given_room) {
+        uint64_t *given = realloc(room->given, 2 * (size_t)ngiven * sizeof(*given));
+        room->given = given ? given : room->given;
+        room->given_room = given ? ngiven : room->given_room;
+    }
+    if (nwaits > room->waits_room) {
+        struct cecl_one_sided_signal *waits = realloc(room->waits, (size_t)nwaits * sizeof(*waits));
+        room->waits = waits ? waits : room->waits;
+        room->waits_room = waits ? nwaits : room->waits_room;
+    }
+    return ngiven <= room->given_room && nwaits <= room->waits_room
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for a wait for %u signals", nwaits);
+}
+
+/* A step of a counter with slots: the caller gives slot and value. */
+static struct cecl_counted give(struct cecl_one_sided_room *room, uint32_t counter, uint32_t slot,
+                                uint32_t value)
+{
+    const uint32_t at = room->ngiven++;
+    room->given[2 * at] = slot;
+    room->given[2 * at + 1] = value;
+    return (struct cecl_counted){counter, 2 * at + 1};
+}
+
+static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct cecl_line_at at)
+{
+    return give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
+}
+
+/* Orders the call behind `last`, if that is on another line and not done. */
+static struct cecl_counted behind(const struct making *making, struct cecl_line_at last)
+{
+    const struct cecl_flags *flags = &making->comm->engine.flags;
+    return last.line == making->at.line || cecl_line_is_done(flags, last)
+               ? (struct cecl_counted){0}
+               : give_line(making->room, last);
+}
+
+static void describe_sent(struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    struct cecl_flags *flags = &making->comm->engine.flags;
+    struct cecl_signal_sent *sent =
+        &flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)];
+    making->sent = (struct cecl_one_sided_signal){
+        .peer = args->peer,
+        .after = behind(making, sent->last),
+        .of = give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)args->signal, ++sent->value)};
+    making->call.sent = &making->sent;
+}
+
+static struct cecl_signal_taken *taken_of(const struct making *making, int i)
+{
+    const struct cecl_flags *flags = &making->comm->engine.flags;
+    const ceclSignalWait_t *wait = &making->args->waits[i];
+    return &flags->signals.taken[cecl_signal_index(flags, wait->peer, wait->signal)];
+}
+
+/* The watchdog ends waits up to the values that it finds, so these are written before the wait is enqueued. */
+static void describe_waits(struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    const struct cecl_flags *flags = &making->comm->engine.flags;
+    atomic_store(&making->comm->engine.flags.signals.waited, true);
+    for (int i = 0; i < args->nwaits; i++) {
+        const ceclSignalWait_t *wait = &args->waits[i];
+        struct cecl_signal_taken *taken = taken_of(making, i);
+        const uint32_t value =
+            atomic_fetch_add(&taken->value, (uint32_t)wait->count) + (uint32_t)wait->count;
+        making->room->waits[i] = (struct cecl_one_sided_signal){
+            .peer = wait->peer,
+            .after = behind(making, taken->last),
+            .reached = give(making->room, CECL_COUNTER_REACHED,
+                            cecl_signal_index(flags, wait->peer, wait->signal), value),
+            .of = give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
+    }
+    making->call.waits = making->room->waits;
+    making->call.nwaits = (uint32_t)args->nwaits;
+}
+
+static void describe(struct making *making, uint64_t stream_id)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    struct cecl_line_at after;
+    making->room->ngiven = 0;
+    making->at = cecl_line_begin(&making->comm->engine.flags, stream_id, &after);
+    making->call = (struct cecl_one_sided){
+        .peer = args->peer, .gets = args->gets, .bytes = args->is_copy ? making->bytes : 0};
+    if (after.call)
+        making->call.after = give_line(making->room, after);
+    if (args->is_signal)
+        describe_sent(making);
+    if (args->is_wait)
+        describe_waits(making);
+    making->call.done = give_line(making->room, making->at);
+}
+
+/* Nothing was enqueued. */
+static void roll_back(struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    struct cecl_flags *flags = &making->comm->engine.flags;
+    if (args->is_signal)
+        flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)].value--;
+    for (int i = 0; args->is_wait && i < args->nwaits; i++)
+        atomic_fetch_sub(&taken_of(making, i)->value, (uint32_t)args->waits[i].count);
+    cecl_line_roll_back(flags, making->at);
+}
+
+static void commit(struct making *making)
+{
+    const struct cecl_one_sided_args *args = making->args;
+    struct cecl_flags *flags = &making->comm->engine.flags;
+    if (args->is_copy)
+        args->window->used[making->at.line] = making->at.call;
+    if (args->is_signal)
+        flags->signals.sent[cecl_signal_index(flags, args->peer, args->signal)].last = making->at;
+    for (int i = 0; args->is_wait && i < args->nwaits; i++)
+        taken_of(making, i)->last = making->at;
+}
+
+/* ---- issuing */
+
+static ceclResult_t bind(struct making *making)
+{
+    struct cecl_one_sided_room *room = making->room;
+    ceclComm_t comm = making->comm;
+    const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
+    if (room->plan.part.call.nranks == 0)
+        cecl_plan_init(&room->plan, &part);
+    room->plan.aside = true;
+    CECL_TRY(cecl_lower_one_sided(&making->call, &room->plan));
+    if (cecl_log_on(CECL_LOG_PLAN))
+        cecl_plan_print(&room->plan, stderr);
+    CECL_TRY(cecl_bound_reserve(&room->bound, &room->plan));
+    room->bound.ends = room->ends;
+    room->bound.given = room->given;
+    if (making->args->is_copy && making->bytes > 0) {
+        const struct cecl_one_sided_args *args = making->args;
+        char *at = args->window->parts[args->peer].address + args->offset;
+        room->ends[0] = (struct cecl_ends){.here = args->local, .there = at};
+        room->ends[1] = (struct cecl_ends){.here = at};
+    }
+    return cecl_bind_plan(&comm->engine, &room->plan, &room->bound);
+}
+
+/* A call of which a part is enqueued. Once this is done no other part can come behind it in the stream, so its
+ * memory may be given back. If not even this is taken, the call counts as pending for good, and its memory stays. */
+static void end_what_began(const struct making *making, ceclStream_t work)
+{
+    const struct cecl_flags *flags = &making->comm->engine.flags;
+    const struct cecl_memop done = {&flags->lines.done[making->at.line],
+                                    cecl_line_value(making->at), CECL_MEMOP_WRITE};
+    (void)!flags->dev->ops->memops(flags->dev, work, &done, 1);
+}
+
+static ceclResult_t issue(struct making *making, ceclStream_t work)
+{
+    const struct cecl_engine *engine = &making->comm->engine;
+    const struct cecl_bound *bound = &making->room->bound;
+    char words[CECL_MESSAGE_BYTES];
+    describe(making, engine->dev->ops->stream_id(engine->dev, work));
+    ceclResult_t result = bind(making);
+    if (result != ceclSuccess) {
+        roll_back(making);
+        return result;
+    }
+    cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
+    result = cecl_bound_issue(engine, bound, work);
+    commit(making);
+    if (result == ceclSuccess)
+        return ceclSuccess;
+    cecl_keep_message(words);
+    end_what_began(making, work);
+    return cecl_comm_break(making->comm, cecl_fail_with(result, words));
+}
+
+ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                                 ceclStream_t stream)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    struct making making = {.comm = comm, .args = args, .room = &comm->launcher->one_sided};
+    ceclStream_t work;
+    CECL_TRY(check(comm, &making, stream));
+    if (args->is_copy && !args->is_signal && making.bytes == 0)
+        return ops->stream_check(comm->dev, stream);
+    CECL_TRY(reserve(making.room, (uint32_t)args->nwaits));
+    CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
+    const ceclResult_t result = issue(&making, work),
+                       joined = ops->stream_join(comm->dev, stream, work);
+    return result != ceclSuccess ? result : joined;
+}
+
+void cecl_one_sided_close(struct cecl_one_sided_room *room)
+{
+    cecl_plan_free(&room->plan);
+    free(room->bound.memory);
+    free(room->given);
+    free(room->waits);
+    *room = (struct cecl_one_sided_room){0};
+}

@@ -1,0 +1,71 @@
+/* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
+ *
+ * Such a call is no launch. It has no order with the communicator's other calls but that of its stream, nobody is
+ * told of it, and no peer's host takes part. It is lowered, bound and issued when it is made, and pending until its
+ * line says that it is done (flags/lines.h). */
+#ifndef CECL_LAUNCH_ONE_SIDED_H
+#define CECL_LAUNCH_ONE_SIDED_H
+
+#include "ce/bound.h"
+#include "ce/one_sided.h"
+#include "comm/comm.h"
+
+#define CECL_SHARE_MAGIC 0x63656377u
+
+/* One rank's memory in a window that ranks share. */
+struct cecl_share_part {
+    struct cecl_peer_buffer at;
+    uint64_t bytes; /* 0: the rank shares none */
+    char *address;  /* as this rank reaches it */
+    struct cecl_imports
+        imports; /* of memory of a peer that is not the pool's: held, while the window lives */
+};
+
+/* A window that ranks share. Handles that were freed are used again, and never given back to the system, so their
+ * use is refused. */
+struct ceclWindow {
+    uint32_t magic;
+    ceclComm_t comm;
+    uint32_t number; /* of the communicator's windows, from 1 on; equal on all ranks */
+    struct cecl_share_part *parts;   /* [nranks] */
+    ceclRegistration_t registration; /* of this rank's memory; NULL: there is none */
+    uint64_t used[CECL_LINES]; /* the last call of each line that copies to or from it; 0: none */
+    struct ceclWindow *next;   /* of the communicator's; or of those that were freed */
+};
+
+/* What one-sided calls need; in the launcher. */
+struct cecl_one_sided_room {
+    ceclWindow_t windows; /* a list */
+    uint32_t nwindows;    /* so far */
+    struct cecl_plan plan;
+    struct cecl_bound bound;
+    struct cecl_ends ends[2];
+    uint64_t *given;                     /* [2 * given_room] slots and values */
+    struct cecl_one_sided_signal *waits; /* [waits_room] */
+    uint32_t ngiven, given_room, waits_room;
+};
+
+/* The arguments of a call, as the caller gave them. */
+struct cecl_one_sided_args {
+    const char *name;
+    void *local; /* sendbuff or recvbuff */
+    size_t count, offset;
+    ceclDataType_t type;
+    int peer;
+    ceclWindow_t window;           /* is_copy */
+    int signal;                    /* is_signal */
+    const ceclSignalWait_t *waits; /* [nwaits] */
+    int nwaits;
+    bool is_copy, gets, is_signal, is_wait;
+};
+
+/* Carries out a call. The caller is inside the communicator. */
+ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                                 ceclStream_t stream);
+
+/* Refuses a handle that is NULL, was freed, or is of another communicator. */
+ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);
+
+void cecl_one_sided_close(struct cecl_one_sided_room *room);
+
+#endif

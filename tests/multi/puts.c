@@ -1,0 +1,153 @@
+/* See puts.h. */
+#include "puts.h"
+
+#define GUARD 0xa5
+
+struct transfer {
+    int owner, mover, number;
+    bool gets;
+    size_t bytes;
+    int relays; /* the bytes are those that put `relays` has brought to the mover; -1: its own */
+    int stream_of_owner, stream_of_mover;
+    int source; /* the transfer whose bytes these are */
+};
+
+static struct transfer transfers[PUTS_TRANSFERS];
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+/* The latest put to a rank; -1: there is none. */
+static int find_relay(int count, int mover)
+{
+    int found = -1;
+    for (int i = 0; i < count; i++)
+        if (!transfers[i].gets && transfers[i].owner == mover)
+            found = i;
+    return found;
+}
+
+static void draw_transfers(int n, uint64_t *x)
+{
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+        struct transfer *t = &transfers[i];
+        t->owner = (int)draw(x, (uint64_t)n);
+        t->mover = (t->owner + 1 + (int)draw(x, (uint64_t)n - 1)) % n;
+        t->gets = draw(x, 2);
+        t->number = (int)draw(x, 3) * 31;
+        t->bytes = 1 + (size_t)draw(x, draw(x, 2) ? 300 : PUTS_SLOT - 1);
+        t->relays = !t->gets && draw(x, 2) ? find_relay(i, t->mover) : -1;
+        t->stream_of_owner = (int)draw(x, PUTS_STREAMS);
+        t->stream_of_mover = (int)draw(x, PUTS_STREAMS);
+        t->source = i;
+        if (t->relays >= 0) { /* on the stream that has waited for those bytes */
+            t->bytes = transfers[t->relays].bytes;
+            t->stream_of_mover = transfers[t->relays].stream_of_owner;
+            t->source = transfers[t->relays].source;
+        }
+    }
+}
+
+/* Who filled in the bytes of a transfer. */
+static int filler(const struct transfer *t)
+{
+    const struct transfer *source = &transfers[t->source];
+    return source->gets ? source->owner : source->mover;
+}
+
+static uint64_t seed_of(const struct puts *puts, int transfer)
+{
+    return puts->seed * PUTS_TRANSFERS + (uint64_t)transfer;
+}
+
+/* Each rank fills in what is its own, and the rest is GUARD. */
+static void prepare(const struct puts *puts)
+{
+    static unsigned char shared[PUTS_BYTES], local[PUTS_BYTES];
+    memset(shared, GUARD, sizeof(shared));
+    memset(local, GUARD, sizeof(local));
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+        const struct transfer *t = &transfers[i];
+        if (t->gets && t->owner == puts->rank)
+            multi_fill(shared + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
+        if (!t->gets && t->relays < 0 && t->mover == puts->rank)
+            multi_fill(local + i * PUTS_SLOT, seed_of(puts, i), puts->rank, t->bytes);
+    }
+    multi_put(puts->comm, puts->shared, shared, sizeof(shared));
+    multi_put(puts->comm, puts->local, local, sizeof(local));
+}
+
+static void wait_for(const struct puts *puts, int peer, int number, ceclStream_t stream)
+{
+    const ceclSignalWait_t wait = {peer, number, 1};
+    multi_ok(puts->comm, ceclWaitSignal(1, &wait, puts->comm, stream));
+}
+
+static void own(const struct puts *puts, const struct transfer *t)
+{
+    ceclStream_t stream = puts->streams[t->stream_of_owner];
+    multi_ok(puts->comm, ceclSignal(t->mover, t->number, puts->comm, stream));
+    wait_for(puts, t->mover, t->number, stream);
+}
+
+static void move(const struct puts *puts, int i)
+{
+    const struct transfer *t = &transfers[i];
+    ceclComm_t comm = puts->comm;
+    ceclStream_t stream = puts->streams[t->stream_of_mover];
+    unsigned char *at =
+        t->relays >= 0 ? puts->shared + t->relays * PUTS_SLOT : puts->local + i * PUTS_SLOT;
+    const size_t offset = (size_t)i * PUTS_SLOT;
+    wait_for(puts, t->owner, t->number, stream);
+    if (!t->gets) {
+        multi_ok(comm, ceclPutSignal(at, t->bytes, ceclUint8, t->owner, puts->window, offset,
+                                     t->number, comm, stream));
+        return;
+    }
+    multi_ok(comm, ceclGet(at, t->bytes, ceclUint8, t->owner, puts->window, offset, comm, stream));
+    multi_ok(comm, ceclSignal(t->owner, t->number, comm, stream));
+}
+
+static void check_slot(const struct puts *puts, const unsigned char *at, int i)
+{
+    const struct transfer *t = &transfers[i];
+    for (size_t b = 0; b < PUTS_SLOT; b++)
+        if (at[b] != (b < t->bytes ? multi_byte(seed_of(puts, t->source), filler(t), b) : GUARD))
+            fail_msg("rank %d of %d, seed %llu, transfer %d: byte %zu of %zu", puts->rank, puts->n,
+                     (unsigned long long)puts->seed, i, b, t->bytes);
+}
+
+static void check(const struct puts *puts)
+{
+    static unsigned char shared[PUTS_BYTES], local[PUTS_BYTES];
+    multi_get(puts->comm, shared, puts->shared, sizeof(shared));
+    multi_get(puts->comm, local, puts->local, sizeof(local));
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+        const struct transfer *t = &transfers[i];
+        if (t->gets && t->mover == puts->rank)
+            check_slot(puts, local + i * PUTS_SLOT, i);
+        if (!t->gets && t->owner == puts->rank)
+            check_slot(puts, shared + i * PUTS_SLOT, i);
+    }
+}
+
+/* No rank waits for the hosts of others: an owner signals when its memory is ready, and each transfer is acknowledged. */
+void puts_round(struct puts *puts, uint64_t *x)
+{
+    draw_transfers(puts->n, x);
+    prepare(puts);
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+        if (transfers[i].owner == puts->rank)
+            own(puts, &transfers[i]);
+        if (transfers[i].mover == puts->rank)
+            move(puts, i);
+        if (puts->between)
+            puts->between(puts->context, i);
+    }
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, puts->streams[s]));
+    check(puts);
+}

@@ -1,0 +1,226 @@
+/* One-sided calls between processes: from and to memory of every kind, on several streams, passed on from rank to rank
+ * without their hosts, and beside collectives. Every byte is compared. */
+#include <stdio.h>
+
+#include "memory.h"
+#include "multi.h"
+#include "puts.h"
+
+#define BYTES 70001
+#define BLOCK 5000 /* bytes of a gather's block */
+#define ROUNDS 60
+#define GUARD 0xa5
+
+static int after(int rank)
+{
+    return (rank + 1) % multi_nranks;
+}
+
+static int before(int rank)
+{
+    return (rank + multi_nranks - 1) % multi_nranks;
+}
+
+static void fill(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    multi_fill(host, seed, rank, bytes);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+static void guard(ceclComm_t comm, void *device, size_t bytes)
+{
+    unsigned char *host = malloc(bytes + 1);
+    assert_non_null(host);
+    memset(host, GUARD, bytes);
+    multi_put(comm, device, host, bytes);
+    free(host);
+}
+
+/* The first bytes are what rank `from` filled in, and the rest was not touched. */
+static void check(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
+                  size_t all)
+{
+    unsigned char *host = malloc(all + 1);
+    assert_non_null(host);
+    multi_get(comm, host, device, all);
+    for (size_t i = 0; i < all; i++)
+        if (host[i] != (i < bytes ? multi_byte(seed, from, i) : GUARD))
+            fail_msg("rank %d: seed %llu: byte %zu of %zu from rank %d", multi_rank,
+                     (unsigned long long)seed, i, bytes, from);
+    free(host);
+}
+
+static void wait_for(ceclComm_t comm, int peer, int signal, int count, ceclStream_t stream)
+{
+    const ceclSignalWait_t wait = {peer, signal, count};
+    multi_ok(comm, ceclWaitSignal(1, &wait, comm, stream));
+}
+
+/* ---- memory of every kind */
+
+/* Each rank puts into the next one's window, and gets the same bytes back. */
+static void there_and_back(ceclComm_t comm, int window_kind, int local_kind, uint64_t seed)
+{
+    struct memory shared = memory_new(comm, memory_kind(window_kind), BYTES + 100),
+                  local = memory_new(comm, memory_kind(local_kind), BYTES + 100);
+    const size_t bytes = BYTES - (size_t)seed * 997, offset = (size_t)seed * 3;
+    ceclWindow_t window;
+    guard(comm, shared.at, BYTES + 100);
+    fill(comm, local.at, seed, multi_rank, bytes);
+    multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES + 100, &window));
+    multi_ok(comm, ceclPutSignal(local.at, bytes, ceclUint8, after(multi_rank), window, offset, 1,
+                                 comm, 0));
+    wait_for(comm, before(multi_rank), 1, 1, 0);
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    check(comm, shared.at + offset, seed, before(multi_rank), bytes, BYTES + 100 - offset);
+    guard(comm, local.at, BYTES + 100);
+    multi_ok(comm, ceclGet(local.at, bytes, ceclUint8, after(multi_rank), window, offset, comm, 0));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    check(comm, local.at, seed, multi_rank, bytes, BYTES + 100);
+    multi_ok(comm, ceclWindowFree(comm, window));
+    memory_free(comm, &shared);
+    memory_free(comm, &local);
+}
+
+static void memory_of_every_kind_is_reached(void **state)
+{
+    uint64_t seed = 1;
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    for (int window = 0; window < MEMORY_PRIVATE; window++)
+        for (int local = 0; local < MEMORY_KINDS; local++, seed++)
+            there_and_back(comm, window, local, seed);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+static void private_memory_cannot_be_shared(void **state)
+{
+    ceclWindow_t window;
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
+                  hidden = memory_new(comm, MEMORY_PRIVATE, BYTES);
+    const bool is_bad = multi_rank == multi_nranks - 1;
+    multi_refused(comm, ceclWindowShare(comm, is_bad ? hidden.at : shared.at, BYTES, &window),
+                  ceclInvalidUsage, "cannot open");
+    multi_ok(comm, ceclWindowShare(comm, shared.at, is_bad ? 0 : BYTES, &window));
+    multi_refused(comm, ceclPut(shared.at, 1, ceclUint8, multi_nranks - 1, window, 0, comm, 0),
+                  ceclInvalidArgument, "end outside the 0 bytes");
+    multi_ok(comm, ceclWindowFree(comm, window));
+    memory_free(comm, &shared);
+    memory_free(comm, &hidden);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* Windows come and go, at the same addresses; the memory is freed at once after each. */
+static void windows_come_and_go(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    for (uint64_t round = 0; round < 12; round++)
+        there_and_back(comm, MEMORY_SHARED, MEMORY_SHARED, round);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* ---- random programs */
+
+/* Collectives of all ranks go on meanwhile, on a stream of their own. */
+struct aside {
+    ceclComm_t comm;
+    ceclStream_t stream;
+    unsigned char *blocks;
+    int round;
+};
+
+static void gather_aside(void *context, int transfer)
+{
+    const struct aside *aside = context;
+    if (transfer % 8 == aside->round % 8)
+        multi_ok(aside->comm,
+                 ceclAllGather(aside->blocks + (size_t)multi_rank * BLOCK, aside->blocks, BLOCK,
+                               ceclUint8, aside->comm, aside->stream));
+}
+
+static void rounds(struct puts *puts, struct aside *aside)
+{
+    uint64_t random = 20251125;
+    for (aside->round = 0; aside->round < multi_share(ROUNDS); aside->round++) {
+        puts->seed = (uint64_t)aside->round + 1;
+        fill(puts->comm, aside->blocks + (size_t)multi_rank * BLOCK, puts->seed, multi_rank, BLOCK);
+        puts_round(puts, &random);
+        multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, aside->stream));
+        for (int r = 0; r < multi_nranks; r++)
+            check(puts->comm, aside->blocks + (size_t)r * BLOCK, puts->seed, r, BLOCK, BLOCK);
+        MPI_Barrier(MPI_COMM_WORLD); /* peers may still read */
+    }
+}
+
+static void random_programs_are_right(void **state)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    struct aside aside = {.comm = comm};
+    struct puts puts = {.comm = comm,
+                        .rank = multi_rank,
+                        .n = multi_nranks,
+                        .between = gather_aside,
+                        .context = &aside};
+    (void)state;
+    struct memory shared =
+                      memory_new(comm, multi_rank % 2 ? MEMORY_PIECES : MEMORY_SHARED, PUTS_BYTES),
+                  local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&aside.blocks, (size_t)multi_nranks * BLOCK));
+    puts.shared = shared.at;
+    puts.local = local.at;
+    multi_ok(comm, ceclWindowShare(comm, shared.at, PUTS_BYTES, &puts.window));
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(comm, ceclStreamCreate(comm, &puts.streams[s]));
+    multi_ok(comm, ceclStreamCreate(comm, &aside.stream));
+    rounds(&puts, &aside);
+    multi_ok(comm, ceclWindowFree(comm, puts.window));
+    memory_free(comm, &shared);
+    memory_free(comm, &local);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+/* A rank whose memory is in a window makes no call while the others use it, not even after they are done. */
+static void a_rank_that_is_not_called_upon_does_nothing(void **state)
+{
+    (void)state;
+    ceclComm_t comm = multi_comm(NULL);
+    struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
+                  local = memory_new(comm, MEMORY_SHARED, BYTES);
+    ceclWindow_t window;
+    guard(comm, shared.at, BYTES);
+    multi_ok(comm, ceclWindowShare(comm, shared.at, BYTES, &window));
+    if (multi_rank == 1) {
+        fill(comm, local.at, 3, 1, 1000);
+        for (int i = 0; i < 50; i++) {
+            multi_ok(comm, ceclPut(local.at, 1000, ceclUint8, 0, window, 77, comm, 0));
+            multi_ok(comm, ceclGet(local.at + 2000, 1000, ceclUint8, 0, window, 77, comm, 0));
+        }
+        multi_ok(comm, ceclStreamSynchronize(comm, 0));
+        check(comm, local.at + 2000, 3, 1, 1000, 1000);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank == 0)
+        check(comm, shared.at + 77, 3, 1, 1000, BYTES - 77);
+    multi_ok(comm, ceclWindowFree(comm, window));
+    memory_free(comm, &shared);
+    memory_free(comm, &local);
+    multi_ok(NULL, ceclCommDestroy(comm));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_of_every_kind_is_reached),
+        cmocka_unit_test(private_memory_cannot_be_shared),
+        cmocka_unit_test(windows_come_and_go),
+        cmocka_unit_test(random_programs_are_right),
+        cmocka_unit_test(a_rank_that_is_not_called_upon_does_nothing),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 100);
+}

@@ -1,0 +1,284 @@
+/* One-sided calls through the verifier: random programs of puts and gets between ranks that agree by signals on who
+ * may touch which memory. Every byte is in place, nothing races, and every signal is taken. Where a step is missing,
+ * that is found. */
+#include "plans.h"
+
+#include "ce/one_sided.h"
+
+#define RANKS_MOST 4
+#define TRANSFERS_MOST 12
+#define NUMBERS 2 /* signals of each pair */
+#define BYTES 16
+#define FIRST CECL_COUNTERS /* counter of signal 0 */
+
+/* A put, or a get. `owner` has the window, and `mover` makes the call. Both use one number. */
+struct transfer {
+    int owner, mover, number;
+    bool gets;
+    int extra; /* further signals of the mover's, which the owner takes in the same wait */
+};
+
+static struct transfer transfers[TRANSFERS_MOST];
+static struct cecl_verify_message messages[TRANSFERS_MOST];
+static struct cecl_plan plans[2 * TRANSFERS_MOST]; /* of transfer i: the owner's, the mover's */
+static uint32_t ids[TRANSFERS_MOST];
+static struct cecl_verify_launch launches[RANKS_MOST][TRANSFERS_MOST];
+static uint32_t sent[RANKS_MOST][RANKS_MOST][NUMBERS], taken[RANKS_MOST][RANKS_MOST][NUMBERS];
+static struct cecl_verify_program program;
+
+static struct cecl_counted own(uint32_t counter)
+{
+    return (struct cecl_counted){counter, 1};
+}
+
+/* Adds a call to the plan of a rank's launch. */
+static void add(struct cecl_plan *plan, const struct cecl_one_sided *call)
+{
+    struct cecl_plan one;
+    cecl_plan_init(&one, &plan->part);
+    assert_int_equal(cecl_lower_one_sided(call, &one), ceclSuccess);
+    for (uint32_t i = 0; i < one.nsteps; i++)
+        if (one.steps[i].kind == CECL_STEP_COPY)
+            cecl_plan_copy_rows(plan, &one.copies[one.steps[i].first]);
+        else
+            cecl_plan_repeat(plan, &one.steps[i]);
+    cecl_plan_free(&one);
+}
+
+static struct cecl_one_sided_signal signal_to(int rank, int peer, int number)
+{
+    return (struct cecl_one_sided_signal){
+        .peer = peer, .of = {FIRST + (uint32_t)number, ++sent[rank][peer][number]}};
+}
+
+static void add_signal(struct cecl_plan *plan, int peer, int number)
+{
+    const struct cecl_one_sided_signal signal = signal_to(plan->part.call.rank, peer, number);
+    add(plan,
+        &(struct cecl_one_sided){.peer = peer, .sent = &signal, .done = own(CECL_COUNTER_LINE)});
+}
+
+static void add_wait(struct cecl_plan *plan, int peer, int number, uint32_t count)
+{
+    const int rank = plan->part.call.rank;
+    const struct cecl_one_sided_signal wait = {
+        .peer = peer,
+        .reached = own(CECL_COUNTER_REACHED),
+        .of = {FIRST + (uint32_t)number, taken[peer][rank][number] += count}};
+    add(plan,
+        &(struct cecl_one_sided){.waits = &wait, .nwaits = 1, .done = own(CECL_COUNTER_LINE)});
+}
+
+/* The owner says that its memory may be touched, and waits until it has been. */
+static void lower_owner(const struct transfer *t, struct cecl_plan *plan)
+{
+    add_signal(plan, t->mover, t->number);
+    add_wait(plan, t->mover, t->number, 1 + (uint32_t)t->extra);
+}
+
+static void lower_mover(const struct transfer *t, struct cecl_plan *plan)
+{
+    add_wait(plan, t->owner, t->number, 1);
+    for (int i = 0; i < t->extra; i++)
+        add_signal(plan, t->owner, t->number);
+    struct cecl_one_sided call = {
+        .peer = t->owner, .gets = t->gets, .bytes = BYTES, .done = own(CECL_COUNTER_LINE)};
+    const struct cecl_one_sided_signal signal = signal_to(t->mover, t->owner, t->number);
+    call.sent = t->gets ? NULL : &signal;
+    add(plan, &call);
+    if (t->gets) /* a get has no signal of its own */
+        add(plan, &(struct cecl_one_sided){
+                      .peer = t->owner, .sent = &signal, .done = own(CECL_COUNTER_LINE)});
+}
+
+static void launch(int rank, struct cecl_plan *plan, const uint32_t *id)
+{
+    launches[rank][program.nlaunches[rank]++] =
+        (struct cecl_verify_launch){.call = -1, .plan = plan, .messages = id, .nmessages = 1};
+}
+
+static void make(const struct transfer *t, uint32_t i)
+{
+    for (int side = 0; side < 2; side++) {
+        struct cecl_plan *plan = &plans[2 * i + (uint32_t)side];
+        const int rank = side == 0 ? t->owner : t->mover;
+        const struct cecl_part part = {.call = {.rank = rank, .nranks = program.nranks}};
+        cecl_plan_init(plan, &part);
+        if (side == 0)
+            lower_owner(t, plan);
+        else
+            lower_mover(t, plan);
+        assert_int_equal(cecl_plan_finish(plan), ceclSuccess);
+        launch(rank, plan, &ids[i]);
+    }
+    messages[i] = (struct cecl_verify_message){.from = t->gets ? t->owner : t->mover,
+                                               .to = t->gets ? t->mover : t->owner,
+                                               .bytes = BYTES,
+                                               .moved = BYTES};
+}
+
+static void make_program(uint64_t seed)
+{
+    uint64_t state = seed;
+    memset(sent, 0, sizeof(sent));
+    memset(taken, 0, sizeof(taken));
+    program =
+        (struct cecl_verify_program){.nranks = 2 + (int)(next(&state) % (RANKS_MOST - 1)),
+                                     .messages = messages,
+                                     .nmessages = 1 + (uint32_t)(next(&state) % TRANSFERS_MOST),
+                                     .ncounters = NUMBERS,
+                                     .counted = UINT64_C(3) << FIRST,
+                                     .order = seed};
+    for (uint32_t i = 0; i < program.nmessages; i++) {
+        const int n = program.nranks, owner = (int)(next(&state) % (uint64_t)n);
+        ids[i] = i;
+        transfers[i] =
+            (struct transfer){.owner = owner,
+                              .mover = (owner + 1 + (int)(next(&state) % (uint64_t)(n - 1))) % n,
+                              .number = (int)(next(&state) % NUMBERS),
+                              .gets = next(&state) % 2,
+                              .extra = (int)(next(&state) % 3)};
+        make(&transfers[i], i);
+    }
+    for (int r = 0; r < program.nranks; r++)
+        program.launches[r] = launches[r];
+}
+
+static void free_program(void)
+{
+    for (uint32_t i = 0; i < 2 * program.nmessages; i++)
+        cecl_plan_free(&plans[i]);
+}
+
+static void every_random_program_is_right(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        if (!verifies_this_time())
+            continue;
+        make_program(seed);
+        if (cecl_verify_program(&program) != ceclSuccess)
+            fail_msg("program %llu: %s", (unsigned long long)seed, cecl_message());
+        free_program();
+    }
+}
+
+static bool is_own_mark(const struct cecl_step *step)
+{
+    return step->kind <= CECL_STEP_WAIT &&
+           (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_REACHED);
+}
+
+/* Whether a later signal in the plan brings the counter to a higher number, which is all that peers see. */
+static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
+{
+    const struct cecl_step *step = &plan->steps[at];
+    bool overtaken = false;
+    for (uint32_t s = at + 1; step->kind == CECL_STEP_SIGNAL && s < plan->nsteps; s++)
+        overtaken = overtaken ||
+                    (plan->steps[s].kind == CECL_STEP_SIGNAL &&
+                     plan->steps[s].counter == step->counter && plan->steps[s].peer == step->peer);
+    return overtaken;
+}
+
+/* A step that only tells this rank's host may be missing, as far as the peers are concerned. */
+static void every_missing_step_is_found(void **state)
+{
+    uint32_t tried = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        make_program(seed);
+        for (uint32_t p = 0; p < 2 * program.nmessages; p++)
+            for (uint32_t s = 0; s < plans[p].nsteps; s++) {
+                struct cecl_step *steps = plans[p].steps, step = steps[s];
+                if (is_own_mark(&step) || is_overtaken(&plans[p], s))
+                    continue;
+                const uint32_t behind = --plans[p].nsteps - s;
+                memmove(&steps[s], &steps[s + 1], behind * sizeof(step));
+                if (cecl_verify_program(&program) != ceclInternalError)
+                    fail_msg("program %llu, plan %u, step %u: nothing is found",
+                             (unsigned long long)seed, p, s);
+                memmove(&steps[s + 1], &steps[s], behind * sizeof(step));
+                steps[s] = step;
+                plans[p].nsteps++;
+                tried++;
+            }
+        free_program();
+    }
+    assert_true(tried > 1000);
+}
+
+/* The signal overtakes the bytes. */
+static void a_signal_before_the_copy_is_found(void **state)
+{
+    (void)state;
+    make_program(1);
+    free_program();
+    program.nmessages = 1;
+    memset(program.nlaunches, 0, sizeof(program.nlaunches));
+    memset(sent, 0, sizeof(sent));
+    memset(taken, 0, sizeof(taken));
+    transfers[0] = (struct transfer){.owner = 1, .mover = 0};
+    make(&transfers[0], 0);
+    assert_int_equal(cecl_verify_program(&program), ceclSuccess);
+    struct cecl_step *steps = plans[1].steps, *copy = steps;
+    while (copy->kind != CECL_STEP_COPY)
+        copy++;
+    const struct cecl_step signal = copy[1];
+    assert_int_equal(signal.kind, CECL_STEP_SIGNAL);
+    copy[1] = copy[0];
+    copy[0] = signal;
+    assert_int_equal(cecl_verify_program(&program), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "race"));
+    free_program();
+}
+
+/* ---- the form of a plan */
+
+static void a_call_has_no_step_that_it_does_not_need(void **state)
+{
+    const struct cecl_part part = {.call = {.rank = 1, .nranks = 3}};
+    const struct cecl_one_sided_signal signal = {.peer = 2, .of = {CECL_COUNTER_SIGNAL, 3}},
+                                       late = {.peer = 2,
+                                               .of = {CECL_COUNTER_SIGNAL, 3},
+                                               .after = {CECL_COUNTER_LINE, 5}};
+    struct cecl_plan plan;
+    (void)state;
+    cecl_plan_init(&plan, &part);
+    assert_int_equal(cecl_lower_one_sided(&(struct cecl_one_sided){.peer = 2,
+                                                                   .bytes = 5,
+                                                                   .sent = &signal,
+                                                                   .done = {CECL_COUNTER_LINE, 1}},
+                                          &plan),
+                     ceclSuccess);
+    assert_int_equal(plan.nsteps, 3); /* copy, signal, done */
+    assert_int_equal(plan.copies[0].src.rank, 1);
+    assert_int_equal(plan.copies[0].dst.rank, 2);
+    assert_int_equal(cecl_lower_one_sided(
+                         &(struct cecl_one_sided){
+                             .peer = 2, .gets = true, .bytes = 5, .done = {CECL_COUNTER_LINE, 1}},
+                         &plan),
+                     ceclSuccess);
+    assert_int_equal(plan.nsteps, 2);
+    assert_int_equal(plan.copies[0].src.rank, 2);
+    assert_int_equal(plan.copies[0].dst.rank, 1);
+    assert_int_equal(
+        cecl_lower_one_sided(
+            &(struct cecl_one_sided){.sent = &late, .done = {CECL_COUNTER_LINE, 1}}, &plan),
+        ceclSuccess);
+    assert_int_equal(plan.nsteps, 3); /* after, signal, done */
+    assert_int_equal(plan.steps[0].kind, CECL_STEP_WAIT);
+    assert_int_equal(plan.steps[0].peer, 1);
+    cecl_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_random_program_is_right),
+        cmocka_unit_test(every_missing_step_is_found),
+        cmocka_unit_test(a_signal_before_the_copy_is_found),
+        cmocka_unit_test(a_call_has_no_step_that_it_does_not_need),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

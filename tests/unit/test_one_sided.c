@@ -1,0 +1,280 @@
+/* One-sided calls of ranks that share one process, on the host device: what arrives, what signals and waits count, what
+ * has an order and what has none. One thread makes the calls of all ranks, because no call waits for another rank's;
+ * only windows are shared by a thread for each. */
+#include "one_sided.h"
+
+#define MANY_STREAMS 70 /* more than there are lines */
+
+/* Writes *mark once the stream has come here. */
+static void mark(int rank, ceclStream_t stream, _Atomic int *at)
+{
+    static const int one = 1;
+    OK(ceclMemcpyAsync(comms[rank], (void *)(uintptr_t)at, &one, sizeof(one), stream));
+}
+
+/* ---- what arrives */
+
+static void bytes_are_there_when_the_signal_comes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 */
+        const size_t bytes = 1 + (size_t)round * 9 % 5000, offset = (size_t)round % 7;
+        const int source = round % RANKS, peer = (round + 1 + round / RANKS % (RANKS - 1)) % RANKS;
+        fill(from, bytes, round);
+        memset(memory[peer], 0x5a, BYTES);
+        if (round % 2)
+            wait_for(peer, source, 3, 1, NULL);
+        OK(ceclPutSignal(from, bytes, ceclUint8, peer, window[source], offset, 3, comms[source],
+                         NULL));
+        if (round % 2 == 0)
+            wait_for(peer, source, 3, 1, NULL);
+        finish(peer, NULL);
+        expect(memory[peer] + offset, bytes, round);
+        finish(source, NULL); /* it is done; the thread sanitizer knows that only from here on */
+        for (size_t i = 0; i < BYTES; i++)
+            assert_true((i >= offset && i < offset + bytes) || memory[peer][i] == 0x5a);
+    }
+}
+
+static void a_get_brings_what_the_peer_has(void **state)
+{
+    (void)state;
+    for (int peer = 1; peer < RANKS; peer++) {
+        fill(memory[peer], BYTES, peer);
+        memset(to, 0, sizeof(to));
+        OK(ceclGet(to, (BYTES - 8) / 4, ceclInt32, peer, window[0], 0, comms[0], NULL));
+        finish(0, NULL);
+        expect(to, BYTES - 8, peer);
+        for (int i = BYTES - 8; i < BYTES; i++)
+            assert_int_equal(to[i], 0);
+    }
+}
+
+/* A chain of ranks, each of which passes on what it has got, without its host. */
+static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
+{
+    (void)state;
+    fill(from, BYTES, 77);
+    for (int r = RANKS - 1; r > 0; r--) {
+        wait_for(r, r - 1, 0, 1, NULL);
+        if (r < RANKS - 1)
+            OK(ceclPut(memory[r], BYTES, ceclUint8, r + 1, window[r], 0, comms[r], NULL));
+        if (r < RANKS - 1)
+            OK(ceclSignal(r + 1, 0, comms[r], NULL));
+    }
+    OK(ceclPutSignal(from, BYTES, ceclUint8, 1, window[0], 0, 0, comms[0], NULL));
+    finish(RANKS - 1, NULL);
+    expect(memory[RANKS - 1], BYTES, 77);
+    for (int r = 0; r < RANKS; r++)
+        finish(r, NULL);
+}
+
+/* Ranks share different amounts, of memory of different kinds; one shares nothing. */
+static void windows_may_differ_between_ranks(void **state)
+{
+    struct sharing s[RANKS];
+    ceclWindow_t mixed[RANKS];
+    unsigned char *mapped[RANKS];
+    int files[RANKS];
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        const int fd = memfd_create("window", MFD_CLOEXEC);
+        assert_int_equal(ftruncate(fd, 8192), 0);
+        mapped[r] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(mapped[r] != MAP_FAILED);
+        files[r] = fd; /* memory of files that are open can be shared */
+        s[r] = (struct sharing){.ptr = r == 0 ? memory[0] + 16 : mapped[r] + r,
+                                .bytes = r == 2 ? 0 : (size_t)(100 * r + 100),
+                                .window = &mixed[r]};
+    }
+    /* a rank without bytes is one that shares nothing, whatever its pointer is */
+    together(s);
+    for (int r = 0; r < RANKS; r++)
+        if (s[r].result != ceclSuccess)
+            fail_msg("rank %d: %s", r, s[r].words);
+    for (int r = 0; r < RANKS; r++) {
+        fill(from, s[r].bytes, r);
+        OK(ceclPut(from, s[r].bytes, ceclUint8, r, mixed[(r + 1) % RANKS], 0,
+                   comms[(r + 1) % RANKS], NULL));
+        finish((r + 1) % RANKS, NULL);
+        expect(s[r].ptr, s[r].bytes, r);
+        REFUSED(ceclPut(from, s[r].bytes + 1, ceclUint8, r, mixed[(r + 1) % RANKS], 0,
+                        comms[(r + 1) % RANKS], NULL),
+                ceclInvalidArgument, "end outside");
+    }
+    end_windows(mixed, ceclSuccess, "");
+    for (int r = 0; r < RANKS; r++) {
+        munmap(mapped[r], 8192);
+        close(files[r]);
+    }
+}
+
+/* ---- what signals and waits count */
+
+static void waits_take_signals_one_by_one(void **state)
+{
+    _Atomic int seen[4] = {0};
+    const ceclStream_t stream = stream_of(1);
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        OK(ceclSignal(1, 9, comms[0], NULL));
+    wait_for(1, 0, 9, 2, stream);
+    mark(1, stream, &seen[0]);
+    wait_for(1, 0, 9, 1, stream);
+    mark(1, stream, &seen[1]);
+    finish(1, stream);
+    assert_true(seen[0] && seen[1]);
+    wait_for(1, 0, 9, 1, stream); /* the fourth, which is not sent yet */
+    mark(1, stream, &seen[2]);
+    OK(ceclSignal(1, 8, comms[0], NULL)); /* another number */
+    OK(ceclSignal(1, 9, comms[2], NULL)); /* of another rank */
+    pause_ms(30);
+    assert_int_equal(seen[2], 0);
+    OK(ceclSignal(1, 9, comms[0], NULL));
+    finish(1, stream);
+    assert_int_equal(seen[2], 1);
+    wait_for(1, 0, 8, 1, stream);
+    wait_for(1, 2, 9, 1, stream);
+    end(1, stream);
+}
+
+static void one_call_waits_for_signals_of_many(void **state)
+{
+    const ceclSignalWait_t waits[] = {{1, 5, 2}, {2, 5, 1}, {1, 5, 1}, {3, 6, 1}};
+    _Atomic int seen = 0;
+    (void)state;
+    OK(ceclWaitSignal(4, waits, comms[0], NULL));
+    mark(0, NULL, &seen);
+    OK(ceclSignal(0, 5, comms[2], NULL));
+    OK(ceclSignal(0, 6, comms[3], NULL));
+    OK(ceclSignal(0, 5, comms[1], NULL));
+    OK(ceclSignal(0, 5, comms[1], NULL));
+    pause_ms(30);
+    assert_int_equal(seen, 0); /* rank 1's third is missing */
+    OK(ceclSignal(0, 5, comms[1], NULL));
+    finish(0, NULL);
+    assert_int_equal(seen, 1);
+}
+
+static void a_rank_may_signal_itself(void **state)
+{
+    const ceclStream_t stream = stream_of(2);
+    _Atomic int seen = 0;
+    (void)state;
+    wait_for(2, 2, 63, 1, stream);
+    mark(2, stream, &seen);
+    pause_ms(20);
+    assert_int_equal(seen, 0);
+    OK(ceclSignal(2, 63, comms[2], NULL));
+    end(2, stream);
+    assert_int_equal(seen, 1);
+}
+
+/* ---- what has an order */
+
+/* The second stream could signal at once. Its signal is the second one all the same. */
+static void signals_of_one_number_keep_the_order_of_the_host(void **state)
+{
+    const ceclStream_t first = stream_of(0), second = stream_of(0), stream = stream_of(1);
+    _Atomic int seen = 0, done = 0;
+    (void)state;
+    wait_for(0, 3, 20, 1, first); /* holds the first stream */
+    fill(from, 100, 1);
+    OK(ceclPutSignal(from, 100, ceclUint8, 1, window[0], 0, 21, comms[0], first));
+    OK(ceclSignal(1, 21, comms[0], second));
+    mark(0, second, &done);
+    wait_for(1, 0, 21, 1, stream);
+    mark(1, stream, &seen);
+    pause_ms(30);
+    assert_false(seen || done);
+    OK(ceclSignal(0, 20, comms[3], NULL));
+    finish(1, stream);
+    expect(memory[1], 100, 1);
+    wait_for(1, 0, 21, 1, stream);
+    end(0, first);
+    end(0, second);
+    end(1, stream);
+}
+
+static void waits_on_different_streams_take_in_the_order_of_the_host(void **state)
+{
+    const ceclStream_t first = stream_of(1), second = stream_of(1);
+    _Atomic int seen[2] = {0};
+    (void)state;
+    wait_for(1, 3, 22, 1, first);
+    wait_for(1, 0, 23, 1, first);
+    mark(1, first, &seen[0]);
+    wait_for(1, 0, 23, 1, second);
+    mark(1, second, &seen[1]);
+    OK(ceclSignal(1, 23, comms[0], NULL));
+    pause_ms(30);
+    assert_false(seen[0] || seen[1]); /* the signal is for the first wait */
+    OK(ceclSignal(1, 22, comms[3], NULL));
+    finish(1, first);
+    assert_true(seen[0] && !seen[1]);
+    OK(ceclSignal(1, 23, comms[0], NULL));
+    finish(1, second);
+    end(1, first);
+    end(1, second);
+}
+
+/* Rank 0's gather waits for the others, and its put does not wait for the gather; nor for a wait on another stream. */
+static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
+{
+    static int in[RANKS], out[RANKS][RANKS];
+    const ceclStream_t aside = stream_of(0), waiting = stream_of(0);
+    (void)state;
+    fill(from, BYTES, 5);
+    OK(ceclAllGather(&in[0], out[0], 1, ceclInt32, comms[0], NULL));
+    wait_for(0, 2, 30, 1, waiting);
+    OK(ceclPutSignal(from, BYTES, ceclUint8, 1, window[0], 0, 31, comms[0], aside));
+    wait_for(1, 0, 31, 1, NULL);
+    finish(1, NULL);
+    expect(memory[1], BYTES, 5);
+    for (int r = 1; r < RANKS; r++)
+        OK(ceclAllGather(&in[r], out[r], 1, ceclInt32, comms[r], NULL));
+    for (int r = 0; r < RANKS; r++)
+        finish(r, NULL);
+    OK(ceclSignal(0, 30, comms[2], NULL));
+    end(0, aside);
+    end(0, waiting);
+}
+
+/* More streams have calls pending than there are lines: all end, and in the order of the host for each signal. */
+static void any_number_of_streams_may_make_calls(void **state)
+{
+    ceclStream_t streams[MANY_STREAMS];
+    (void)state;
+    fill(from, MANY_STREAMS, 9);
+    for (int i = 0; i < MANY_STREAMS; i++) {
+        streams[i] = stream_of(0);
+        wait_for(0, 1, 40, 1, streams[i]);
+        OK(ceclPutSignal(&from[i], 1, ceclUint8, 2, window[0], (size_t)i, 41, comms[0],
+                         streams[i]));
+    }
+    for (int i = 0; i < MANY_STREAMS; i++)
+        OK(ceclSignal(0, 40, comms[1], NULL));
+    wait_for(2, 0, 41, MANY_STREAMS, NULL);
+    finish(2, NULL);
+    expect(memory[2], MANY_STREAMS, 9);
+    for (int i = 0; i < MANY_STREAMS; i++)
+        end(0, streams[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_there_when_the_signal_comes),
+        cmocka_unit_test(a_get_brings_what_the_peer_has),
+        cmocka_unit_test(what_a_stream_did_before_is_seen_behind_the_signal),
+        cmocka_unit_test(windows_may_differ_between_ranks),
+        cmocka_unit_test(waits_take_signals_one_by_one),
+        cmocka_unit_test(one_call_waits_for_signals_of_many),
+        cmocka_unit_test(a_rank_may_signal_itself),
+        cmocka_unit_test(signals_of_one_number_keep_the_order_of_the_host),
+        cmocka_unit_test(waits_on_different_streams_take_in_the_order_of_the_host),
+        cmocka_unit_test(calls_on_different_streams_do_not_wait_for_each_other),
+        cmocka_unit_test(any_number_of_streams_may_make_calls),
+    };
+    return cmocka_run_group_tests(tests, setup, close_all);
+}

@@ -1,0 +1,240 @@
+/* What becomes of one-sided calls whose peer does not do its part: every wait is bounded, and the error names the
+ * peer. Each test has a communicator of its own, on the host device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "util/clock.h"
+
+#define RANKS 3
+#define OK(expr) assert_int_equal((expr), ceclSuccess)
+
+#define TIMEOUT_MS 600
+#define SLACK_MS 3500 /* by which the error may come later (cecl.h, timeoutMs) */
+
+static ceclComm_t comms[RANKS];
+
+static int setup(void **state)
+{
+    (void)state;
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_TIMEOUT_MS", "600", 1);
+    OK(ceclCommInitAll(comms, RANKS, NULL));
+    return 0;
+}
+
+/* Whoever left has no communicator any more. The others' have failed, in most tests. */
+static int teardown(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++) {
+        if (comms[r])
+            (void)!ceclCommDestroy(comms[r]);
+        comms[r] = NULL;
+    }
+    return 0;
+}
+
+static void pause_ms(int ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+static void wait_for(int rank, int peer, int signal, ceclStream_t stream)
+{
+    const ceclSignalWait_t wait = {peer, signal, 1};
+    OK(ceclWaitSignal(1, &wait, comms[rank], stream));
+}
+
+static void expect_error(int rank, ceclResult_t wanted, const char *words, int least_ms,
+                         int most_ms)
+{
+    const int64_t start = cecl_now_ms();
+    ceclResult_t async = ceclSuccess;
+    while (async == ceclSuccess && cecl_now_ms() - start < most_ms) {
+        OK(ceclCommGetAsyncError(comms[rank], &async));
+        pause_ms(5);
+    }
+    if (async != wanted || !strstr(ceclGetLastError(comms[rank]), words))
+        fail_msg("rank %d: %s: %s", rank, ceclGetErrorString(async), ceclGetLastError(comms[rank]));
+    assert_true(cecl_now_ms() - start >= least_ms);
+}
+
+static void a_wait_without_a_signal_names_the_peer(void **state)
+{
+    (void)state;
+    wait_for(0, 1, 5, NULL);
+    expect_error(0, ceclTimeout, "ceclWaitSignal has waited for rank 1 for", TIMEOUT_MS / 2,
+                 TIMEOUT_MS + SLACK_MS);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "1 more of signal 5"));
+    assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclTimeout);
+    expect_error(2, ceclRemoteError, "rank 0 gave up", 0, SLACK_MS);
+    assert_int_equal(ceclSignal(0, 5, comms[2], NULL), ceclRemoteError);
+}
+
+/* Signals of other numbers keep coming, and calls keep ending. */
+static void a_wait_has_a_time_of_its_own(void **state)
+{
+    ceclStream_t stream;
+    ceclResult_t async = ceclSuccess;
+    (void)state;
+    OK(ceclStreamCreate(comms[0], &stream));
+    wait_for(0, 1, 5, stream);
+    for (int i = 0; i < (TIMEOUT_MS + SLACK_MS) / 50 && async == ceclSuccess; i++) {
+        if (ceclSignal(0, 6, comms[1], NULL) == ceclSuccess) {
+            const ceclSignalWait_t wait = {1, 6, 1};
+            (void)!ceclWaitSignal(1, &wait, comms[0], NULL);
+        }
+        pause_ms(50);
+        OK(ceclCommGetAsyncError(comms[0], &async));
+    }
+    assert_int_equal(async, ceclTimeout);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "signal 5"));
+}
+
+/* What the program enqueued before the wait may take longer than the limit. */
+static void the_time_begins_when_the_stream_comes_to_the_wait(void **state)
+{
+    struct cecl_device *dev = comms[0]->dev;
+    uint32_t *word;
+    (void)state;
+    OK(dev->ops->words_alloc(dev, 1, &word));
+    const struct cecl_memop hold = {word, 1, CECL_MEMOP_WAIT};
+    ceclStream_t stream;
+    OK(ceclStreamCreate(comms[0], &stream));
+    OK(dev->ops->memops(dev, stream, &hold, 1));
+    wait_for(0, 1, 5, stream);
+    pause_ms(3 * TIMEOUT_MS);
+    dev->ops->host_write(dev, word, 1, 1);
+    pause_ms(TIMEOUT_MS / 3);
+    OK(ceclSignal(0, 5, comms[1], NULL));
+    OK(ceclStreamSynchronize(comms[0], stream));
+    dev->ops->words_free(dev, word);
+}
+
+static void each_signal_renews_the_time(void **state)
+{
+    const ceclSignalWait_t wait = {1, 5, 6};
+    (void)state;
+    OK(ceclWaitSignal(1, &wait, comms[0], NULL));
+    for (int i = 0; i < 6; i++) {
+        pause_ms(TIMEOUT_MS / 3);
+        OK(ceclSignal(0, 5, comms[1], NULL));
+    }
+    OK(ceclStreamSynchronize(comms[0], NULL));
+}
+
+static void leave(int rank)
+{
+    OK(ceclCommDestroy(comms[rank]));
+    comms[rank] = NULL;
+}
+
+static void a_wait_for_a_rank_that_leaves_ends(void **state)
+{
+    (void)state;
+    wait_for(0, 2, 5, NULL);
+    pause_ms(20);
+    leave(2);
+    expect_error(0, ceclRemoteError, "rank 2 has left", 0, TIMEOUT_MS + SLACK_MS);
+}
+
+/* Nobody needs the rank that left: its signals have come, and the others go on. */
+static void signals_of_a_rank_that_has_left_are_there(void **state)
+{
+    (void)state;
+    OK(ceclSignal(0, 5, comms[2], NULL));
+    leave(2);
+    pause_ms(50);
+    wait_for(0, 2, 5, NULL);
+    OK(ceclStreamSynchronize(comms[0], NULL));
+    OK(ceclSignal(1, 5, comms[0], NULL));
+    wait_for(1, 0, 5, NULL);
+    OK(ceclStreamSynchronize(comms[1], NULL));
+    pause_ms(50);
+    assert_int_equal(ceclSignal(2, 5, comms[0], NULL), ceclRemoteError);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2 has left"));
+    expect_error(1, ceclRemoteError, "rank 0 gave up: rank 2 has left", 0, SLACK_MS);
+}
+
+/* A rank that ends its communicator first waits for its own calls. */
+static void a_pending_wait_holds_up_the_end(void **state)
+{
+    (void)state;
+    wait_for(0, 1, 5, NULL);
+    const int64_t start = cecl_now_ms();
+    assert_int_equal(ceclCommDestroy(comms[0]), ceclTimeout);
+    comms[0] = NULL;
+    assert_true(cecl_now_ms() - start >= TIMEOUT_MS / 2);
+}
+
+/* With nothing pending it would leave, and the others would go on. */
+static void an_abort_with_a_call_pending_fails_the_others(void **state)
+{
+    ceclResult_t async = ceclSuccess;
+    (void)state;
+    OK(ceclSignal(1, 5, comms[2], NULL));
+    OK(ceclStreamSynchronize(comms[2], NULL));
+    OK(ceclCommAbort(comms[2]));
+    comms[2] = NULL;
+    pause_ms(100);
+    OK(ceclCommGetAsyncError(comms[1], &async));
+    assert_int_equal(async, ceclSuccess);
+    wait_for(0, 1, 5, NULL);
+    OK(ceclCommAbort(comms[0]));
+    comms[0] = NULL;
+    expect_error(1, ceclRemoteError, "rank 0 gave up: ceclCommAbort was called", 0, SLACK_MS);
+}
+
+/* The rank that waits for a rank that waits for another one. */
+static void the_rank_at_the_end_of_the_waits_is_named(void **state)
+{
+    (void)state;
+    wait_for(0, 1, 5, NULL);
+    pause_ms(TIMEOUT_MS / 3); /* rank 0's time is up first */
+    wait_for(1, 2, 5, NULL);
+    expect_error(0, ceclTimeout, "waited for rank 2 for", 0, TIMEOUT_MS + SLACK_MS);
+}
+
+/* Work that is enqueued on the failed communicator's streams ends, and so does the communicator. */
+static void a_failed_communicator_ends_with_waits_pending(void **state)
+{
+    ceclStream_t streams[40];
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        OK(ceclStreamCreate(comms[0], &streams[i]));
+        wait_for(0, 1, i % 3, streams[i]);
+        OK(ceclSignal(2, 1, comms[0], streams[i]));
+    }
+    OK(ceclCommRevoke(comms[1]));
+    expect_error(0, ceclRemoteError, "rank 1", 0, SLACK_MS);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(ceclStreamSynchronize(comms[0], streams[i]), ceclRemoteError);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_wait_without_a_signal_names_the_peer),
+        TEST(a_wait_has_a_time_of_its_own),
+        TEST(the_time_begins_when_the_stream_comes_to_the_wait),
+        TEST(each_signal_renews_the_time),
+        TEST(a_wait_for_a_rank_that_leaves_ends),
+        TEST(signals_of_a_rank_that_has_left_are_there),
+        TEST(a_pending_wait_holds_up_the_end),
+        TEST(an_abort_with_a_call_pending_fails_the_others),
+        TEST(the_rank_at_the_end_of_the_waits_is_named),
+        TEST(a_failed_communicator_ends_with_waits_pending),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* One-sided calls and windows that are refused, with a message that says why, and communicators of other sizes. */
+#include "one_sided.h"
+
+/* ---- what is refused */
+
+static void bad_arguments_are_refused_by_name(void **state)
+{
+    const ceclSignalWait_t bad[] = {{RANKS, 0, 1}, {0, CECL_SIGNALS, 1}, {0, 0, 0}, {0, -1, 1}};
+    static const char *const words[] = {"peer 4", "signal 64", "count 0", "signal -1"};
+    (void)state;
+    REFUSED(ceclPut(from, 1, ceclUint8, -1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
+            "peer -1");
+    REFUSED(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
+            ceclInvalidArgument, "datatype 99");
+    REFUSED(ceclPut(from, SIZE_MAX / 2, ceclInt64, 1, window[0], 0, comms[0], NULL),
+            ceclInvalidArgument, "count");
+    REFUSED(ceclPut(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
+            "sendbuff: NULL");
+    REFUSED(ceclGet(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
+            "recvbuff: NULL");
+    REFUSED(ceclPut(from, 1, ceclUint8, 1, NULL, 0, comms[0], NULL), ceclInvalidArgument,
+            "window: NULL");
+    REFUSED(ceclPut(from, 1, ceclUint8, 1, window[1], 0, comms[0], NULL), ceclInvalidArgument,
+            "of another communicator");
+    REFUSED(ceclPut(from, 2, ceclUint8, 1, window[0], BYTES - 1, comms[0], NULL),
+            ceclInvalidArgument, "end outside the 6000 bytes that rank 1 shares in window 1");
+    REFUSED(ceclGet(to, 1, ceclUint8, 1, window[0], SIZE_MAX, comms[0], NULL), ceclInvalidArgument,
+            "end outside");
+    REFUSED(ceclPutSignal(from, 1, ceclUint8, 1, window[0], 0, 64, comms[0], NULL),
+            ceclInvalidArgument, "signal 64: 0 to 63 expected");
+    REFUSED(ceclSignal(1, -1, comms[0], NULL), ceclInvalidArgument, "signal -1");
+    REFUSED(ceclWaitSignal(0, bad, comms[0], NULL), ceclInvalidArgument, "nwaits 0");
+    REFUSED(ceclWaitSignal(1, NULL, comms[0], NULL), ceclInvalidArgument, "waits");
+    for (int i = 0; i < 4; i++)
+        REFUSED(ceclWaitSignal(1, &bad[i], comms[0], NULL), ceclInvalidArgument, words[i]);
+    const ceclSignalWait_t more[] = {{1, 50, INT32_MAX}, {1, 51, 1}},
+                           twice[] = {{1, 50, 1 << 30}, {1, 50, 1 << 30}};
+    REFUSED(ceclWaitSignal(2, more, comms[0], NULL), ceclInvalidArgument, "waits[0].count");
+    REFUSED(ceclWaitSignal(2, twice, comms[0], NULL), ceclInvalidArgument, "waits[1].count");
+    finish(0, NULL); /* nothing was enqueued */
+}
+
+static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+    fill(from, 50, 3);
+    REFUSED(ceclPut(from, 50, ceclUint8, 0, window[0], 8, comms[0], NULL), ceclInvalidUsage,
+            "CECL_SM_ALLOW");
+    OK(ceclPut(from, 0, ceclUint8, 0, window[0], 8, comms[0], NULL)); /* no bytes */
+    options.smPolicy = CECL_SM_ALLOW;
+    OK(ceclSetOptions(comms[0], &options));
+    OK(ceclPutSignal(from, 50, ceclUint8, 0, window[0], 8, 1, comms[0], NULL));
+    wait_for(0, 0, 1, 1, NULL);
+    OK(ceclGet(to, 50, ceclUint8, 0, window[0], 8, comms[0], NULL));
+    finish(0, NULL);
+    expect(memory[0] + 8, 50, 3);
+    expect(to, 50, 3);
+    options.smPolicy = CECL_UNDEF;
+    OK(ceclSetOptions(comms[0], &options));
+}
+
+static void calls_in_a_group_or_a_capture_are_refused(void **state)
+{
+    const ceclStream_t stream = stream_of(0);
+    const ceclSignalWait_t wait = {1, 0, 1};
+    ceclGraph_t graph;
+    (void)state;
+    OK(ceclGroupStart());
+    REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage, "ceclSignal: not inside a group");
+    REFUSED(ceclWindowShare(comms[0], memory[0], 1, &window[0]), ceclInvalidUsage,
+            "inside a group");
+    REFUSED(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "inside a group");
+    OK(ceclGroupEnd());
+    OK(ceclStreamBeginCapture(comms[0], stream));
+    REFUSED(ceclPut(from, 1, ceclUint8, 1, window[0], 0, comms[0], stream), ceclInvalidUsage,
+            "captures a graph");
+    REFUSED(ceclWaitSignal(1, &wait, comms[0], stream), ceclInvalidUsage, "captures a graph");
+    OK(ceclStreamEndCapture(comms[0], stream, &graph));
+    OK(ceclGraphDestroy(graph));
+    end(0, stream);
+    OK(ceclSignal(1, 0, comms[0], NULL)); /* what was refused counts for nothing */
+    wait_for(1, 0, 0, 1, NULL);
+    finish(1, NULL);
+}
+
+static void a_window_ends_once_nobody_uses_it(void **state)
+{
+    ceclWindow_t second[RANKS];
+    const ceclStream_t stream = stream_of(0);
+    (void)state;
+    share(memory, 100, second);
+    REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "ceclWindowFree comes first");
+    wait_for(0, 1, 60, 1, stream);
+    OK(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], stream));
+    struct sharing s[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        s[r] = (struct sharing){.window = &second[r]};
+    together(s);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(s[r].result, ceclInvalidUsage);
+        assert_non_null(strstr(s[r].words, r == 0 ? "is pending" : "rank 0 refused"));
+    }
+    OK(ceclSignal(0, 60, comms[1], NULL));
+    end(0, stream);
+    end_windows(second, ceclSuccess, "");
+    REFUSED(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], NULL), ceclInvalidArgument,
+            "freed before?");
+}
+
+static void ranks_that_differ_are_all_refused(void **state)
+{
+    ceclWindow_t second[RANKS], mixed[RANKS];
+    static char private_memory[100];
+    struct sharing s[RANKS];
+    (void)state;
+    share(memory, 100, second);
+    for (int r = 0; r < RANKS; r++)
+        mixed[r] = r == 3 ? window[r] : second[r];
+    end_windows(mixed, ceclInvalidUsage, "ranks differ in the window");
+    mixed[3] = NULL;
+    struct sharing f[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        f[r] = (struct sharing){.window = &mixed[r]};
+    together(f);
+    assert_int_equal(f[3].result, ceclInvalidArgument);
+    assert_int_equal(f[0].result, ceclInvalidUsage);
+    end_windows(second, ceclSuccess, "");
+    for (int r = 0; r < RANKS; r++)
+        s[r] = (struct sharing){
+            .ptr = r == 1 ? (void *)private_memory : memory[r], .bytes = 100, .window = &second[r]};
+    together(s);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(s[r].result, ceclInvalidUsage);
+        assert_non_null(strstr(s[r].words, r == 1 ? "cannot open" : "rank 1 refused"));
+    }
+    share(memory, 100, second); /* the numbers are still alike */
+    end_windows(second, ceclSuccess, "");
+}
+
+/* Rank 1 maps other memory at the addresses of its window, and makes a call that finds that. */
+static void memory_that_was_replaced_is_refused(void **state)
+{
+    unsigned char *at[RANKS];
+    ceclWindow_t replaced[RANKS];
+    ceclRegistration_t handle;
+    ceclResult_t result = ceclSuccess;
+    const int fd = memfd_create("window", MFD_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
+    (void)state;
+    assert_int_equal(ftruncate(fd, 8192) | ftruncate(other, 8192), 0);
+    memcpy(at, memory, sizeof(at));
+    at[1] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(at[1] != MAP_FAILED);
+    share(at, 100, replaced);
+    OK(ceclPut(from, 100, ceclUint8, 1, replaced[0], 0, comms[0], NULL));
+    finish(0, NULL);
+    assert_true(mmap(at[1], 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, other, 0) ==
+                at[1]);
+    OK(ceclCommRegister(comms[1], at[1], 100, &handle));
+    for (int i = 0; i < 200 && result == ceclSuccess; i++) {
+        result = ceclPut(from, 100, ceclUint8, 1, replaced[0], 0, comms[0], NULL);
+        pause_ms(10);
+    }
+    assert_int_equal(result, ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(NULL), "rank 1 has freed or replaced its memory"));
+    OK(ceclPut(from, 100, ceclUint8, 2, replaced[0], 0, comms[0], NULL)); /* the others' stays */
+    finish(0, NULL);
+    end_windows(replaced, ceclSuccess, "");
+    OK(ceclCommDeregister(comms[1], handle));
+    munmap(at[1], 8192);
+    close(fd);
+    close(other);
+}
+
+/* ---- communicators of other sizes */
+
+static void a_rank_alone_has_windows_and_signals(void **state)
+{
+    ceclComm_t alone;
+    ceclWindow_t own;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    const ceclSignalWait_t wait = {0, 5, 1};
+    (void)state;
+    static const int device = 0;
+    OK(ceclCommInitAll(&alone, 1, &device));
+    options.smPolicy = CECL_SM_ALLOW;
+    OK(ceclSetOptions(alone, &options));
+    unsigned char *ptr;
+    OK(ceclMemAlloc(alone, (void **)&ptr, 100));
+    OK(ceclWindowShare(alone, ptr, 100, &own));
+    fill(from, 100, 6);
+    OK(ceclPutSignal(from, 100, ceclUint8, 0, own, 0, 5, alone, NULL));
+    OK(ceclWaitSignal(1, &wait, alone, NULL));
+    OK(ceclStreamSynchronize(alone, NULL));
+    expect(ptr, 100, 6);
+    OK(ceclWindowFree(alone, own));
+    OK(ceclCommDestroy(alone));
+}
+
+/* They have no words for signals. Every rank is refused before it waits for another. */
+static void more_ranks_than_have_signals_are_refused(void **state)
+{
+    static ceclComm_t many[CECL_ONE_SIDED_RANKS + 1];
+    const ceclSignalWait_t wait = {1, 0, 1};
+    (void)state;
+    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks, in one address space */
+    OK(ceclCommInitAll(many, CECL_ONE_SIDED_RANKS + 1, NULL));
+    unsetenv("CECL_POOL_BYTES");
+    REFUSED(ceclSignal(1, 0, many[0], NULL), ceclInvalidUsage, "65 ranks has no signals");
+    REFUSED(ceclWaitSignal(1, &wait, many[0], NULL), ceclInvalidUsage, "65 ranks has no signals");
+    for (int r = 0; r <= CECL_ONE_SIDED_RANKS; r++)
+        OK(ceclCommDestroy(many[r]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_arguments_are_refused_by_name),
+        cmocka_unit_test(a_copy_within_a_rank_needs_leave_for_an_sm),
+        cmocka_unit_test(calls_in_a_group_or_a_capture_are_refused),
+        cmocka_unit_test(a_window_ends_once_nobody_uses_it),
+        cmocka_unit_test(ranks_that_differ_are_all_refused),
+        cmocka_unit_test(memory_that_was_replaced_is_refused),
+        cmocka_unit_test(a_rank_alone_has_windows_and_signals),
+        cmocka_unit_test(more_ranks_than_have_signals_are_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, close_all);
+}
