@@ -6,6 +6,8 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
+#define CECL_PERF_RANKS 16 /* ceclAlltoAllvDevice takes so many */
+
 static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ceclDataType_t type,
                                     ceclComm_t comm, ceclStream_t stream)
 {
@@ -60,6 +62,41 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
+/* Splits on the device, by which each rank has one row for each rank. */
+static ceclResult_t find_splits(ceclComm_t comm, size_t nranks, uint64_t **splits)
+{
+    static uint64_t *memory, ones[CECL_PERF_RANKS];
+    ceclResult_t result = ceclSuccess;
+    if (!memory) {
+        for (size_t r = 0; r < CECL_PERF_RANKS; r++)
+            ones[r] = 1;
+        result = ceclMemAlloc(comm, (void **)&memory, 3 * sizeof(ones));
+        if (result == ceclSuccess)
+            result = ceclMemcpyAsync(
+                comm, memory, ones,
+                (nranks < CECL_PERF_RANKS ? nranks : CECL_PERF_RANKS) * sizeof(*ones), NULL);
+        if (result == ceclSuccess)
+            result = ceclStreamSynchronize(comm, NULL);
+    }
+    *splits = memory;
+    return result;
+}
+
+static ceclResult_t exchange_by_splits(const void *send, void *recv, size_t count,
+                                       ceclDataType_t type, ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    int nranks = 1;
+    ceclResult_t result = ceclCommCount(comm, &nranks);
+    const size_t n = (size_t)nranks;
+    if (result == ceclSuccess)
+        result = find_splits(comm, n, &splits);
+    return result == ceclSuccess
+               ? ceclAlltoAllvDevice(send, n, splits, recv, n, splits + CECL_PERF_RANKS, count,
+                                     type, comm, stream)
+               : result;
+}
+
 const struct op collectives[OP_COUNT] = {
     [OP_ALL_GATHER] = {.name = "all_gather",
                        .block_of_each = true,
@@ -73,6 +110,13 @@ const struct op collectives[OP_COUNT] = {
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
+    /* An all-to-all too, of equal blocks: NCCL has only that. */
+    [OP_ALL_TO_ALLV_DEVICE] = {.name = "alltoallv_device",
+                               .block_per_rank = true,
+                               .block_of_each = true,
+                               .size_of_all = true,
+                               .bus = 1,
+                               .call = exchange_by_splits},
     [OP_REDUCE_SCATTER] = {.name = "reduce_scatter",
                            .block_per_rank = true,
                            .reduces = true,

@@ -104,6 +104,7 @@ typedef ncclResult_t nccl_function(const void *, void *, size_t, ncclDataType_t,
 static nccl_function *const functions[OP_COUNT] = {
     [OP_ALL_GATHER] = ncclAllGather,
     [OP_ALL_TO_ALL] = ncclAlltoAll,
+    [OP_ALL_TO_ALLV_DEVICE] = ncclAlltoAll,
     [OP_REDUCE_SCATTER] = sum_and_scatter,
     [OP_ALL_REDUCE] = sum_to_all,
     [OP_SEND_RECV] = pass_on,

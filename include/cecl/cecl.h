@@ -896,6 +896,46 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
 
+/* Sends rows to each rank and receives rows from each. How many is read on the device when the call
+ * runs, so the host does not wait for a kernel that computes it.
+ *
+ *     rank 0: sendsplits {2, 1}  sendbuff [a a b]    recvsplits {2, 3, 0, 2}  recvbuff [a a c c c]
+ *     rank 1: sendsplits {3, 0}  sendbuff [c c c]    recvsplits {1, 0, 0, 1}  recvbuff [b]
+ *
+ * sendbuff    rows for rank 0, then for rank 1, and so on. Memory as in ceclAllGather; it must not
+ *             overlap recvbuff.
+ * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed, then sendbuff may be
+ *             NULL.
+ * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
+ * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
+ *             offset.
+ * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
+ *             received ones are not touched.
+ * recvsplits  [2 * nranks] written: rows from each rank, and then the row of recvbuff at which those of
+ *             each rank begin. Memory of the device, 8-byte aligned.
+ * rowcount    elements of a row, at least 1, equal on all ranks.
+ * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
+ *             and recvsplits be read by work behind it.
+ *
+ * Two kernels do the call: one of a single SM tells the splits, and one of maxSms SMs (splits.sms in
+ * cecl_info --tuning) writes the rows to the peers. No kernel waits for a peer. A peer without rows
+ * costs nothing. Because kernels move the rows, the call needs CECL_SM_ALLOW, and is refused otherwise;
+ * it never goes another way.
+ * If a rank's splits end beyond its sendbuff, or are more than a recvbuff has room for, the rows that
+ * fit are moved and nothing is written or read beyond; then the communicator fails on every rank with
+ * ceclInvalidUsage, which names the rank.
+ * In a group it must be the only call.
+ * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
+ * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
+ * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
+ * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
+ * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc; staging too small). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
+                                                       const uint64_t *sendsplits, void *recvbuff,
+                                                       size_t recvrows, uint64_t *recvsplits,
+                                                       size_t rowcount, ceclDataType_t datatype,
+                                                       ceclComm_t comm, ceclStream_t stream);
+
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
  *           makes no difference to the other ranks.

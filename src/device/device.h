@@ -2,7 +2,7 @@
  * words that streams write and wait for.
  *
  * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
- * nothing of ranks, collectives or plans. It uses reductions and small calls of src/sm. One
+ * nothing of ranks, collectives or plans. It uses reductions, small calls and splits of src/sm. One
  * cecl_device serves one rank; ranks may be threads of one process.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
@@ -15,6 +15,7 @@
 #include "device/capture.h"
 #include "sm/reduce.h"
 #include "sm/small.h"
+#include "sm/splits.h"
 #include "util/error.h"
 
 struct cecl_device;
@@ -241,7 +242,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce` and `small` allocate. The caller may reuse the arguments' arrays once the
+     * host's `reduce`, `small` and `splits` allocate. The caller may reuse the arguments' arrays once the
      * function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
@@ -256,6 +257,10 @@ struct cecl_device_ops {
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
+    /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
+     * until the call is done. */
+    ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
+                           const struct cecl_splits *splits);
     /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* Executes `ops` in order. Any `count`: a device with a limit splits them. */

@@ -62,6 +62,7 @@ static const struct cecl_device_ops host_ops = {
     .memops = host_memops,
     .reduce = host_reduce,
     .small = host_small,
+    .splits = host_splits,
     .stream_after = host_stream_after,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,

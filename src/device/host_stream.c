@@ -51,6 +51,7 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_ROWS: perform_rows(work); break;
     case WORK_REDUCE: cecl_reduce_host(work->own); break;
     case WORK_SMALL: perform_small(work->own, abandon); break;
+    case WORK_SPLITS: cecl_splits_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     case WORK_DROP:
@@ -412,6 +413,16 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
         own->small.meeting = &own->meeting;
     }
     return add_own(dev, handle, WORK_SMALL, own);
+}
+
+ceclResult_t host_splits(struct cecl_device *dev, ceclStream_t handle,
+                         const struct cecl_splits *splits)
+{
+    struct cecl_splits *own = malloc(sizeof(*own));
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for splits on the device");
+    *own = *splits;
+    return add_own(dev, handle, WORK_SPLITS, own);
 }
 
 /* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: its

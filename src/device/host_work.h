@@ -12,6 +12,7 @@ enum work_kind {
     WORK_ROWS,
     WORK_REDUCE,
     WORK_SMALL,
+    WORK_SPLITS,
     WORK_WRITE,
     WORK_WAIT,
     WORK_DROP, /* `own` is the graph whose launch ends here */
@@ -28,7 +29,8 @@ struct work {
     const void *src;                   /* WAIT: the word to wait for */
     size_t bytes;                      /* ROWS: bytes in one row */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
-    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work */
+    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work; SPLITS: a
+     * struct cecl_splits */
     void *own;
     bool lent; /* `own` belongs to the graph */
 };

@@ -142,9 +142,10 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags)
 {
-    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 3, &flags->done));
+    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, 3 + CECL_SPLITS_TROUBLE_WORDS, &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
+    flags->trouble = (struct cecl_splits_trouble *)(flags->done + 3);
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
     return ceclSuccess;
 }

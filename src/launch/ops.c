@@ -13,6 +13,7 @@ const struct cecl_lowering cecl_lowerings[CECL_FAMILIES] = {
     [CECL_FAMILY_OWN_LAYOUT] = {cecl_choose_per_rank, cecl_lower_per_rank},
     [CECL_FAMILY_REDUCTION] = {cecl_choose_reduction, cecl_lower_reduction},
     [CECL_FAMILY_BARRIER] = {NULL, cecl_lower_barrier},
+    [CECL_FAMILY_SPLITS] = {cecl_choose_splits, cecl_lower_splits},
     [CECL_FAMILY_CARRY] = {cecl_choose_carry, cecl_lower_carry},
 };
 
@@ -113,6 +114,13 @@ const struct cecl_op cecl_ops[CECL_OP_COUNT] = {
                          .noun = "barrier",
                          .family = CECL_FAMILY_BARRIER,
                          .block = cecl_block_nothing},
+    [CECL_OP_ALL_TO_ALLV_DEVICE] = {.name = "ceclAlltoAllvDevice",
+                                    .noun = "all-to-all by splits on the device",
+                                    .family = CECL_FAMILY_SPLITS,
+                                    .to = CECL_TO_EACH,
+                                    .count_name = "rowcount",
+                                    .describe = cecl_describe_splits,
+                                    .block = cecl_block_nothing},
     [CECL_OP_CARRY] = {.name = "private memory",
                        .noun = "private memory",
                        .family = CECL_FAMILY_CARRY,
