@@ -20,12 +20,14 @@
 #define MODEL_BLOCKS 64
 #define MODEL_SLICE ((size_t)512 << 10)
 #define MODEL_TABLE ((size_t)8 << 10)
-#define MODEL_BYTES ((size_t)192 << 10) /* of a buffer, at most */
+#define MODEL_BYTES ((size_t)192 << 10)  /* of a buffer, at most */
+#define MODEL_SCALES ((size_t)320 << 10) /* where the second array begins in a slice, about */
 #define MODEL_UNTOUCHED 0x5A
 
 /* Memory that the steps reach. */
 struct model_memory {
-    unsigned char slices[MODEL_RANKS][MODEL_SLICE], send[MODEL_RANKS][MODEL_BYTES + 64];
+    unsigned char slices[MODEL_RANKS][MODEL_SLICE], send[MODEL_RANKS][MODEL_BYTES + 64],
+        scales[MODEL_RANKS][MODEL_BYTES + 64];
     uint64_t splits[MODEL_RANKS][MODEL_BLOCKS], offsets[MODEL_RANKS][MODEL_BLOCKS],
         out[MODEL_RANKS][2 * MODEL_BLOCKS];
     struct cecl_splits_trouble trouble[MODEL_RANKS];
@@ -35,10 +37,11 @@ struct model_memory {
 struct model {
     struct cecl_splits_form form;
     bool has_offsets;
-    size_t recv_at[MODEL_RANKS], send_at; /* bytes from the start of slice and of `send` */
+    /* bytes from the start of slice, and of `send` and `scales` */
+    size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
     struct cecl_splits_trouble trouble;
-    /* what a recvbuff must hold, and `out` */
-    unsigned char recv[MODEL_SLICE];
+    /* what a slice must hold behind its table, and `out` */
+    unsigned char slice[MODEL_SLICE];
     uint64_t out[2 * MODEL_BLOCKS];
 };
 
@@ -114,16 +117,25 @@ static inline uint64_t model_sent(const struct model *m, const struct model_memo
     return *begin + rows > m->form.send_rows ? m->form.send_rows - *begin : rows;
 }
 
+/* Rows arrive in one of the arrays. */
+static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t row, uint64_t next,
+                                uint64_t begin, uint64_t rows)
+{
+    for (uint64_t i = 0; i < rows * row && next * row + i < m->form.recv_rows * row; i++)
+        m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
+}
+
 /* Receives a block behind `next` rows. */
 static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
                                      uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
 {
     const uint32_t blocks = m->form.nranks * m->form.experts;
-    const uint64_t row = m->form.row_bytes, room = m->form.recv_rows;
+    const uint64_t room = m->form.recv_rows;
     uint64_t begin;
     const uint64_t all = model_sent(m, at, from, model_index(m, to, expert), &begin);
-    for (uint64_t i = 0; i < all * row && next * row + i < room * row; i++)
-        m->recv[next * row + i] = model_byte((int)from, begin * row + i);
+    model_arrive(m, m->recv_at[to], (int)from, m->form.row_bytes, next, begin, all);
+    model_arrive(m, m->scales_at[to], (int)from + MODEL_RANKS, m->form.scale_bytes, next, begin,
+                 all);
     m->out[place] = next + all <= room ? all : next < room ? room - next : 0;
     m->out[blocks + place] = next < room ? next : room;
     if (next + all > room && all > 0 && m->trouble.what == CECL_SPLITS_FINE) {
@@ -142,7 +154,7 @@ static inline void model_expect(struct model *m, const struct model_memory *at, 
 {
     uint64_t next = 0;
     uint32_t place = 0;
-    memset(m->recv, MODEL_UNTOUCHED, sizeof(m->recv));
+    memset(m->slice, MODEL_UNTOUCHED, sizeof(m->slice));
     if (m->form.back) {
         for (uint32_t from = 0; from < m->form.nranks; from++)
             for (uint32_t e = 0; e < m->form.experts; e++)
@@ -181,7 +193,7 @@ static inline void model_judge_sends(struct model *m, const struct model_memory 
 static inline uint64_t model_output_end(struct model *m, const struct model_memory *at, uint32_t to)
 {
     uint64_t end = 0;
-    m->form.recv_rows = MODEL_BYTES / m->form.row_bytes;
+    m->form.recv_rows = MODEL_BYTES / (m->form.row_bytes + m->form.scale_bytes);
     model_expect(m, at, to);
     for (uint32_t i = 0; i < m->form.nranks * m->form.experts; i++)
         if (m->out[i] > 0 && m->out[i] + m->out[m->form.nranks * m->form.experts + i] > end)
@@ -203,6 +215,7 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
     if (!m->form.back && model_below(x, 2))
         m->form.align = 1 + (uint32_t)model_below(x, 8);
     m->form.row_bytes = 1 + model_below(x, row_most);
+    m->form.scale_bytes = model_below(x, 2) * model_below(x, row_most / 4 + 2);
     m->has_offsets = model_below(x, 3) == 0;
     for (int r = 0; r < n; r++) {
         const uint32_t shift = (uint32_t)model_below(x, (uint64_t)n * m->form.experts);
@@ -211,6 +224,7 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
                 model_rows(x, kind, r, i);
         model_draw_offsets(x, m, at, r);
         m->recv_at[r] = MODEL_TABLE + model_below(x, 2) * 256 + model_below(x, 20);
+        m->scales_at[r] = MODEL_SCALES + model_below(x, 20);
         const uint64_t end = model_input_end(m, at, r);
         sends = end > sends ? end : sends;
     }
@@ -229,6 +243,8 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
         memset(at->slices[r], MODEL_UNTOUCHED, MODEL_SLICE);
         for (size_t i = 0; i < m->form.send_rows * m->form.row_bytes; i++)
             at->send[r][m->send_at + i] = model_byte(r, i);
+        for (size_t i = 0; i < m->form.send_rows * m->form.scale_bytes; i++)
+            at->scales[r][m->send_at + i] = model_byte(r + MODEL_RANKS, i);
         for (uint32_t i = 0; i < 2 * MODEL_BLOCKS; i++)
             at->out[r][i] = UINT64_MAX;
         at->trouble[r] = (struct cecl_splits_trouble){0};
@@ -244,6 +260,7 @@ static inline struct cecl_splits model_step(const struct model *m, struct model_
                                 .rank = (uint32_t)rank,
                                 .form = m->form,
                                 .send = at->send[rank] + m->send_at,
+                                .scales = at->scales[rank] + m->send_at,
                                 .splits = at->splits[rank],
                                 .offsets = m->has_offsets ? at->offsets[rank] : NULL,
                                 .out = at->out[rank],
@@ -251,6 +268,7 @@ static inline struct cecl_splits model_step(const struct model *m, struct model_
                                 .slice = MODEL_SLICE,
                                 .table_offset = 64,
                                 .recv_offset = m->recv_at[rank],
+                                .scales_offset = m->scales_at[rank],
                                 .end = &at->end,
                                 .trouble = &at->trouble[rank]};
 }
@@ -277,15 +295,14 @@ static inline void model_check(struct model *m, const struct model_memory *at)
 {
     const int n = (int)m->form.nranks;
     for (int r = 0; r < n; r++) {
-        const unsigned char *recv = at->slices[r] + m->recv_at[r];
-        const size_t behind = MODEL_SLICE - m->recv_at[r];
         model_expect(m, at, (uint32_t)r);
-        if (memcmp(recv, m->recv, behind) != 0)
-            fail_msg(
-                "rank %d of %d: recvbuff is wrong (%u experts, back %d, align %u, rows of %llu "
-                "bytes)",
-                r, n, m->form.experts, (int)m->form.back, m->form.align,
-                (unsigned long long)m->form.row_bytes);
+        if (memcmp(at->slices[r] + MODEL_TABLE, m->slice + MODEL_TABLE,
+                   MODEL_SLICE - MODEL_TABLE) != 0)
+            fail_msg("rank %d of %d: what it received is wrong (%u experts, back %d, align %u, "
+                     "rows of %llu "
+                     "bytes)",
+                     r, n, m->form.experts, (int)m->form.back, m->form.align,
+                     (unsigned long long)m->form.row_bytes);
         assert_memory_equal(at->out[r], m->out, 2 * m->form.experts * (size_t)n * sizeof(uint64_t));
     }
     for (int r = 0; r < n; r++)

@@ -936,6 +936,65 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, siz
                                                        size_t rowcount, ceclDataType_t datatype,
                                                        ceclComm_t comm, ceclStream_t stream);
 
+/* How rows go to experts. All ranks have equal experts, align and scalebytes. */
+typedef struct {
+    size_t experts; /* of each rank, at least 1; all ranks' together at most 512 */
+    /* ceclDispatch: rows of an expert begin at a multiple of so many rows; at least 1. An expert
+     * without rows takes so many, if that is more than 1. ceclCombine ignores it. */
+    size_t align;
+    /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
+     * scalebytes: of each row; 0: there is none, and both addresses are ignored. */
+    const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
+    void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
+    size_t scalebytes;
+} ceclExperts_t;
+
+/* Sends rows to the experts of all ranks. It is ceclAlltoAllvDevice with one block for each expert,
+ * and each rank has its received rows by expert.
+ *
+ *     2 ranks with 2 experts each, align 2:
+ *     rank 0: sendsplits {1, 2, 0, 1}  sendbuff [a b b d]   experts 0 and 1 of rank 0, then of rank 1
+ *     rank 1: sendsplits {1, 0, 0, 3}  sendbuff [A D D D]
+ *     rank 0: recvbuff [a A | b b]      recvsplits {1, 1, 2, 0,  0, 1, 2, 4}
+ *     rank 1: recvbuff [- - | d D D D]  recvsplits {0, 0, 1, 3,  0, 0, 2, 3}
+ *
+ * sendbuff    the rows for expert 0 of rank 0, then expert 1 of rank 0, and so on, then those for
+ *             rank 1. Memory as in ceclAlltoAllvDevice.
+ * sendsplits  [nranks * experts] rows of each block, in that order.
+ * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; then those
+ *             for expert 1, from the next multiple of `align` on. Rows between are not touched.
+ * recvsplits  [2 * experts * nranks] written: rows of each received block, in that order, and then
+ *             the row of recvbuff at which each begins. ceclCombine takes it as its sendsplits.
+ * experts     how many, and how they lie. Host memory, read during the call. The arrays that it names
+ *             are memory of the device, and stay the caller's.
+ * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ * ceclAlltoAllvDevice; the error names the expert too. ceclInvalidArgument also for a NULL experts,
+ * scales that are NULL, and an align or experts that is 0 or too large. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
+                                                const uint64_t *sendsplits, void *recvbuff,
+                                                size_t recvrows, uint64_t *recvsplits,
+                                                const ceclExperts_t *experts, size_t rowcount,
+                                                ceclDataType_t datatype, ceclComm_t comm,
+                                                ceclStream_t stream);
+
+/* Sends rows back from experts to the ranks that they came from, in the order in which those sent
+ * them. It sums nothing: each rank has the rows as it had them before ceclDispatch.
+ * sendbuff    rows as ceclDispatch has left them in its recvbuff. Padding is not sent.
+ * sendsplits  [2 * experts * nranks] rows of each block, and where it begins: recvsplits of
+ *             ceclDispatch. The blocks of one expert are for rank 0, then for rank 1, and so on.
+ * recvbuff    receives the rows of expert 0 of rank 0, then of expert 1 of rank 0, and so on, without
+ *             gaps. Memory of ceclMemAlloc.
+ * recvsplits  [2 * nranks * experts] written: rows of each received block, in that order, and then
+ *             the row of recvbuff at which each begins.
+ * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ * ceclDispatch. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows,
+                                               const uint64_t *sendsplits, void *recvbuff,
+                                               size_t recvrows, uint64_t *recvsplits,
+                                               const ceclExperts_t *experts, size_t rowcount,
+                                               ceclDataType_t datatype, ceclComm_t comm,
+                                               ceclStream_t stream);
+
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
  *           makes no difference to the other ranks.

@@ -7,8 +7,9 @@
 /* Arguments of calls whose splits are on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* of the buffers */
-    const uint64_t *splits;      /* [nranks] */
-    uint64_t *out;               /* [2][nranks] */
+    const uint64_t *splits; /* [nranks], for each expert; on the way back with offsets behind */
+    uint64_t *out;          /* [2][nranks], for each expert */
+    const ceclExperts_t *experts;
 };
 
 /* The arguments as the caller gave them. An argument that a function does not have is 0. */

@@ -30,8 +30,52 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
     if (form->recv_rows == 0)
         return cecl_fail(ceclInvalidArgument, "recvrows 0: 1 at least");
     CECL_TRY(cecl_splits_check(form));
-    CECL_TRY(check_rows("sendrows", splits->send_rows, form->row_bytes));
-    return check_rows("recvrows", splits->recv_rows, form->row_bytes);
+    const uint64_t larger =
+        form->row_bytes > form->scale_bytes ? form->row_bytes : form->scale_bytes;
+    CECL_TRY(check_rows("sendrows", splits->send_rows, larger));
+    return check_rows("recvrows", splits->recv_rows, larger);
+}
+
+/* Arrays that only kernels use have no window: these are the checks that need no look-up. */
+static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExperts_t *experts,
+                                 const struct cecl_call *call)
+{
+    if (!experts->recvscales || (!experts->sendscales && call->send.window))
+        return cecl_fail(ceclInvalidArgument, "experts->%s: NULL, and scalebytes is %zu",
+                         experts->recvscales ? "sendscales" : "recvscales", experts->scalebytes);
+    if (!cecl_buffer_is_pool(cecl_window_find(scope->windows, experts->recvscales)))
+        return cecl_fail(ceclInvalidUsage,
+                         "experts->recvscales %p: %s needs memory of ceclMemAlloc, to which peers' "
+                         "kernels can write",
+                         experts->recvscales, call->op->name);
+    return ceclSuccess;
+}
+
+/* Fills in the words of a call's experts. */
+static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_t *experts,
+                                uint64_t *words)
+{
+    words[CECL_LAYOUT_EXPERTS] = words[CECL_LAYOUT_ALIGN] = 1;
+    words[CECL_LAYOUT_SCALE_BYTES] = 0;
+    words[CECL_LAYOUT_SEND_SCALES] = words[CECL_LAYOUT_RECV_SCALES] = 0;
+    if (!call->op->has_experts)
+        return ceclSuccess;
+    if (!experts)
+        return cecl_fail(ceclInvalidArgument, "experts: NULL");
+    if (experts->experts > CECL_SPLITS_BLOCKS_MAX || experts->align > CECL_SPLITS_ROWS_MAX)
+        return cecl_fail(ceclInvalidArgument, "experts->%s: %d at most",
+                         experts->experts > CECL_SPLITS_BLOCKS_MAX ? "experts" : "align",
+                         experts->experts > CECL_SPLITS_BLOCKS_MAX ? CECL_SPLITS_BLOCKS_MAX
+                                                                   : (int)CECL_SPLITS_ROWS_MAX);
+    words[CECL_LAYOUT_EXPERTS] = experts->experts;
+    if (!call->op->goes_back)
+        words[CECL_LAYOUT_ALIGN] = experts->align;
+    words[CECL_LAYOUT_SCALE_BYTES] = experts->scalebytes;
+    if (experts->scalebytes > 0) {
+        words[CECL_LAYOUT_SEND_SCALES] = (uintptr_t)experts->sendscales;
+        words[CECL_LAYOUT_RECV_SCALES] = (uintptr_t)experts->recvscales;
+    }
+    return ceclSuccess;
 }
 
 /* The kernel of a peer writes to recvbuff, at an offset that this rank's kernel tells it. */
@@ -62,6 +106,7 @@ ceclResult_t cecl_describe_splits(const struct cecl_scope *scope, const struct c
     words[CECL_LAYOUT_RECV_ROWS] = splits->recv_rows;
     words[CECL_LAYOUT_SPLITS] = (uintptr_t)splits->splits;
     words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)splits->out;
+    CECL_TRY(use_experts(call, splits->experts, words));
     call->view.layout = words;
     call->layout_words = cecl_layout_words(call->op, scope->nranks);
     const struct cecl_splits_form form = cecl_call_splits(call);
@@ -69,5 +114,6 @@ ceclResult_t cecl_describe_splits(const struct cecl_scope *scope, const struct c
     call->bytes = form.recv_rows * form.row_bytes;
     CECL_TRY(check_array("sendsplits", splits->splits));
     CECL_TRY(check_array("recvsplits", splits->out));
-    return find_buffers(scope, args, call);
+    CECL_TRY(find_buffers(scope, args, call));
+    return form.scale_bytes > 0 ? check_scales(scope, splits->experts, call) : ceclSuccess;
 }

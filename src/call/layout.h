@@ -29,9 +29,14 @@ enum {
     CECL_LAYOUT_SEND_ROWS,
     CECL_LAYOUT_RECV_ROWS,
     CECL_LAYOUT_ROW_BYTES,
+    CECL_LAYOUT_EXPERTS,
+    CECL_LAYOUT_ALIGN,
+    CECL_LAYOUT_SCALE_BYTES,
     CECL_LAYOUT_SPLITS_ALIKE,
     CECL_LAYOUT_SPLITS = CECL_LAYOUT_SPLITS_ALIKE,
     CECL_LAYOUT_SPLITS_OUT,
+    CECL_LAYOUT_SEND_SCALES,
+    CECL_LAYOUT_RECV_SCALES,
     CECL_LAYOUT_SPLITS_WORDS
 };
 
@@ -49,8 +54,8 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
         return CECL_LAYOUT_SPLITS_WORDS;
     return (own ? CECL_LAYOUT_OWN_ARRAYS : CECL_LAYOUT_ARRAYS) * (uint32_t)nranks;
 }
-#define CECL_LAYOUT_WORDS_MAX(nranks) (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks))
-_Static_assert((uint32_t)CECL_LAYOUT_SPLITS_WORDS <= CECL_LAYOUT_WORDS_MAX(1), "it has the room");
+#define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
+    (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS)
 
 /* How many words, from the first on, all ranks have alike. `words`: cecl_layout_words. */
 static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)

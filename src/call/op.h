@@ -52,6 +52,8 @@ struct cecl_op {
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
+    /* CECL_FAMILY_SPLITS: whether rows have experts; whether they come back from them */
+    bool has_experts, goes_back;
     const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the
@@ -90,6 +92,8 @@ enum cecl_op_index {
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
     CECL_OP_ALL_TO_ALLV_DEVICE,
+    CECL_OP_DISPATCH,
+    CECL_OP_COMBINE,
     CECL_OP_CARRY, /* the library's own: see launch/carry.h */
     CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,

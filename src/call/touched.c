@@ -201,17 +201,26 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
                      cecl_buffer_address(in_place));
 }
 
-/* Checks the arrays that only kernels of this rank use. */
+/* Checks the arrays that only kernels use. */
 static ceclResult_t check_splits(const struct cecl_call *call, const struct cecl_windows *windows)
 {
     const struct cecl_splits_form form = cecl_call_splits(call);
     const uint64_t bytes = (uint64_t)form.nranks * form.experts * sizeof(uint64_t);
-    CECL_TRY(cecl_window_check(
-        windows, cecl_window_find(windows, cecl_call_address(call, CECL_LAYOUT_SPLITS)), bytes,
-        "sendsplits"));
-    return cecl_window_check(
-        windows, cecl_window_find(windows, cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT)),
-        2 * bytes, "recvsplits");
+    const struct {
+        int word;
+        uint64_t bytes;
+        const char *name;
+    } arrays[] = {
+        {CECL_LAYOUT_SPLITS, form.back ? 2 * bytes : bytes, "sendsplits"},
+        {CECL_LAYOUT_SPLITS_OUT, 2 * bytes, "recvsplits"},
+        {CECL_LAYOUT_SEND_SCALES, form.send_rows * form.scale_bytes, "experts->sendscales"},
+        {CECL_LAYOUT_RECV_SCALES, form.recv_rows * form.scale_bytes, "experts->recvscales"}};
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+        if (arrays[i].bytes > 0)
+            CECL_TRY(cecl_window_check(
+                windows, cecl_window_find(windows, cecl_call_address(call, arrays[i].word)),
+                arrays[i].bytes, arrays[i].name));
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,

@@ -98,6 +98,7 @@ void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_li
     const struct cecl_splits_form *form = &call->form;
     uint64_t *sent = (uint64_t *)(line + 1), next = 0;
     line->recv_offset = call->recv_offset;
+    line->scales_offset = call->scales_offset;
     line->beyond = 0;
     for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
         const uint32_t block = cecl_splits_input(form, i);

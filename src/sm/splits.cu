@@ -90,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             ((uint64_t *)(line + 1))[threadIdx.x] = sent.rows[threadIdx.x];
         if (threadIdx.x == 0) {
             line->recv_offset = call.recv_offset;
+            line->scales_offset = call.scales_offset;
             line->beyond = sent.beyond < BLOCKS ? 1 + cecl_splits_input(&form, sent.beyond) : 0;
         }
     }
@@ -287,37 +288,50 @@ DEVICE void copy(unsigned char *dst, const unsigned char *src, uint32_t bytes)
     }
 }
 
+/* One of the two arrays. */
+struct array {
+    const unsigned char *send;
+    uint64_t row_bytes;
+    bool is_scales;
+};
+
+DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
+{
+    const cecl_splits_line *line = line_of(call, to);
+    return a.is_scales ? line->scales_offset : line->recv_offset;
+}
+
 /* This rank's blocks in the order in which they are sent, which begins with the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* how many chunks the blocks before have */
 };
 
-/* Fills in a thread's block: the place at the receiver; none where no such place is in its slice. */
+/* Fills in a thread's block: the place at the receiver. */
 DEVICE void find_block(const cecl_splits &call, const places &p, const sent &sent, blocks *b)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, to = rank_after(call.rank, 1 + i / form.experts, form.nranks),
                    expert = i % form.experts;
     const place there = place_of(form, p, call.rank, to, expert);
-    const uint64_t room = form.recv_rows * form.row_bytes;
-    const bool lies = room <= call.slice && line_of(call, to)->recv_offset <= call.slice - room;
     b->at[i] = sent.at[to * form.experts + expert];
     b->place[i] = there.at;
-    b->rows[i] = lies ? there.rows : 0;
+    b->rows[i] = there.rows;
 }
 
-DEVICE void find_blocks(const cecl_splits &call, places *p, const sent &sent, blocks *b)
+/* Cuts an array's blocks into chunks; no chunk where its place would not lie in the slice. `room`: as in
+ * sum_before. */
+DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
     uint64_t chunks = 0;
     if (i < count) {
-        find_block(call, *p, sent, b);
-        chunks = (b->rows[i] * form.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
+        const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
+        if (cecl_splits_lies(&call, offset_of(call, a, to), form.recv_rows * a.row_bytes))
+            chunks = (b->rows[i] * a.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
     }
-    __syncthreads(); /* nobody needs p->begin any more */
-    const uint64_t before = sum_before(chunks, p->begin);
+    const uint64_t before = sum_before(chunks, room);
     if (i < count)
         b->chunks[i] = (uint32_t)before;
     if (i == count - 1)
@@ -339,17 +353,26 @@ DEVICE uint32_t block_with(const blocks &b, uint32_t count, uint32_t chunk)
     return low;
 }
 
-DEVICE void send_chunk(const cecl_splits &call, const blocks &b, uint32_t chunk)
+DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b, uint32_t chunk)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
                    to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
     const uint64_t first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK,
-                   left = b.rows[i] * form.row_bytes - first;
-    copy(call.slices + to * call.slice + line_of(call, to)->recv_offset +
-             b.place[i] * form.row_bytes + first,
-         (const unsigned char *)call.send + b.at[i] * form.row_bytes + first,
-         (uint32_t)least(left, CECL_SPLITS_CHUNK));
+                   left = b.rows[i] * a.row_bytes - first;
+    copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes + first,
+         a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
+}
+
+/* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
+DEVICE void send_array(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
+{
+    find_chunks(call, a, b, room);
+    const uint32_t chunks = b->chunks[call.form.nranks * call.form.experts];
+    for (uint32_t chunk = blockIdx.x * WARPS + threadIdx.x / 32; chunk < chunks;
+         chunk += gridDim.x * WARPS)
+        send_chunk(call, a, *b, chunk);
+    __syncthreads(); /* before b->chunks is written again */
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -368,11 +391,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (threadIdx.x == 0)
             judge(call, *p);
     }
-    find_blocks(call, p, *mine, b);
-    const uint32_t chunks = b->chunks[call.form.nranks * call.form.experts];
-    for (uint32_t chunk = blockIdx.x * WARPS + threadIdx.x / 32; chunk < chunks;
-         chunk += gridDim.x * WARPS)
-        send_chunk(call, *b, chunk);
+    if (threadIdx.x < call.form.nranks * call.form.experts)
+        find_block(call, *p, *mine, b);
+    __syncthreads(); /* from here on p->begin is room for sums */
+    send_array(call, {(const unsigned char *)call.send, call.form.row_bytes, false}, b, p->begin);
+    if (call.form.scale_bytes > 0)
+        send_array(call, {(const unsigned char *)call.scales, call.form.scale_bytes, true}, b,
+                   p->begin);
     fence_sys();
 }
 

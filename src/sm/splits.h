@@ -47,13 +47,15 @@ struct cecl_splits_form {
     uint32_t align;                /* rows, >= 1; 1 for `back` */
     uint64_t send_rows, recv_rows; /* how many rows the buffers have */
     uint64_t row_bytes;
+    uint64_t
+        scale_bytes; /* of each row in a second array, which goes the same way; 0: there is none */
 };
 
-/* A line of a table: where the rank's recvbuff lies, the first of its blocks that ends beyond its
+/* A line of a table: where the rank's recvbuff and its second array lie, the first of its blocks that ends beyond its
  * sendbuff, and the rows of its blocks. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
-    uint64_t recv_offset; /* bytes from the start of the rank's slice */
-    uint64_t beyond;      /* 1 + the number of that block; 0: all blocks lie in sendbuff */
+    uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
+    uint64_t beyond; /* 1 + the number of that block; 0: all blocks lie in sendbuff */
     /* behind it: [nranks * experts] rows of each block; see cecl_splits_rows */
 };
 
@@ -100,6 +102,7 @@ struct cecl_splits {
     uint32_t rank;
     struct cecl_splits_form form;
     const void *send;       /* [send_rows] */
+    const void *scales;     /* [send_rows] of scale_bytes each */
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
     /* [nranks * experts] where each block begins in `send`, in rows; NULL: one behind the other */
     const uint64_t *offsets;
@@ -109,7 +112,7 @@ struct cecl_splits {
     unsigned char *slices; /* where rank 0's slice begins; it holds its recvbuff and its table */
     uint64_t slice;        /* bytes from one rank's slice to the next */
     uint64_t table_offset; /* of a slice; a multiple of 8 */
-    uint64_t recv_offset;  /* of this rank's slice: TELL */
+    uint64_t recv_offset, scales_offset; /* of this rank's slice: TELL */
     /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
     const uint32_t *end;
     struct cecl_splits_trouble *trouble;
@@ -150,6 +153,13 @@ cecl_splits_line_at(const struct cecl_splits_form *form, const void *table, uint
  * the first block that does not fit; untouched if all fit. */
 uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *table, uint32_t to,
                            uint64_t *rows, uint64_t *places, uint32_t *first);
+
+/* Whether so many bytes from an offset on lie in a slice. No rank trusts what a peer's line says. */
+CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t offset,
+                                       uint64_t bytes)
+{
+    return bytes <= call->slice && offset <= call->slice - bytes;
+}
 
 /* What all ranks find wrong in a table: the lowest rank that sends beyond its sendbuff, or else the
  * lowest one that has no room. */

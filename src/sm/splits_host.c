@@ -41,26 +41,34 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);
 }
 
+/* Moves this rank's blocks in one of its arrays. */
+static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t offset,
+                       const unsigned char *send, uint64_t row_bytes, const uint64_t *at,
+                       const uint64_t *rows, const uint64_t *places)
+{
+    const struct cecl_splits_form *form = &call->form;
+    unsigned char *const recv = slice_of(call, to) + offset;
+    uint32_t from, expert;
+    if (row_bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
+        return;
+    for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
+        cecl_splits_received(form, i, &from, &expert);
+        if (from == call->rank && rows[i] > 0)
+            memcpy(recv + places[i] * row_bytes, send + at[to * form->experts + expert] * row_bytes,
+                   rows[i] * row_bytes);
+    }
+}
+
 /* Moves this rank's blocks for one rank. */
 static void move_to(const struct cecl_splits *call, const void *table, uint32_t to,
                     const uint64_t *at, uint64_t *rows, uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
-    const uint64_t offset = cecl_splits_line_at(form, table, to)->recv_offset,
-                   room = form->recv_rows * form->row_bytes;
-    unsigned char *recv = slice_of(call, to) + offset;
-    uint32_t from, expert, ignored;
+    const struct cecl_splits_line *line = cecl_splits_line_at(form, table, to);
+    uint32_t ignored;
     cecl_splits_place(form, table, to, rows, places, &ignored);
-    if (room > call->slice || offset > call->slice - room) /* no rank trusts a peer's words */
-        return;
-    for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
-        cecl_splits_received(form, i, &from, &expert);
-        if (from == call->rank && rows[i] > 0)
-            memcpy(recv + places[i] * form->row_bytes,
-                   (const unsigned char *)call->send +
-                       at[to * form->experts + expert] * form->row_bytes,
-                   rows[i] * form->row_bytes);
-    }
+    move_array(call, to, line->recv_offset, call->send, form->row_bytes, at, rows, places);
+    move_array(call, to, line->scales_offset, call->scales, form->scale_bytes, at, rows, places);
 }
 
 static void move(const struct cecl_splits *call)

@@ -195,6 +195,8 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_REDUCE] = reduce,
     [CECL_OP_BARRIER] = barrier,
     [CECL_OP_ALL_TO_ALLV_DEVICE] = unknown,
+    [CECL_OP_DISPATCH] = unknown,
+    [CECL_OP_COMBINE] = unknown,
     [CECL_OP_CARRY] = carry,
 };
 

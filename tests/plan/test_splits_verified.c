@@ -7,13 +7,16 @@
 #include "flags/turns.h"
 
 #define MOST CECL_SPLITS_RANKS_MAX
+#define EXPERTS 3
 #define CALLS 3
 #define TIMES 7
 #define TURNS (((1u << CECL_TURNS) - 1) << CECL_COUNTER_TURN)
 
-/* Splits and layouts of all ranks of a call. */
+/* Splits, and behind them offsets, and layouts of all ranks of a call. */
 struct drawn {
-    uint64_t splits[MOST][MOST], out[MOST][2 * MOST], layouts[MOST][CECL_LAYOUT_SPLITS_WORDS];
+    enum cecl_op_index op;
+    uint64_t splits[MOST][2 * MOST * EXPERTS], out[MOST][2 * MOST * EXPERTS],
+        layouts[MOST][CECL_LAYOUT_SPLITS_WORDS];
 };
 
 enum shape { NONE, ONE, FILLED, BEYOND, RANDOM, SHAPES };
@@ -22,11 +25,13 @@ enum shape { NONE, ONE, FILLED, BEYOND, RANDOM, SHAPES };
 static void draw(struct drawn *d, int n, enum shape shape, uint64_t rows, uint64_t *x)
 {
     memset(d, 0, sizeof(*d));
+    d->op = CECL_OP_ALL_TO_ALLV_DEVICE;
     for (int r = 0; r < n; r++) {
         uint64_t *words = d->layouts[r];
         words[CECL_LAYOUT_SEND_ROWS] = (uint64_t)n * rows;
         words[CECL_LAYOUT_RECV_ROWS] = (uint64_t)n * rows;
         words[CECL_LAYOUT_ROW_BYTES] = 3;
+        words[CECL_LAYOUT_EXPERTS] = words[CECL_LAYOUT_ALIGN] = 1;
         words[CECL_LAYOUT_SPLITS] = (uintptr_t)d->splits[r];
         words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)d->out[r];
         for (int p = 0; p < n; p++)
@@ -77,6 +82,42 @@ static void rows_of_all_shapes_arrive(void **state)
                 draw(&d, n, (enum shape)shape, rows, &x);
                 verify(&d, 1, n);
             }
+}
+
+/* Several blocks for each rank: out, by experts with gaps, or back from there. */
+static void draw_experts(struct drawn *d, int n, bool back, uint64_t rows, uint64_t *x)
+{
+    const uint64_t align = 1 + next(x) % 4, blocks = (uint64_t)n * EXPERTS;
+    memset(d, 0, sizeof(*d));
+    d->op = back ? CECL_OP_COMBINE : CECL_OP_DISPATCH;
+    for (int r = 0; r < n; r++) {
+        uint64_t *words = d->layouts[r], begin = 0;
+        words[CECL_LAYOUT_SEND_ROWS] = blocks * (rows + 2);
+        words[CECL_LAYOUT_RECV_ROWS] = blocks * (rows + 2) + EXPERTS * align;
+        words[CECL_LAYOUT_ROW_BYTES] = 2;
+        words[CECL_LAYOUT_EXPERTS] = EXPERTS;
+        words[CECL_LAYOUT_ALIGN] = back ? 1 : align;
+        words[CECL_LAYOUT_SPLITS] = (uintptr_t)d->splits[r];
+        words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)d->out[r];
+        for (uint64_t i = 0; i < blocks; i++) {
+            d->splits[r][i] = next(x) % (rows + 1);
+            d->splits[r][blocks + i] = begin;
+            begin += d->splits[r][i] + next(x) % 3;
+        }
+    }
+}
+
+static void rows_of_experts_arrive(void **state)
+{
+    static struct drawn d[CALLS];
+    uint64_t x = 4;
+    (void)state;
+    for (int n = 1; n <= 8; n++)
+        for (int back = 0; back < 2; back++) {
+            for (int c = 0; c < CALLS; c++)
+                draw_experts(&d[c], n, (c + back) % 2, 2, &x);
+            verify(d, CALLS, n);
+        }
 }
 
 /* Tables of one call are not written while another is read. */
@@ -201,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_all_shapes_arrive),
+        cmocka_unit_test(rows_of_experts_arrive),
         cmocka_unit_test(calls_follow_each_other),
         cmocka_unit_test(other_calls_stand_beside),
         cmocka_unit_test(a_missing_step_or_wait_is_seen),

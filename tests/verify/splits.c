@@ -1,6 +1,7 @@
 /* The steps of calls by splits on the device. The layout names the splits by their address, so here they
  * are what a device would read. sm/splits.h says where blocks belong: its own test has a plain model of
- * that, and what is proved here is that steps touch what they may, when they may. */
+ * that, and what is proved here is that steps touch what they may, when they may. Scales go with their
+ * rows, in the same steps, and are not tracked. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 /* What a table is when all ranks have told their lines, and where this rank's blocks lie in sendbuff. */
 struct told {
-    uint64_t table[CECL_SPLITS_RANKS_MAX * (CECL_SPLITS_BLOCKS_MAX + 2)];
+    uint64_t table[CECL_SPLITS_RANKS_MAX *
+                   (CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t))];
     uint64_t at[CECL_SPLITS_BLOCKS_MAX];
 };
 
@@ -25,7 +27,8 @@ static void tell_all(const struct verifier *v, int call, int rank, struct told *
     for (uint32_t r = 0; r < form.nranks; r++) {
         const struct cecl_splits step = {
             .form = form,
-            .splits = cecl_call_address(call_of(v, call, (int)r), CECL_LAYOUT_SPLITS)};
+            .splits = cecl_call_address(call_of(v, call, (int)r), CECL_LAYOUT_SPLITS),
+            .offsets = cecl_call_offsets(call_of(v, call, (int)r))};
         cecl_splits_line_make(&step,
                               (struct cecl_splits_line *)cecl_splits_line_at(&form, told->table, r),
                               (int)r == rank ? told->at : ignored);
