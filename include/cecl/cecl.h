@@ -210,7 +210,8 @@ typedef enum {
      * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
     /* Reductions, and whatever SMs do faster: a rank's own block may be copied within its GPU, and
-     * a small all-gather or all-to-all may be one kernel, in place too. */
+     * a small all-gather or all-to-all may be one kernel, in place too. Also what SMs alone can do:
+     * ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which other policies refuse. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -912,7 +913,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
  *             received ones are not touched.
  * recvsplits  [2 * nranks] written: rows from each rank, and then the row of recvbuff at which those of
- *             each rank begin. Memory of the device, 8-byte aligned.
+ *             each rank begin. Memory of the device, 8-byte aligned, apart from sendsplits.
  * rowcount    elements of a row, at least 1, equal on all ranks.
  * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
  *             and recvsplits be read by work behind it.
@@ -978,7 +979,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sen
                                                 ceclStream_t stream);
 
 /* Sends rows back from experts to the ranks that they came from, in the order in which those sent
- * them. It sums nothing: each rank has the rows as it had them before ceclDispatch.
+ * them: each rank has the rows as it had them before ceclDispatch. ceclSumRows then adds those of each
+ * token.
  * sendbuff    rows as ceclDispatch has left them in its recvbuff. Padding is not sent.
  * sendsplits  [2 * experts * nranks] rows of each block, and where it begins: recvsplits of
  *             ceclDispatch. The blocks of one expert are for rank 0, then for rank 1, and so on.
@@ -994,6 +996,34 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
                                                const ceclExperts_t *experts, size_t rowcount,
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclStream_t stream);
+
+/* Adds the rows that experts have made of each token:
+ *
+ *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
+ *
+ * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
+ * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
+ * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
+ * nrows     0 allowed.
+ * places    [tokens * each] which rows stand for a token. What is not below nrows is left out; a token
+ *           without a row gets 0. Memory of the device, 8-byte aligned.
+ * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
+ * sums      [tokens * rowcount] written. Must overlap none of the others.
+ * tokens, each, rowcount   0 allowed.
+ * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
+ * stream    orders the call, on any stream of the device. It may capture.
+ *
+ * One kernel does it, of maxSms SMs at most, 16 by default. Memory is any of the rank's device.
+ * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
+ * the caller's, and must stay allocated until the stream has passed the call.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
+ * not reach, or that overlaps sums; another datatype; more bytes than an address space),
+ * ceclInvalidUsage (under CECL_SM_NEVER). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
+                                               const uint64_t *places, const float *weights,
+                                               void *sums, size_t tokens, size_t each,
+                                               size_t rowcount, ceclDataType_t datatype,
+                                               ceclComm_t comm, ceclStream_t stream);
 
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which

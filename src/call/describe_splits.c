@@ -22,6 +22,20 @@ static ceclResult_t check_array(const char *name, const void *array)
     return ceclSuccess;
 }
 
+/* Blocks of threads read the one while another writes the other. */
+static ceclResult_t check_apart(const struct cecl_call *call, const struct cecl_splits_form *form)
+{
+    const uint64_t bytes = (uint64_t)form->nranks * form->experts * sizeof(uint64_t),
+                   in = call->view.layout[CECL_LAYOUT_SPLITS],
+                   out = call->view.layout[CECL_LAYOUT_SPLITS_OUT];
+    if (in < out + 2 * bytes && out < in + (form->back ? 2 * bytes : bytes))
+        return cecl_fail(ceclInvalidArgument,
+                         "sendsplits %p and recvsplits %p overlap; they must be apart",
+                         cecl_call_address(call, CECL_LAYOUT_SPLITS),
+                         cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT));
+    return ceclSuccess;
+}
+
 static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
                                 const struct cecl_splits_form *form)
 {
@@ -114,6 +128,7 @@ ceclResult_t cecl_describe_splits(const struct cecl_scope *scope, const struct c
     call->bytes = form.recv_rows * form.row_bytes;
     CECL_TRY(check_array("sendsplits", splits->splits));
     CECL_TRY(check_array("recvsplits", splits->out));
+    CECL_TRY(check_apart(call, &form));
     CECL_TRY(find_buffers(scope, args, call));
     return form.scale_bytes > 0 ? check_scales(scope, splits->experts, call) : ceclSuccess;
 }

@@ -239,6 +239,15 @@ ceclResult_t cuda_splits(struct cecl_device *dev, ceclStream_t work,
     return result;
 }
 
+ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_row_sums *sums)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, cecl_row_sums_cuda(stream, sums));
+    return result;
+}
+
 static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
 {
     CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));

@@ -16,6 +16,7 @@
 #include "sm/reduce.h"
 #include "sm/small.h"
 #include "sm/splits.h"
+#include "sm/sums.h"
 #include "util/error.h"
 
 struct cecl_device;
@@ -242,7 +243,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce`, `small` and `splits` allocate. The caller may reuse the arguments' arrays once the
+     * host's `reduce`, `small`, `splits` and `sum_rows` allocate. The caller may reuse the arguments' arrays once the
      * function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
@@ -261,6 +262,9 @@ struct cecl_device_ops {
      * until the call is done. */
     ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_splits *splits);
+    /* Sums of rows (sm/sums.h), already checked, on any stream. */
+    ceclResult_t (*sum_rows)(struct cecl_device *dev, ceclStream_t stream,
+                             const struct cecl_row_sums *sums);
     /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* Executes `ops` in order. Any `count`: a device with a limit splits them. */

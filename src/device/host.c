@@ -63,6 +63,7 @@ static const struct cecl_device_ops host_ops = {
     .reduce = host_reduce,
     .small = host_small,
     .splits = host_splits,
+    .sum_rows = host_sum_rows,
     .stream_after = host_stream_after,
     .memcpy_async = host_memcpy_async,
     .words_release = host_words_release,

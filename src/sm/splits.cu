@@ -1,16 +1,17 @@
 /* The kernels of splits.h. They give what splits.c and splits_host.c say; here many threads find the
  * places of blocks at the same time. */
+#include "sm/copy.cuh"
 #include "sm/meeting.cuh"
 #include "sm/splits_args.h"
 
 #define BLOCKS CECL_SPLITS_BLOCKS_MAX
 #define THREADS CECL_SPLITS_THREADS
 #define WARPS (THREADS / 32)
-#define PER 8 /* vectors that a thread has under way */
 #define BEYOND (CECL_SPLITS_ROWS_MAX + 1u)
 
 static_assert(BLOCKS == THREADS, "a thread for each block");
-static_assert(CECL_SPLITS_CHUNK % (PER * 32 * 16) == 0, "a chunk is copied in whole rounds");
+static_assert(CECL_SPLITS_CHUNK % (COPY_VECTORS * 32 * 16) == 0,
+              "a chunk is copied in whole rounds");
 
 DEVICE uint32_t bounded(uint64_t rows)
 {
@@ -232,8 +233,8 @@ DEVICE void judge(const cecl_splits &call, const places &p)
             found = {
                 CECL_SPLITS_RECV,        r, 0, expert_beyond(form, p, r), form.experts, p.needed[r],
                 (uint32_t)form.recv_rows};
-    if (found.what == CECL_SPLITS_FINE)
-        return;
+    if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
+        return; /* the host hears of the first trouble alone */
     word_store(&call.trouble->rank, found.rank);
     word_store(&call.trouble->to, found.to);
     word_store(&call.trouble->expert, found.expert);
@@ -243,50 +244,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
     word_release(&call.trouble->what, found.what);
 }
 
-/* ---- copying */
-
-DEVICE void copy_vectors(unsigned char *dst, const unsigned char *src, uint32_t count)
-{
-    uint32_t i = threadIdx.x % 32;
-    for (; i + 32 * (PER - 1) < count; i += 32 * PER) {
-        vector v[PER];
-#pragma unroll
-        for (int k = 0; k < PER; k++)
-            v[k] = vector_load(src + (i + 32 * k) * 16);
-#pragma unroll
-        for (int k = 0; k < PER; k++)
-            vector_store(dst + (i + 32 * k) * 16, v[k]);
-    }
-    for (; i < count; i += 32)
-        vector_store(dst + i * 16, vector_load(src + i * 16));
-}
-
-template <typename Unit>
-DEVICE void copy_units(unsigned char *dst, const unsigned char *src, uint32_t bytes)
-{
-    for (uint32_t i = threadIdx.x % 32; i < bytes / sizeof(Unit); i += 32) {
-        Unit value;
-        single_load(src + i * sizeof(Unit), &value);
-        single_store(dst + i * sizeof(Unit), value);
-    }
-}
-
-/* A warp copies so many bytes, at any alignment. */
-DEVICE void copy(unsigned char *dst, const unsigned char *src, uint32_t bytes)
-{
-    const uint32_t differs = (uint32_t)((uintptr_t)dst ^ (uintptr_t)src);
-    if (differs % 16 == 0) {
-        const uint32_t to_line = (uint32_t)(-(uintptr_t)dst & 15),
-                       head = to_line < bytes ? to_line : bytes, body = (bytes - head) / 16 * 16;
-        copy_units<uint8_t>(dst, src, head);
-        copy_vectors(dst + head, src + head, body / 16);
-        copy_units<uint8_t>(dst + head + body, src + head + body, bytes - head - body);
-    } else if ((differs | (uint32_t)(uintptr_t)dst | bytes) % 4 == 0) {
-        copy_units<uint32_t>(dst, src, bytes);
-    } else {
-        copy_units<uint8_t>(dst, src, bytes);
-    }
-}
+/* ---- sending */
 
 /* One of the two arrays. */
 struct array {
@@ -360,8 +318,9 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b,
                    to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
     const uint64_t first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK,
                    left = b.rows[i] * a.row_bytes - first;
-    copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes + first,
-         a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
+    warp_copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes +
+                  first,
+              a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
 }
 
 /* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */

@@ -1,4 +1,5 @@
-/* Rows go to experts and come back: ceclDispatch and ceclCombine, with and without scales. */
+/* Rows go to experts and come back: ceclDispatch and ceclCombine, with and without scales, and
+ * ceclSumRows. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -258,6 +259,95 @@ static void graphs_take_rows_out_and_back(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, stream));
 }
 
+/* ---- sums */
+
+#define TOKENS 30
+#define EACH 3
+#define COUNT 24 /* elements of a row */
+
+/* What all ranks' experts make of element i of a row: here, what the row is. */
+static float element_of(int rank, size_t row, size_t i)
+{
+    return (float)((size_t)rank * 7 + row * 3 + i) * 0.25f;
+}
+
+/* Tokens have EACH rows, which go to experts and come back; their sums, with weights, are then what one
+ * rank would have computed. The last token's first row is left out. */
+static void tokens_get_the_sums_of_their_rows(void **state)
+{
+    const size_t nrows = TOKENS * EACH, bytes = nrows * COUNT * sizeof(float);
+    const ceclExperts_t experts = {.experts = 3, .align = 4};
+    const size_t blocks = (size_t)multi_nranks * experts.experts, most = nrows * RANKS + 3 * 4;
+    float *from, *there, *back, *sums, *weights, own[TOKENS * EACH * COUNT], given[TOKENS * EACH];
+    uint64_t *places, order[TOKENS * EACH], own_splits[BLOCKS] = {0};
+    (void)state;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&there, most * COUNT * sizeof(float)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&back, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&weights, sizeof(given)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&places, sizeof(order)));
+    for (size_t i = 0; i < nrows; i++) {
+        order[i] = i * 7 % nrows;
+        given[i] = (float)(i % 5) * 0.5f - 1;
+        own_splits[i * 5 % blocks]++;
+        for (size_t c = 0; c < COUNT; c++)
+            own[i * COUNT + c] = element_of(multi_rank, i, c);
+    }
+    order[(TOKENS - 1) * EACH] = UINT64_MAX;
+    multi_put(comm, from, own, bytes);
+    multi_put(comm, weights, given, sizeof(given));
+    multi_put(comm, places, order, sizeof(order));
+    multi_put(comm, splits[0], own_splits, sizeof(own_splits));
+    multi_ok(comm, ceclDispatch(from, nrows, splits[0], there, most, splits[1], &experts, COUNT,
+                                ceclFloat, comm, NULL));
+    multi_ok(comm, ceclCombine(there, most, splits[1], back, nrows, splits[2], &experts, COUNT,
+                               ceclFloat, comm, NULL));
+    multi_ok(comm, ceclSumRows(back, nrows, places, weights, sums, TOKENS, EACH, COUNT, ceclFloat,
+                               comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, own, sums, TOKENS * COUNT * sizeof(float));
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t c = 0; c < COUNT; c++) {
+            float want = 0; /* exact: small multiples of 1/8 */
+            for (size_t j = t * EACH; j < (t + 1) * EACH; j++)
+                if (order[j] < nrows)
+                    want += given[j] * element_of(multi_rank, order[j], c);
+            if (own[t * COUNT + c] != want)
+                fail_msg("rank %d, token %zu: %g and not %g", multi_rank, t,
+                         (double)own[t * COUNT + c], (double)want);
+        }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void refused_sums_do_no_harm(void **state)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+#define REFUSED(result, words, ...)                                                                \
+    multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
+    const float *const w = (const float *)(const void *)scales[0];
+    REFUSED(ceclInvalidArgument, "datatype", rows[0], 4, splits[0], w, rows[1], 4, 1, 1, ceclInt32);
+    REFUSED(ceclInvalidArgument, "rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "places: NULL", rows[0], 4, NULL, w, rows[1], 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "sums: NULL", rows[0], 4, splits[0], w, NULL, 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "aligned", rows[0] + 1, 4, splits[0], w, rows[1], 4, 1, 1,
+            ceclFloat);
+    REFUSED(ceclInvalidArgument, "overlap", rows[0], 4, splits[0], w, rows[0] + 8, 4, 1, 1,
+            ceclFloat);
+    REFUSED(ceclInvalidArgument, "address space", rows[0], SIZE_MAX / 2, splits[0], w, rows[1], 4,
+            1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "each", rows[0], 4, splits[0], w, rows[1], 4, (size_t)1 << 40, 1,
+            ceclFloat);
+    options.smPolicy = CECL_SM_NEVER;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    REFUSED(ceclInvalidUsage, "CECL_SM_NEVER", rows[0], 4, splits[0], w, rows[1], 4, 1, 1,
+            ceclFloat);
+#undef REFUSED
+    multi_ok(comm, ceclBarrier(comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+}
+
 static void refused_experts_do_no_harm(void **state)
 {
     const ceclExperts_t fine = {2, 2, scales[0], scales[1], 3};
@@ -322,6 +412,8 @@ int main(int argc, char **argv)
         TEST(rows_go_to_experts_and_come_back),
         TEST(the_header_says_what_happens),
         TEST(graphs_take_rows_out_and_back),
+        TEST(tokens_get_the_sums_of_their_rows),
+        TEST(refused_sums_do_no_harm),
         TEST(refused_experts_do_no_harm),
         cmocka_unit_test_setup_teardown(an_expert_without_room_is_named_on_every_rank, set_up,
                                         tear_down_failed),

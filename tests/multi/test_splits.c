@@ -293,6 +293,8 @@ static void refused_arguments_do_no_harm(void **state)
             out, (size_t)1 << 40);
     REFUSED(ceclInvalidArgument, "at most", send_buffer, (size_t)1 << 31, splits, recv_buffer, 4,
             out, 1);
+    REFUSED(ceclInvalidArgument, "recvsplits", send_buffer, 4, splits, recv_buffer, 4, splits + 1,
+            1);
     REFUSED(ceclInvalidArgument, "overlap", send_buffer, 4, splits, send_buffer, 4, out, 1);
     REFUSED(ceclInvalidUsage, "recvbuff", send_buffer, 4, splits, recv_buffer, room + (1 << 20),
             out, 1);
