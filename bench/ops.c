@@ -62,19 +62,21 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* Splits on the device, by which each rank has one row for each rank. */
-static ceclResult_t find_splits(ceclComm_t comm, size_t nranks, uint64_t **splits)
+/* Splits on the device, by which each rank has one row for each rank, and where the rows begin. */
+static ceclResult_t find_splits(ceclComm_t comm, uint64_t **splits, size_t *nranks)
 {
-    static uint64_t *memory, ones[CECL_PERF_RANKS];
-    ceclResult_t result = ceclSuccess;
-    if (!memory) {
-        for (size_t r = 0; r < CECL_PERF_RANKS; r++)
-            ones[r] = 1;
-        result = ceclMemAlloc(comm, (void **)&memory, 3 * sizeof(ones));
+    static uint64_t *memory, words[2 * CECL_PERF_RANKS];
+    int count = 1;
+    ceclResult_t result = ceclCommCount(comm, &count);
+    *nranks = (size_t)count < CECL_PERF_RANKS ? (size_t)count : CECL_PERF_RANKS;
+    if (result == ceclSuccess && !memory) {
+        for (size_t r = 0; r < *nranks; r++) {
+            words[r] = 1;
+            words[*nranks + r] = r;
+        }
+        result = ceclMemAlloc(comm, (void **)&memory, 2 * sizeof(words));
         if (result == ceclSuccess)
-            result = ceclMemcpyAsync(
-                comm, memory, ones,
-                (nranks < CECL_PERF_RANKS ? nranks : CECL_PERF_RANKS) * sizeof(*ones), NULL);
+            result = ceclMemcpyAsync(comm, memory, words, sizeof(words), NULL);
         if (result == ceclSuccess)
             result = ceclStreamSynchronize(comm, NULL);
     }
@@ -86,14 +88,38 @@ static ceclResult_t exchange_by_splits(const void *send, void *recv, size_t coun
                                        ceclDataType_t type, ceclComm_t comm, ceclStream_t stream)
 {
     uint64_t *splits = NULL;
-    int nranks = 1;
-    ceclResult_t result = ceclCommCount(comm, &nranks);
-    const size_t n = (size_t)nranks;
-    if (result == ceclSuccess)
-        result = find_splits(comm, n, &splits);
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
     return result == ceclSuccess
-               ? ceclAlltoAllvDevice(send, n, splits, recv, n, splits + CECL_PERF_RANKS, count,
+               ? ceclAlltoAllvDevice(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, count,
                                      type, comm, stream)
+               : result;
+}
+
+/* One expert on each rank. */
+static const ceclExperts_t one_expert = {.experts = 1, .align = 1};
+
+static ceclResult_t dispatch(const void *send, void *recv, size_t count, ceclDataType_t type,
+                             ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
+    return result == ceclSuccess
+               ? ceclDispatch(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, &one_expert,
+                              count, type, comm, stream)
+               : result;
+}
+
+static ceclResult_t combine(const void *send, void *recv, size_t count, ceclDataType_t type,
+                            ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
+    return result == ceclSuccess
+               ? ceclCombine(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, &one_expert,
+                             count, type, comm, stream)
                : result;
 }
 
@@ -110,13 +136,25 @@ const struct op collectives[OP_COUNT] = {
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
-    /* An all-to-all too, of equal blocks: NCCL has only that. */
+    /* All-to-alls too, of equal blocks: NCCL has only that. */
     [OP_ALL_TO_ALLV_DEVICE] = {.name = "alltoallv_device",
                                .block_per_rank = true,
                                .block_of_each = true,
                                .size_of_all = true,
                                .bus = 1,
                                .call = exchange_by_splits},
+    [OP_DISPATCH] = {.name = "dispatch",
+                     .block_per_rank = true,
+                     .block_of_each = true,
+                     .size_of_all = true,
+                     .bus = 1,
+                     .call = dispatch},
+    [OP_COMBINE] = {.name = "combine",
+                    .block_per_rank = true,
+                    .block_of_each = true,
+                    .size_of_all = true,
+                    .bus = 1,
+                    .call = combine},
     [OP_REDUCE_SCATTER] = {.name = "reduce_scatter",
                            .block_per_rank = true,
                            .reduces = true,
