@@ -34,6 +34,9 @@ struct op {
 enum {
     OP_ALL_GATHER,
     OP_ALL_TO_ALL,
+    OP_ALL_TO_ALLV_DEVICE,
+    OP_DISPATCH,
+    OP_COMBINE,
     OP_REDUCE_SCATTER,
     OP_ALL_REDUCE,
     OP_SEND_RECV,

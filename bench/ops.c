@@ -22,6 +22,8 @@ static const struct type types[] = {
 };
 _Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name here");
 
+#define CECL_PERF_RANKS 16 /* ceclAlltoAllvDevice takes so many */
+
 static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ceclDataType_t type,
                                     ceclComm_t comm, ceclStream_t stream)
 {
@@ -128,6 +130,67 @@ static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataT
     return result == ceclSuccess ? ceclWaitSignal(1, &is_full, comm, stream) : result;
 }
 
+/* Splits on the device, by which each rank has one row for each rank, and where the rows begin. */
+static ceclResult_t find_splits(ceclComm_t comm, uint64_t **splits, size_t *nranks)
+{
+    static uint64_t *memory, words[2 * CECL_PERF_RANKS];
+    int count = 1;
+    ceclResult_t result = ceclCommCount(comm, &count);
+    *nranks = (size_t)count < CECL_PERF_RANKS ? (size_t)count : CECL_PERF_RANKS;
+    if (result == ceclSuccess && !memory) {
+        for (size_t r = 0; r < *nranks; r++) {
+            words[r] = 1;
+            words[*nranks + r] = r;
+        }
+        result = ceclMemAlloc(comm, (void **)&memory, 2 * sizeof(words));
+        if (result == ceclSuccess)
+            result = ceclMemcpyAsync(comm, memory, words, sizeof(words), NULL);
+        if (result == ceclSuccess)
+            result = ceclStreamSynchronize(comm, NULL);
+    }
+    *splits = memory;
+    return result;
+}
+
+static ceclResult_t exchange_by_splits(const void *send, void *recv, size_t count,
+                                       ceclDataType_t type, ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
+    return result == ceclSuccess
+               ? ceclAlltoAllvDevice(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, count,
+                                     type, comm, stream)
+               : result;
+}
+
+/* One expert on each rank. */
+static const ceclExperts_t one_expert = {.experts = 1, .align = 1};
+
+static ceclResult_t dispatch(const void *send, void *recv, size_t count, ceclDataType_t type,
+                             ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
+    return result == ceclSuccess
+               ? ceclDispatch(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, &one_expert,
+                              count, type, comm, stream)
+               : result;
+}
+
+static ceclResult_t combine(const void *send, void *recv, size_t count, ceclDataType_t type,
+                            ceclComm_t comm, ceclStream_t stream)
+{
+    uint64_t *splits = NULL;
+    size_t n;
+    const ceclResult_t result = find_splits(comm, &splits, &n);
+    return result == ceclSuccess
+               ? ceclCombine(send, n, splits, recv, n, splits + 2 * CECL_PERF_RANKS, &one_expert,
+                             count, type, comm, stream)
+               : result;
+}
+
 const struct op collectives[OP_COUNT] = {
     [OP_ALL_GATHER] = {.name = "all_gather",
                        .block_of_each = true,
@@ -141,6 +204,25 @@ const struct op collectives[OP_COUNT] = {
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
+    /* All-to-alls too, of equal blocks: NCCL has only that. */
+    [OP_ALL_TO_ALLV_DEVICE] = {.name = "alltoallv_device",
+                               .block_per_rank = true,
+                               .block_of_each = true,
+                               .size_of_all = true,
+                               .bus = 1,
+                               .call = exchange_by_splits},
+    [OP_DISPATCH] = {.name = "dispatch",
+                     .block_per_rank = true,
+                     .block_of_each = true,
+                     .size_of_all = true,
+                     .bus = 1,
+                     .call = dispatch},
+    [OP_COMBINE] = {.name = "combine",
+                    .block_per_rank = true,
+                    .block_of_each = true,
+                    .size_of_all = true,
+                    .bus = 1,
+                    .call = combine},
     [OP_REDUCE_SCATTER] = {.name = "reduce_scatter",
                            .block_per_rank = true,
                            .reduces = true,

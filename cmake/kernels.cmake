@@ -3,7 +3,7 @@
 # a target of this tree that has src/sm/images.c.
 set(kernel_cubins 80 90 100)
 set(kernel_ptx 90)
-set(kernel_files small reduce_wide reduce_bulk hold)
+set(kernel_files small reduce_wide reduce_bulk splits sums hold)
 set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 set(image_folder ${kernel_folder})
 if(CECL_KERNEL_FOLDER) # compiled before, from the same sources

@@ -103,7 +103,8 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
         me->doing = MODEL_BEGINNING;
         model_heap_set(&p->heap, model_lane_event(rank, lane), now + p->rates->group);
         break;
-    case CECL_STEP_POST: p->failed = true; break; /* small calls are not played */
+    case CECL_STEP_SPLITS: /* neither calls by splits nor small calls are played */
+    case CECL_STEP_POST: p->failed = true; break;
     }
 }
 

@@ -210,7 +210,8 @@ typedef enum {
      * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
     /* Reductions, and whatever SMs do faster: a rank's own block may be copied within its GPU, and
-     * a small all-gather or all-to-all may be one kernel, in place too. */
+     * a small all-gather or all-to-all may be one kernel, in place too. Also what SMs alone can do:
+     * ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which other policies refuse. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -897,6 +898,134 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
+
+/* Sends rows to each rank and receives rows from each. How many is read on the device when the call
+ * runs, so the host does not wait for a kernel that computes it.
+ *
+ *     rank 0: sendsplits {2, 1}  sendbuff [a a b]    recvsplits {2, 3, 0, 2}  recvbuff [a a c c c]
+ *     rank 1: sendsplits {3, 0}  sendbuff [c c c]    recvsplits {1, 0, 0, 1}  recvbuff [b]
+ *
+ * sendbuff    rows for rank 0, then for rank 1, and so on. Memory as in ceclAllGather; it must not
+ *             overlap recvbuff.
+ * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed, then sendbuff may be
+ *             NULL.
+ * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
+ * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
+ *             offset.
+ * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
+ *             received ones are not touched.
+ * recvsplits  [2 * nranks] written: rows from each rank, and then the row of recvbuff at which those of
+ *             each rank begin. Memory of the device, 8-byte aligned, apart from sendsplits.
+ * rowcount    elements of a row, at least 1, equal on all ranks.
+ * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
+ *             and recvsplits be read by work behind it.
+ *
+ * Two kernels do the call: one of a single SM tells the splits, and one of maxSms SMs (splits.sms in
+ * cecl_info --tuning) writes the rows to the peers. No kernel waits for a peer. A peer without rows
+ * costs nothing. Because kernels move the rows, the call needs CECL_SM_ALLOW, and is refused otherwise;
+ * it never goes another way.
+ * If a rank's splits end beyond its sendbuff, or are more than a recvbuff has room for, the rows that
+ * fit are moved and nothing is written or read beyond; then the communicator fails on every rank with
+ * ceclInvalidUsage, which names the rank.
+ * In a group it must be the only call.
+ * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
+ * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
+ * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
+ * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
+ * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc; staging too small). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
+                                                       const uint64_t *sendsplits, void *recvbuff,
+                                                       size_t recvrows, uint64_t *recvsplits,
+                                                       size_t rowcount, ceclDataType_t datatype,
+                                                       ceclComm_t comm, ceclStream_t stream);
+
+/* How rows go to experts. All ranks have equal experts, align and scalebytes. */
+typedef struct {
+    size_t experts; /* of each rank, at least 1; all ranks' together at most 512 */
+    /* ceclDispatch: rows of an expert begin at a multiple of so many rows; at least 1. An expert
+     * without rows takes so many, if that is more than 1. ceclCombine ignores it. */
+    size_t align;
+    /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
+     * scalebytes: of each row; 0: there is none, and both addresses are ignored. */
+    const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
+    void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
+    size_t scalebytes;
+} ceclExperts_t;
+
+/* Sends rows to the experts of all ranks. It is ceclAlltoAllvDevice with one block for each expert,
+ * and each rank has its received rows by expert.
+ *
+ *     2 ranks with 2 experts each, align 2:
+ *     rank 0: sendsplits {1, 2, 0, 1}  sendbuff [a b b d]   experts 0 and 1 of rank 0, then of rank 1
+ *     rank 1: sendsplits {1, 0, 0, 3}  sendbuff [A D D D]
+ *     rank 0: recvbuff [a A | b b]      recvsplits {1, 1, 2, 0,  0, 1, 2, 4}
+ *     rank 1: recvbuff [- - | d D D D]  recvsplits {0, 0, 1, 3,  0, 0, 2, 3}
+ *
+ * sendbuff    the rows for expert 0 of rank 0, then expert 1 of rank 0, and so on, then those for
+ *             rank 1. Memory as in ceclAlltoAllvDevice.
+ * sendsplits  [nranks * experts] rows of each block, in that order.
+ * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; then those
+ *             for expert 1, from the next multiple of `align` on. Rows between are not touched.
+ * recvsplits  [2 * experts * nranks] written: rows of each received block, in that order, and then
+ *             the row of recvbuff at which each begins. ceclCombine takes it as its sendsplits.
+ * experts     how many, and how they lie. Host memory, read during the call. The arrays that it names
+ *             are memory of the device, and stay the caller's.
+ * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ * ceclAlltoAllvDevice; the error names the expert too. ceclInvalidArgument also for a NULL experts,
+ * scales that are NULL, and an align or experts that is 0 or too large. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
+                                                const uint64_t *sendsplits, void *recvbuff,
+                                                size_t recvrows, uint64_t *recvsplits,
+                                                const ceclExperts_t *experts, size_t rowcount,
+                                                ceclDataType_t datatype, ceclComm_t comm,
+                                                ceclStream_t stream);
+
+/* Sends rows back from experts to the ranks that they came from, in the order in which those sent
+ * them: each rank has the rows as it had them before ceclDispatch. ceclSumRows then adds those of each
+ * token.
+ * sendbuff    rows as ceclDispatch has left them in its recvbuff. Padding is not sent.
+ * sendsplits  [2 * experts * nranks] rows of each block, and where it begins: recvsplits of
+ *             ceclDispatch. The blocks of one expert are for rank 0, then for rank 1, and so on.
+ * recvbuff    receives the rows of expert 0 of rank 0, then of expert 1 of rank 0, and so on, without
+ *             gaps. Memory of ceclMemAlloc.
+ * recvsplits  [2 * nranks * experts] written: rows of each received block, in that order, and then
+ *             the row of recvbuff at which each begins.
+ * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ * ceclDispatch. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows,
+                                               const uint64_t *sendsplits, void *recvbuff,
+                                               size_t recvrows, uint64_t *recvsplits,
+                                               const ceclExperts_t *experts, size_t rowcount,
+                                               ceclDataType_t datatype, ceclComm_t comm,
+                                               ceclStream_t stream);
+
+/* Adds the rows that experts have made of each token:
+ *
+ *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
+ *
+ * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
+ * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
+ * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
+ * nrows     0 allowed.
+ * places    [tokens * each] which rows stand for a token. What is not below nrows is left out; a token
+ *           without a row gets 0. Memory of the device, 8-byte aligned.
+ * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
+ * sums      [tokens * rowcount] written. Must overlap none of the others.
+ * tokens, each, rowcount   0 allowed.
+ * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
+ * stream    orders the call, on any stream of the device. It may capture.
+ *
+ * One kernel does it, of maxSms SMs at most, 16 by default. Memory is any of the rank's device.
+ * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
+ * the caller's, and must stay allocated until the stream has passed the call.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
+ * not reach, or that overlaps sums; another datatype; more bytes than an address space),
+ * ceclInvalidUsage (under CECL_SM_NEVER). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
+                                               const uint64_t *places, const float *weights,
+                                               void *sums, size_t tokens, size_t each,
+                                               size_t rowcount, ceclDataType_t datatype,
+                                               ceclComm_t comm, ceclStream_t stream);
 
 /* Gathers `count` elements from every rank, in rank order, on root alone.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which

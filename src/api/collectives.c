@@ -70,6 +70,38 @@ CECL_API ceclResult_t ceclAlltoAllvAt(const void *sendbuff, const size_t sendcou
          .type = datatype);
 }
 
+CECL_API ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
+                                          const uint64_t *sendsplits, void *recvbuff,
+                                          size_t recvrows, uint64_t *recvsplits, size_t rowcount,
+                                          ceclDataType_t datatype, ceclComm_t comm,
+                                          ceclStream_t stream)
+{
+    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, NULL};
+    CALL(ALL_TO_ALLV_DEVICE, .send = sendbuff, .recv = recvbuff, .count = rowcount,
+         .type = datatype, .splits = &splits);
+}
+
+CECL_API ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
+                                   const uint64_t *sendsplits, void *recvbuff, size_t recvrows,
+                                   uint64_t *recvsplits, const ceclExperts_t *experts,
+                                   size_t rowcount, ceclDataType_t datatype, ceclComm_t comm,
+                                   ceclStream_t stream)
+{
+    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, experts};
+    CALL(DISPATCH, .send = sendbuff, .recv = recvbuff, .count = rowcount, .type = datatype,
+         .splits = &splits);
+}
+
+CECL_API ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows, const uint64_t *sendsplits,
+                                  void *recvbuff, size_t recvrows, uint64_t *recvsplits,
+                                  const ceclExperts_t *experts, size_t rowcount,
+                                  ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream)
+{
+    const struct cecl_splits_args splits = {sendrows, recvrows, sendsplits, recvsplits, experts};
+    CALL(COMBINE, .send = sendbuff, .recv = recvbuff, .count = rowcount, .type = datatype,
+         .splits = &splits);
+}
+
 CECL_API ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                  ceclStream_t stream)

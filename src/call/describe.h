@@ -4,6 +4,14 @@
 
 #include "call/call.h"
 
+/* Arguments of calls whose splits are on the device. */
+struct cecl_splits_args {
+    size_t send_rows, recv_rows; /* of the buffers */
+    const uint64_t *splits; /* [nranks], for each expert; on the way back with offsets behind */
+    uint64_t *out;          /* [2][nranks], for each expert */
+    const ceclExperts_t *experts;
+};
+
 /* The arguments as the caller gave them. An argument that a function does not have is 0. */
 struct cecl_args {
     const void *send;
@@ -15,6 +23,7 @@ struct cecl_args {
     const ceclStrided_t *strided;
     const size_t *sendcounts, *sdispls, *recvcounts, *rdispls; /* [nranks] */
     const size_t *peerdispls;
+    const struct cecl_splits_args *splits;
 };
 
 /* What a description needs from the communicator. */
@@ -41,7 +50,8 @@ cecl_describe_fn cecl_describe_strided;   /* blocks of rows */
 cecl_describe_fn cecl_describe_gatherv;   /* counts that are equal on all ranks */
 cecl_describe_fn cecl_describe_exchangev; /* counts that each rank has of its own */
 cecl_describe_fn cecl_describe_reduction;
-cecl_describe_fn cecl_describe_pair; /* one buffer, and the peer as root */
+cecl_describe_fn cecl_describe_splits; /* numbers of rows that only the device knows */
+cecl_describe_fn cecl_describe_pair;   /* one buffer, and the peer as root */
 
 /* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call`
  * already has its blocks. */

@@ -44,7 +44,8 @@ uint32_t cecl_call_signature(const struct cecl_call *call)
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         hash = mix(hash, words[i]);
-    for (uint32_t i = 0; i < call->layout_words && !own; i++)
+    const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
+    for (uint32_t i = 0; i < alike; i++)
         hash = mix(hash, call->view.layout[i]);
     return (uint32_t)(hash >> 32);
 }

@@ -23,6 +23,23 @@ enum {
     CECL_LAYOUT_OWN_ARRAYS
 };
 
+/* The layout of a call whose splits are on the device: words that are equal on all ranks, and then
+ * addresses of this rank. See call/splits.h. */
+enum {
+    CECL_LAYOUT_SEND_ROWS,
+    CECL_LAYOUT_RECV_ROWS,
+    CECL_LAYOUT_ROW_BYTES,
+    CECL_LAYOUT_EXPERTS,
+    CECL_LAYOUT_ALIGN,
+    CECL_LAYOUT_SCALE_BYTES,
+    CECL_LAYOUT_SPLITS_ALIKE,
+    CECL_LAYOUT_SPLITS = CECL_LAYOUT_SPLITS_ALIKE,
+    CECL_LAYOUT_SPLITS_OUT,
+    CECL_LAYOUT_SEND_SCALES,
+    CECL_LAYOUT_RECV_SCALES,
+    CECL_LAYOUT_SPLITS_WORDS
+};
+
 /* The index of a rank's word in an array of a layout. */
 static inline size_t cecl_layout_at(int nranks, int array, int rank)
 {
@@ -33,8 +50,19 @@ static inline size_t cecl_layout_at(int nranks, int array, int rank)
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {
     const bool own = op->family == CECL_FAMILY_OWN_LAYOUT;
+    if (op->family == CECL_FAMILY_SPLITS)
+        return CECL_LAYOUT_SPLITS_WORDS;
     return (own ? CECL_LAYOUT_OWN_ARRAYS : CECL_LAYOUT_ARRAYS) * (uint32_t)nranks;
 }
-#define CECL_LAYOUT_WORDS_MAX(nranks) (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks))
+#define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
+    (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS)
+
+/* How many words, from the first on, all ranks have alike. `words`: cecl_layout_words. */
+static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)
+{
+    return op->family == CECL_FAMILY_OWN_LAYOUT            ? 0
+           : op->family == CECL_FAMILY_SPLITS && words > 0 ? CECL_LAYOUT_SPLITS_ALIKE
+                                                           : words;
+}
 
 #endif

@@ -28,6 +28,7 @@ enum cecl_family {
     CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that each rank has of its own */
     CECL_FAMILY_REDUCTION,  /* blocks of all ranks become one, by arithmetic */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
+    CECL_FAMILY_SPLITS,     /* rows for each rank, whose numbers only the device knows */
     /* within this rank, through a part of the next rank's staging that only this rank uses */
     CECL_FAMILY_CARRY,
     /* between this rank and call->root; the two make no common plan: see launch/messages.h */
@@ -51,6 +52,8 @@ struct cecl_op {
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
+    /* CECL_FAMILY_SPLITS: whether rows have experts; whether they come back from them */
+    bool has_experts, goes_back;
     const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the
@@ -88,6 +91,9 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
+    CECL_OP_ALL_TO_ALLV_DEVICE,
+    CECL_OP_DISPATCH,
+    CECL_OP_COMBINE,
     CECL_OP_CARRY, /* the library's own: see launch/carry.h */
     CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,
@@ -115,7 +121,7 @@ static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 static inline bool cecl_op_always(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT || op->family == CECL_FAMILY_BARRIER ||
-           op->family == CECL_FAMILY_MESSAGE;
+           op->family == CECL_FAMILY_SPLITS || op->family == CECL_FAMILY_MESSAGE;
 }
 
 static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "call/block.h"
+#include "call/splits.h"
 
 /* From the first byte of some blocks to the end of the last; empty: low == high. */
 struct extent {
@@ -47,12 +48,23 @@ static struct extent message_of(const struct cecl_call *call, bool received)
     return extent;
 }
 
+/* All rows of a buffer: which of them are used is only known on the device. */
+static struct extent rows_of(const struct cecl_call *call, bool received)
+{
+    const struct cecl_splits_form form = cecl_call_splits(call);
+    struct extent extent = {0};
+    include(&extent, call, 0, (received ? form.recv_rows : form.send_rows) * form.row_bytes, 0);
+    return extent;
+}
+
 /* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
 static struct extent input_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return message_of(call, false);
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        return rows_of(call, false);
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_touched_block(call, false, to);
         include(&extent, call, block.send_offset, block.bytes, input_pitch(call));
@@ -66,6 +78,8 @@ static struct extent output_of(const struct cecl_call *call)
     struct extent extent = {0};
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return message_of(call, true);
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        return rows_of(call, true);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_touched_block(call, true, from);
         include(&extent, call, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
@@ -128,6 +142,8 @@ bool cecl_call_writes_recv(const struct cecl_call *call)
     bool writes = false;
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return call->op->to != CECL_TO_PEER;
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        return true;
     for (int from = 0; from < call->nranks && !writes; from++)
         writes =
             cecl_call_block(call, from, call->rank).bytes > 0 && !(keeps_own && from == call->rank);
@@ -172,7 +188,7 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     if (call->in_place && (in->blocks == 1 || out->blocks == 1))
         return ceclSuccess;
     const void *from = cecl_buffer_address(call->send), *to = cecl_buffer_address(call->recv);
-    if (call->op->family == CECL_FAMILY_OWN_LAYOUT)
+    if (call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
                          " are sent, bytes %" PRIu64 " to %" PRIu64 " received; they must be apart",
@@ -185,12 +201,36 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
                      cecl_buffer_address(in_place));
 }
 
+/* Checks the arrays that only kernels use. */
+static ceclResult_t check_splits(const struct cecl_call *call, const struct cecl_windows *windows)
+{
+    const struct cecl_splits_form form = cecl_call_splits(call);
+    const uint64_t bytes = (uint64_t)form.nranks * form.experts * sizeof(uint64_t);
+    const struct {
+        int word;
+        uint64_t bytes;
+        const char *name;
+    } arrays[] = {
+        {CECL_LAYOUT_SPLITS, form.back ? 2 * bytes : bytes, "sendsplits"},
+        {CECL_LAYOUT_SPLITS_OUT, 2 * bytes, "recvsplits"},
+        {CECL_LAYOUT_SEND_SCALES, form.send_rows * form.scale_bytes, "experts->sendscales"},
+        {CECL_LAYOUT_RECV_SCALES, form.recv_rows * form.scale_bytes, "experts->recvscales"}};
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+        if (arrays[i].bytes > 0)
+            CECL_TRY(cecl_window_check(
+                windows, cecl_window_find(windows, cecl_call_address(call, arrays[i].word)),
+                arrays[i].bytes, arrays[i].name));
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows)
 {
     if (call->op->family == CECL_FAMILY_BARRIER)
         return ceclSuccess;
     const struct extent in = input_of(call), out = output_of(call);
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        CECL_TRY(check_splits(call, windows));
     if (out.blocks > 0)
         CECL_TRY(cecl_window_check(windows, call->recv, cecl_call_recv_needed(call), "recvbuff"));
     if (cecl_call_is_one_buffer(call) || in.blocks == 0)

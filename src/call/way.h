@@ -17,6 +17,7 @@ struct cecl_way {
     bool small;         /* one exchange through slots, by one kernel where the device has kernels */
     uint32_t small_sms; /* how many SMs that kernel takes at most */
     bool by_host;       /* the call goes through memory of the host */
+    uint32_t splits_sms; /* how many SMs move rows by splits on the device */
 
     /* How copies move blocks. */
     struct {

@@ -382,6 +382,10 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
+    case CECL_STEP_SPLITS:
+        new_command(bound, CECL_COMMAND_SPLITS, step->lane, step->first);
+        cecl_bind_splits(engine, plan, step->first, bound);
+        break;
     case CECL_STEP_AFTER:
         if (!follows_by_itself(bound, step->lane))
             new_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);

@@ -103,15 +103,16 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
 
 void cecl_plan_explain(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
+    const uint32_t kernels = cecl_plan_kernels(plan);
     if (!plan->parts && plan->part.way.small)
         explain_small(plan, out);
     else
-        *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + plan->nreductions == 0 &&
+        *out = (ceclExplanation_t){.zeroSm = cecl_plan_sm_copies(plan) + kernels == 0 &&
                                              !cecl_plan_shares_sms(plan),
                                    .copies = (int)plan->ncopies,
                                    .localCopies = (int)cecl_plan_local_copies(plan),
                                    .reductions = (int)plan->nreductions,
-                                   .kernels = (int)plan->nreductions,
+                                   .kernels = (int)kernels,
                                    .barriers = (int)plan->phases[CECL_LANE_MAIN],
                                    .bytesSent = cecl_plan_bytes(plan)};
     memcpy(out->path, plan->path, sizeof(out->path));

@@ -16,7 +16,8 @@ enum cecl_command_kind {
     CECL_COMMAND_REDUCTIONS,
     CECL_COMMAND_AFTER, /* its lane waits for lane `first` */
     CECL_COMMAND_SMALL, /* bound->small */
-    CECL_COMMAND_EXCHANGE
+    CECL_COMMAND_EXCHANGE,
+    CECL_COMMAND_SPLITS /* bound->splits[first] */
 };
 struct cecl_command {
     uint8_t kind;
@@ -61,6 +62,7 @@ struct cecl_bound {
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
     struct cecl_counting counting; /* of a captured call that is one kernel */
+    struct cecl_splits splits[2];  /* the steps of a call by splits on the device */
     ceclExplanation_t explanation;
 };
 
@@ -91,6 +93,10 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 /* bind_small.c: fills in bound->small, for the only call of the plan. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
+
+/* bind_splits.c: fills in bound->splits[which], for the only call of the plan. */
+void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                      uint32_t which, struct cecl_bound *bound);
 
 /* fuse.c: steps that one kernel carries out: a reduction, and the signals and waits of all peers
  * around it. */

@@ -72,7 +72,8 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     for (uint32_t at = 0; at < plan->nsteps; at++) {
         const struct cecl_step *step = &plan->steps[at];
         const bool signals = step->kind == CECL_STEP_SIGNAL;
-        if (step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE) {
+        if (step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
+            step->kind == CECL_STEP_SPLITS) {
             add_item(capture, ITEM_STEP, at);
         } else if (signals || step->kind == CECL_STEP_WAIT) {
             if (!is_for_all(plan, at))

@@ -56,6 +56,9 @@ static const char *reason_of(const struct cecl_plan *plan)
         return reason_of_small(call);
     if (plan->part.way.by_host)
         return zero_sm_by_host;
+    if (cecl_plan_kernels(plan) > plan->nreductions)
+        return "CECL_SM_ALLOW: the splits are on the device, so kernels read them and move rows, "
+               "on as few SMs as ceclConfig_t.maxSms says";
     if (plan->nreductions > 0)
         return "arithmetic needs SMs: as few as ceclConfig_t.maxSms says";
     if (cecl_plan_shares_sms(plan))

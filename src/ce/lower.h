@@ -24,6 +24,7 @@ cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
 cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that each rank has of its own */
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
-cecl_lower_fn cecl_lower_carry; /* between two buffers of one rank */
+cecl_lower_fn cecl_lower_splits; /* rows whose numbers only the device knows */
+cecl_lower_fn cecl_lower_carry;  /* between two buffers of one rank */
 
 #endif

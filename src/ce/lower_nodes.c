@@ -54,5 +54,8 @@ ceclResult_t cecl_lower_nodes(const struct cecl_part *part, struct cecl_plan *pl
                          "%s over %s: strided blocks cannot leave a node; ranks of one node, or "
                          "contiguous blocks, expected",
                          part->call.op->name, cecl_nodes_words(part->means.nodes, words));
+    if (!lowerings[part->call.op->family])
+        return cecl_fail(ceclInvalidUsage, "%s over %s: it cannot leave a node",
+                         part->call.op->name, cecl_nodes_words(part->means.nodes, words));
     return lowerings[part->call.op->family](part, plan);
 }

@@ -62,6 +62,7 @@ static inline ceclResult_t issue_command(const struct cecl_engine *engine,
     case CECL_COMMAND_EXCHANGE:
         return engine->net->ops->exchange(engine->net, work, bound->transfers + command->first,
                                           command->count);
+    case CECL_COMMAND_SPLITS: return ops->splits(engine->dev, work, &bound->splits[command->first]);
     case CECL_COMMAND_SMALL: return ops->small(engine->dev, work, &bound->small);
     case CECL_COMMAND_AFTER:
         return ops->stream_after(engine->dev, work, stream_of(engine, command->first, main));

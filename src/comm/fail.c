@@ -74,8 +74,29 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
     return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
 }
 
+/* Says which rows do not fit. Every rank finds the same, in its own table. */
+static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
+{
+    char expert[32] = "";
+    if (trouble->experts > 1)
+        snprintf(expert, sizeof(expert), " expert %u of", trouble->expert);
+    if (trouble->what == CECL_SPLITS_SEND)
+        cecl_fail(ceclInvalidUsage,
+                  "splits on the device: what rank %u sends to%s rank %u ends beyond its sendbuff "
+                  "of %u rows; last call here: %s",
+                  trouble->rank, expert, trouble->to, trouble->room, cecl_comm_last_call(comm));
+    else
+        cecl_fail(ceclInvalidUsage,
+                  "splits on the device: %s%u rows are for rank %u, whose recvbuff has room for "
+                  "%u, and the first that do not fit are for%s rank %u; last call here: %s",
+                  trouble->rows > CECL_SPLITS_ROWS_MAX ? "more than " : "",
+                  trouble->rows > CECL_SPLITS_ROWS_MAX ? CECL_SPLITS_ROWS_MAX : trouble->rows,
+                  trouble->rank, trouble->room, expert, trouble->rank, cecl_comm_last_call(comm));
+}
+
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
+    struct cecl_splits_trouble trouble;
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
         cecl_fail(
@@ -89,6 +110,11 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
     if (failed != ceclSuccess)
         cecl_comm_set_async(comm, failed, cecl_message());
+    if (cecl_flags_trouble(&comm->engine.flags, &trouble) &&
+        atomic_load(&comm->async_result) == ceclSuccess) {
+        name_trouble(comm, &trouble);
+        cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+    }
     return cecl_comm_async(comm);
 }
 

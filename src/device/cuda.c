@@ -87,6 +87,8 @@ static const struct cecl_device_ops cuda_ops = {
     .memops = cuda_memops,
     .reduce = cuda_reduce,
     .small = cuda_small,
+    .splits = cuda_splits,
+    .sum_rows = cuda_sum_rows,
     .stream_after = cuda_stream_after,
     .memcpy_async = cuda_memcpy_async,
     .words_release = cuda_words_release,
@@ -206,7 +208,9 @@ static ceclResult_t open_inside(struct cuda_device *cuda)
     /* Loads the kernels now, while no work of ours is pending (see sm/reduce.h). They are loaded
      * once per process and GPU. */
     CECL_TRY(cecl_reduce_cuda_prepare());
-    return cecl_small_cuda_prepare();
+    CECL_TRY(cecl_small_cuda_prepare());
+    CECL_TRY(cecl_splits_cuda_prepare());
+    return cecl_row_sums_cuda_prepare();
 }
 
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev)

@@ -160,6 +160,10 @@ ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void 
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
 ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction);
+ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_row_sums *sums);
+ceclResult_t cuda_splits(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_splits *splits);
 ceclResult_t cuda_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small);
 ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
 ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,

@@ -225,6 +225,24 @@ ceclResult_t cuda_small(struct cecl_device *dev, ceclStream_t work, const struct
     return result;
 }
 
+ceclResult_t cuda_splits(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_splits *splits)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, cecl_splits_cuda(work, splits));
+    return result;
+}
+
+ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_row_sums *sums)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    ceclResult_t result;
+    CUDA_WITHIN(cuda, result, cecl_row_sums_cuda(stream, sums));
+    return result;
+}
+
 static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
 {
     CECL_TRY(CUDA_CALL(cuda, cuEventRecord, cuda->order, earlier));

@@ -2,7 +2,7 @@
  * words that streams write and wait for.
  *
  * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
- * nothing of ranks, collectives or plans. It uses reductions and small calls of src/sm. One
+ * nothing of ranks, collectives or plans. It uses reductions, small calls and splits of src/sm. One
  * cecl_device serves one rank; ranks may be threads of one process.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
@@ -16,6 +16,8 @@
 #include "device/capture.h"
 #include "sm/reduce.h"
 #include "sm/small.h"
+#include "sm/splits.h"
+#include "sm/sums.h"
 #include "util/error.h"
 
 struct cecl_device;
@@ -248,7 +250,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce`, `small` and `call` allocate. The caller may reuse the arguments' arrays once the
+     * host's `reduce`, `small`, `call`, `splits` and `sum_rows` allocate. The caller may reuse the arguments' arrays once the
      * function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
@@ -266,6 +268,13 @@ struct cecl_device_ops {
     /* The stream's thread calls call->run. Takes over `call`, which is freed behind that, or here on failure.
      * NULL on CUDA. */
     ceclResult_t (*call)(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
+    /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
+     * until the call is done. */
+    ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
+                           const struct cecl_splits *splits);
+    /* Sums of rows (sm/sums.h), already checked, on any stream. */
+    ceclResult_t (*sum_rows)(struct cecl_device *dev, ceclStream_t stream,
+                             const struct cecl_row_sums *sums);
     /* `later` waits for all work that is enqueued on `earlier` now. */
     ceclResult_t (*stream_after)(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
     /* Executes `ops` in order. Any `count`: a device with a limit splits them. */

@@ -86,6 +86,10 @@ ceclResult_t host_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
 uint64_t host_stream_id(struct cecl_device *dev, ceclStream_t work);
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction);
+ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t stream,
+                           const struct cecl_row_sums *sums);
+ceclResult_t host_splits(struct cecl_device *dev, ceclStream_t work,
+                         const struct cecl_splits *splits);
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small);
 ceclResult_t host_call(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
 ceclResult_t host_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);

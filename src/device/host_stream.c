@@ -52,6 +52,8 @@ static void perform(const struct work *work, const _Atomic bool *abandon)
     case WORK_REDUCE: cecl_reduce_host(work->own); break;
     case WORK_SMALL: perform_small(work->own, abandon); break;
     case WORK_CALL: ((struct cecl_stream_call *)work->own)->run(work->own, abandon); break;
+    case WORK_SPLITS: cecl_splits_host(work->own); break;
+    case WORK_SUMS: cecl_row_sums_host(work->own); break;
     case WORK_WRITE: host_word_write(work->dst, work->value); break;
     case WORK_WAIT: host_word_wait(work->src, work->value, abandon); break;
     case WORK_DROP:
@@ -422,6 +424,28 @@ ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
 ceclResult_t host_call(struct cecl_device *dev, ceclStream_t handle, struct cecl_stream_call *call)
 {
     return add_own(dev, handle, WORK_CALL, call);
+}
+
+/* Enqueues work that is described by so many bytes, as a copy of these. */
+static ceclResult_t add_copy_of(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
+                                const void *described, size_t bytes)
+{
+    void *own = malloc(bytes);
+    if (!own)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu bytes of a stream's work", bytes);
+    return add_own(dev, handle, kind, memcpy(own, described, bytes));
+}
+
+ceclResult_t host_splits(struct cecl_device *dev, ceclStream_t handle,
+                         const struct cecl_splits *splits)
+{
+    return add_copy_of(dev, handle, WORK_SPLITS, splits, sizeof(*splits));
+}
+
+ceclResult_t host_sum_rows(struct cecl_device *dev, ceclStream_t handle,
+                           const struct cecl_row_sums *sums)
+{
+    return add_copy_of(dev, handle, WORK_SUMS, sums, sizeof(*sums));
 }
 
 /* `later` waits for a word inside `earlier`. This is safe even if `earlier` is destroyed: its

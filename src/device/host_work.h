@@ -13,6 +13,8 @@ enum work_kind {
     WORK_REDUCE,
     WORK_SMALL,
     WORK_CALL,
+    WORK_SPLITS,
+    WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
     WORK_DROP, /* `own` is the graph whose launch ends here */
@@ -30,7 +32,8 @@ struct work {
     size_t bytes;                      /* ROWS: bytes in one row */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
     /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
-     * CALL: what begins with a struct cecl_stream_call */
+     * CALL: what begins with a struct cecl_stream_call; SPLITS: a struct cecl_splits; SUMS: a
+     * struct cecl_row_sums */
     void *own;
     bool lent; /* `own` belongs to the graph */
 };

@@ -144,16 +144,19 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    const size_t own = 4, lines = CECL_LINES, signals = cecl_signals_own_words(flags->nranks);
-    CECL_TRY(flags->dev->ops->words_alloc(flags->dev, own + lines + signals, &flags->done));
+    const size_t trouble = 4, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
+                 signals = lines + CECL_LINES;
+    CECL_TRY(flags->dev->ops->words_alloc(
+        flags->dev, signals + cecl_signals_own_words(flags->nranks), &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
     flags->net = flags->done + 3;
+    flags->trouble = (struct cecl_splits_trouble *)(flags->done + trouble);
     flags->counters[CECL_COUNTER_NET] =
         (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};
     flags->counters[CECL_COUNTER_DONE].words = (char *)flags->done;
-    cecl_lines_describe(flags, flags->done + own);
-    return cecl_signals_describe(flags, hosted, flags->done + own + lines);
+    cecl_lines_describe(flags, flags->done + lines);
+    return cecl_signals_describe(flags, hosted, flags->done + signals);
 }
 
 /* Collective. Clears flags and pads on every rank before any rank may write to them. */

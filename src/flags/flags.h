@@ -130,6 +130,7 @@ struct cecl_flags {
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
+    struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
     uint32_t *replay; /* host-visible: whether a captured call is running; see turns.h */
 };
 
@@ -239,6 +240,10 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
     return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;
 }
+
+/* Whether the kernels of a call by splits on the device have found that rows do not fit; *trouble says
+ * which. */
+bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
 /* How far the call in progress is. */
 struct cecl_progress {

@@ -18,6 +18,15 @@ bool cecl_flags_idle(const struct cecl_flags *flags)
     return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags);
 }
 
+bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble)
+{
+    const _Atomic uint32_t *what = (const _Atomic uint32_t *)&flags->trouble->what;
+    if (atomic_load_explicit(what, memory_order_acquire) == CECL_SPLITS_FINE)
+        return false;
+    *trouble = *flags->trouble;
+    return true;
+}
+
 /* The main epoch up to which calls are done. `done` also counts calls without phases. The pending
  * calls without phases are assumed to end first, so the epoch may be too early by their number, but
  * never too late. */

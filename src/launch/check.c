@@ -51,8 +51,9 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
     if (local != ceclSuccess)
         return;
     told->call.view.shape = call->view.shape;
-    if (call->layout_words > 0 && call->op->family != CECL_FAMILY_OWN_LAYOUT)
-        told->layout = hash_of(call->view.layout, call->layout_words);
+    const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
+    if (alike > 0)
+        told->layout = hash_of(call->view.layout, alike);
     if (call->op->block && !cecl_call_is_empty(call))
         told->call.in_place = cecl_call_is_in_place_on_all(call);
     else if (!call->op->block)
@@ -101,7 +102,7 @@ static const struct field fields[] = {
     {"options.direction", FIELD(call.options.direction), NAMES(directions)},
     {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
     {"a graph's capture", FIELD(call.captured), NAMES(captures)},
-    {"recvcounts or displs (a hash of them)", FIELD(layout), NUMBER},
+    {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
     {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
     {"strided.rows", FIELD(call.view.shape.rows), NUMBER},
     {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), NUMBER},

@@ -31,6 +31,10 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const struct cecl_carried *after = &launch->leases.after;
     const uint32_t count = launch->nfull;
+    for (uint32_t i = 0; i < count; i++)
+        if (launch->calls[i].op->family == CECL_FAMILY_SPLITS)
+            return cecl_fail(ceclInvalidUsage, "%s: a group of %u calls; it must be the only one",
+                             launch->calls[i].op->name, count);
     CECL_TRY(cecl_calls_check_apart(launch->calls, count));
     if (after->count == 0)
         return ceclSuccess;

@@ -91,15 +91,23 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32
 }
 
 /* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse
- * it, even those that have nothing to reduce. */
+ * it, even those that have nothing to reduce. A call by splits only moves data, so it needs the
+ * policy that lets SMs do so. */
 ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         if (calls[i].options.sm_policy == CECL_SM_NEVER &&
             calls[i].op->family == CECL_FAMILY_REDUCTION &&
             (calls[i].nranks > 1 || !calls[i].in_place))
             return cecl_fail(ceclInvalidUsage,
                              "CECL_SM_NEVER: this call needs an SM for its arithmetic");
+        if (calls[i].op->family == CECL_FAMILY_SPLITS &&
+            calls[i].options.sm_policy != CECL_SM_ALLOW)
+            return cecl_fail(ceclInvalidUsage,
+                             "%s reads its splits on the device, so kernels move the rows, on SMs: "
+                             "set smPolicy or CECL_SM_POLICY to CECL_SM_ALLOW",
+                             calls[i].op->name);
+    }
     return ceclSuccess;
 }
 

@@ -19,7 +19,8 @@ static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
 {
     const void *ptr = cecl_buffer_address(touched->buffer);
     const bool is_recv = touched->written,
-               is_dense = call->layout_words == 0 && call->view.shape.width == 0;
+               is_dense = call->op->family == CECL_FAMILY_SPLITS ||
+                          (call->layout_words == 0 && call->view.shape.width == 0);
     return (struct cecl_use){.name = is_recv ? "recvbuff" : "sendbuff",
                              .buffer = ptr,
                              .low = (uint64_t)(uintptr_t)ptr + touched->low,

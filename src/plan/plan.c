@@ -112,6 +112,12 @@ void cecl_plan_after_other(struct cecl_plan *plan)
     cecl_plan_after(plan, plan->lane == CECL_LANE_MAIN ? CECL_LANE_SIDE : CECL_LANE_MAIN);
 }
 
+void cecl_plan_splits(struct cecl_plan *plan, uint32_t which)
+{
+    cecl_plan_close_batch(plan);
+    add_step(plan, (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which});
+}
+
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes)
 {
@@ -342,7 +348,8 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
-        case CECL_STEP_POST: plan->failed = true; break; /* a small call is never in a group */
+        case CECL_STEP_SPLITS: /* neither is a call by splits, nor a small one, in a group */
+        case CECL_STEP_POST: plan->failed = true; break;
         case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:
             cecl_plan_close_batch(plan); /* so batches keep their order */
@@ -378,6 +385,14 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->sources);
     free(plan->transfers);
     *plan = (struct cecl_plan){0};
+}
+
+uint32_t cecl_plan_kernels(const struct cecl_plan *plan)
+{
+    uint32_t count = plan->nreductions;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == CECL_STEP_SPLITS;
+    return count;
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

@@ -94,6 +94,9 @@ enum cecl_step_kind {
     /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter SLOTS
      * has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST,
+    /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
+     * they work on the call's own table, and on the tables and recvbuffs of all ranks */
+    CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and
      * wait until all have been sent and received. On CECL_LANE_NET alone. It is exchange `phase` of this
      * plan, from 1 on: then this rank's own CECL_COUNTER_NET has come to it. Between two ranks the
@@ -109,7 +112,7 @@ struct cecl_step {
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
-        uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane */
+        uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
     uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1 */
@@ -223,6 +226,8 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
+/* A step of a call by splits on the device (enum cecl_splits_step). */
+void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
@@ -299,6 +304,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* Whether a copy needs an SM: it is local, and no copy engine was seen to run such copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
+/* How many kernels a plan has, if it is no small call's. */
+uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
  * GPU. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);

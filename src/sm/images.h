@@ -10,6 +10,8 @@
     X(small)                                                                                       \
     X(reduce_wide)                                                                                 \
     X(reduce_bulk)                                                                                 \
+    X(splits)                                                                                      \
+    X(sums)                                                                                        \
     X(hold)
 #define CECL_KERNEL_FILE(file) CECL_KERNELS_##file,
 enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT };

@@ -259,8 +259,19 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
 {
+    if (call->op->family == CECL_FAMILY_SPLITS) /* ranks' kernels tell each other */
+        return true;
     return !call->captured && !spans_nodes(means) &&
            (is_small(call, means) || is_by_host(call, means));
+}
+
+/* ---- calls by splits on the device */
+
+void cecl_choose_splits(const struct cecl_call *call, const struct cecl_means *means,
+                        struct cecl_way *way)
+{
+    const uint32_t most = (uint32_t)GET(means, SPLITS_SMS), wanted = call->options.max_sms;
+    way->splits_sms = wanted > 0 ? wanted : most;
 }
 
 /* ---- calls over several nodes */

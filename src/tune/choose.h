@@ -12,8 +12,8 @@
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
-/* Whether the call is small or goes through memory of the host. Then no rank touches a buffer of its
- * peers, and ranks need not know where these lie. It runs at every call. */
+/* Whether the call is small, goes through memory of the host, or moves rows by splits on the device. Then
+ * no copy touches a buffer of a peer, and hosts need not know where these lie. It runs at every call. */
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
 
 /* cecl_lowerings names these. */
@@ -24,5 +24,6 @@ cecl_choose_fn cecl_choose_exchanged;
 cecl_choose_fn cecl_choose_per_rank;
 cecl_choose_fn cecl_choose_reduction;
 cecl_choose_fn cecl_choose_carry;
+cecl_choose_fn cecl_choose_splits;
 
 #endif

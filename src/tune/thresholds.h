@@ -328,6 +328,15 @@ MEASURED(SMALL_SMS, 1, EVERY, ANY, 32,
          H200_4 "all-reduce of 256 KiB with 32, 24, 16 SMs: 9.3, 10.3, 10.5 us. " H200_2
                 "all-reduce of 1 MiB with 64, 32, 16: 10.9, 12.4, 15.0.")
 
+THRESHOLD(
+    SPLITS_SMS, "splits.sms", SMS, 1, 1024,
+    "A call whose splits are on the device moves rows by so many SMs, unless CECL_MAX_SMS says "
+    "otherwise.")
+RECKONED(
+    SPLITS_SMS, 1, EVERY, ANY, 16,
+    "A thread block has 64 KiB under way, so an SM writes some 40 GB/s with 1.5 us to a peer; 16 "
+    "fill a link of 450 GB/s.")
+
 THRESHOLD(SMALL_SLOT_MIN_BYTES, "small.slot_min_bytes", BYTES, 512, 64 * MIB,
           "A slot holds the largest small call. Where the pool has no room for such slots they are "
           "halved, but not below this many bytes: then no call is small.")

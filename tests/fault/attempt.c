@@ -105,6 +105,29 @@ static ceclResult_t all_to_all(struct life *life)
                             : ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
 }
 
+/* The splits lie behind the blocks of the input. */
+static ceclResult_t all_to_all_by_splits(struct life *life)
+{
+    enum { WORDS = 16 };
+    const size_t rows = (size_t)life->n * BLOCK;
+    uint64_t splits[WORDS];
+    int *const words = life->in + INTS - 4 * WORDS;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = CECL_SM_ALLOW;
+    for (int r = 0; r < WORDS; r++)
+        splits[r] = BLOCK;
+    ceclResult_t result = life_put(life->comm, words, (const int *)splits, 2 * WORDS);
+    if (result == ceclSuccess && !life->gets_wrong)
+        result = ceclSetOptions(life->comm, &options);
+    if (result != ceclSuccess)
+        return result;
+    return life->gets_wrong
+               ? ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0)
+               : ceclAlltoAllvDevice(life->in, rows, (const uint64_t *)words, life->out, rows,
+                                     (uint64_t *)(life->out + INTS - 4 * WORDS), 1, ceclInt32,
+                                     life->comm, 0);
+}
+
 static ceclResult_t small_reduction(struct life *life)
 {
     return ceclAllReduce(life->in, life->out, SMALL, ceclInt32,
@@ -408,6 +431,7 @@ static const struct row rows[OPS] = {
     [REGISTER] = {.whole = attempt_registered},
     [GATHER] = {.enqueue = gather, .check = check_gathered},
     [ALL_TO_ALL] = {.enqueue = all_to_all, .check = check_exchanged},
+    [BY_SPLITS] = {.enqueue = all_to_all_by_splits, .check = check_exchanged},
     [SMALL_REDUCTION] = {.enqueue = small_reduction, .check = check_small},
     [LARGE_REDUCTION] = {.enqueue = large_reduction, .check = check_large},
     [STAGED_REDUCTION] = {.enqueue = staged_reduction, .check = check_staged},

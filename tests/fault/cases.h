@@ -29,6 +29,7 @@ enum op {
     REGISTER, /* new memory in each attempt */
     GATHER,
     ALL_TO_ALL,
+    BY_SPLITS, /* an all-to-all whose splits are on the device */
     SMALL_REDUCTION,
     LARGE_REDUCTION,
     STAGED_REDUCTION,

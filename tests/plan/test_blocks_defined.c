@@ -172,6 +172,13 @@ static void barrier(const struct asked *asked, struct blocks *blocks)
     (void)blocks;
 }
 
+/* Only the device knows what goes from one rank to another. */
+static void unknown(const struct asked *asked, struct blocks *blocks)
+{
+    (void)asked;
+    (void)blocks;
+}
+
 static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks *) = {
     [CECL_OP_ALL_GATHER] = all_gather,
     [CECL_OP_ALL_GATHER_STRIDED] = all_gather_strided,
@@ -187,6 +194,9 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_ALL_REDUCE] = all_reduce,
     [CECL_OP_REDUCE] = reduce,
     [CECL_OP_BARRIER] = barrier,
+    [CECL_OP_ALL_TO_ALLV_DEVICE] = unknown,
+    [CECL_OP_DISPATCH] = unknown,
+    [CECL_OP_COMBINE] = unknown,
     [CECL_OP_CARRY] = carry,
 };
 

@@ -5,8 +5,7 @@
 
 #include "verify/internal.h"
 
-/* The tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
-static uint32_t tag_of(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
+uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
 {
     const uint64_t input =
         ((uint64_t)call * v->nparts + part) * (uint64_t)v->nranks + (uint64_t)rank;
@@ -25,13 +24,11 @@ static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, in
     const struct cecl_call *theirs = call_at(v, call, part, from);
     const uint64_t at = cecl_call_block(theirs, from, to).send_offset +
                         cecl_offset_within(theirs, verify_input_pitch(theirs), i);
-    return tag_of(v, call, part, from, at);
+    return verify_tag(v, call, part, from, at);
 }
 
-/* Checks that a byte of the output was written the expected number of times, and resets its
- * count. */
-static ceclResult_t check_writes(const struct verifier *v, int call, uint32_t part, int rank,
-                                 uint64_t at, uint32_t expected)
+ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part, int rank,
+                              uint64_t at, uint32_t expected)
 {
     uint32_t *writes = &verify_writes(v, cecl_area_of(CECL_AREA_RECV, part), rank)[at];
     if (*writes != expected)
@@ -51,7 +48,7 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     const struct cecl_block block = cecl_call_block(c, from, rank);
     for (uint64_t i = 0; i < block.bytes; i++) {
         const uint64_t at = block.recv_offset + cecl_offset_within(c, c->view.shape.recv_pitch, i);
-        CECL_TRY(check_writes(v, call, part, rank, at, c->in_place && from == rank ? 0 : 1));
+        CECL_TRY(verify_writes_of(v, call, part, rank, at, c->in_place && from == rank ? 0 : 1));
         if (tags[at] != source_tag(v, call, part, from, rank, i))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
                                 " of the output is not byte %" PRIu64 " of the block from rank %d",
@@ -94,7 +91,7 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     /* in place on one rank, the result is there before the call */
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     for (uint64_t i = 0; i < block.bytes; i++) {
-        CECL_TRY(check_writes(v, call, part, rank, block.recv_offset + i, expected));
+        CECL_TRY(verify_writes_of(v, call, part, rank, block.recv_offset + i, expected));
         const uint32_t tag = reduced_tag(v, call, part, rank, i);
         if (tags[block.recv_offset + i] != (expected > 0 ? verify_reduced(tag) : tag))
             return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
@@ -109,6 +106,8 @@ static ceclResult_t check_part(const struct verifier *v, int call, uint32_t part
     const int area = cecl_area_of(CECL_AREA_RECV, part);
     const uint32_t *writes = verify_writes(v, area, rank);
     const bool reduces = call_at(v, call, part, rank)->op->family == CECL_FAMILY_REDUCTION;
+    if (call_at(v, call, part, rank)->op->family == CECL_FAMILY_SPLITS)
+        CECL_TRY(verify_splits_output(v, call, rank));
     for (int from = 0; from < v->nranks && !reduces; from++)
         CECL_TRY(check_block(v, call, part, rank, from));
     if (reduces)
@@ -138,6 +137,8 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
 {
     const struct cecl_call *c = call_at(v, call, part, rank);
     uint32_t *input = verify_tags(v, cecl_area_of(verify_input_area(c), part), rank);
+    for (uint64_t i = 0; c->op->family == CECL_FAMILY_SPLITS && i < verify_send_bytes(c); i++)
+        input[i] = verify_tag(v, call, part, rank, i);
     for (int to = 0; to < v->nranks; to++) {
         const struct cecl_block block = cecl_call_block(c, rank, to);
         for (uint64_t i = 0; i < block.bytes; i++)

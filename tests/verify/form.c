@@ -49,7 +49,8 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
-    const bool needs_one = call->op->family == CECL_FAMILY_OWN_LAYOUT;
+    const bool needs_one =
+        call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS;
     return call->layout_words == words && (words > 0 || !needs_one);
 }
 
@@ -63,6 +64,8 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
                             mine->layout_words);
     if (mine->op->family == CECL_FAMILY_OWN_LAYOUT)
         return check_own_layout(mine);
+    if (mine->op->family == CECL_FAMILY_SPLITS)
+        return verify_splits_alike(mine, zero);
     for (int r = 0; mine->view.layout && r < mine->nranks; r++) {
         const struct cecl_block one = cecl_call_block(mine, r, 0),
                                 other = cecl_call_block(zero, r, 0);
@@ -338,6 +341,8 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_plan 
         return verify_exchange_form(v, plan, rank, step);
     if (step->lane >= CECL_LANES && (step->lane > CECL_LANE_NET || step->kind != CECL_STEP_AFTER))
         return VERIFY_FAULT("a step is on lane %u: there is none", step->lane);
+    if (step->kind == CECL_STEP_SPLITS)
+        return verify_splits_form(v, plan, step);
     if (step->kind == CECL_STEP_REDUCE)
         return check_reductions(v, plan, rank, step);
     if (step->kind == CECL_STEP_POST)

@@ -273,6 +273,20 @@ static inline bool verify_is_own(uint32_t counter)
 
 /* run.c: checks that every signal of a counter without phases had its wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
+/* splits.c: does a step of a call by splits on the device; where its table ends in staging; checks the
+ * form of such a step, and of such a call; checks the call's output on a rank. */
+ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
+uint64_t verify_splits_staging(const struct cecl_plan *plan);
+ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
+                                const struct cecl_step *step);
+ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero);
+ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank);
+/* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
+uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset);
+/* data.c: checks that a byte of the output was written the expected number of times, and resets its
+ * count. */
+ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part, int rank,
+                              uint64_t at, uint32_t expected);
 /* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
  * gives new input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);

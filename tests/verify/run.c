@@ -373,6 +373,9 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
                         event);
         return ceclSuccess;
     case CECL_STEP_COPY: verify_event(v, actor, at); return do_copies(v, actor, rank, step);
+    case CECL_STEP_SPLITS:
+        verify_event(v, actor, at);
+        return verify_splits(v, launch_of(v, rank).call, rank, step);
     case CECL_STEP_REDUCE:
         verify_event(v, actor, at);
         for (uint32_t i = 0; i < step->count; i++)

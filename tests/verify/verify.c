@@ -16,6 +16,8 @@ static uint64_t further(const struct cecl_call *call, uint64_t end, uint64_t off
 uint64_t verify_send_bytes(const struct cecl_call *call)
 {
     uint64_t end = 0;
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        return cecl_call_send_needed(call);
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         end = further(call, end, block.send_offset, block.bytes, verify_input_pitch(call));
@@ -26,6 +28,8 @@ uint64_t verify_send_bytes(const struct cecl_call *call)
 uint64_t verify_recv_bytes(const struct cecl_call *call)
 {
     uint64_t end = verify_input_area(call) == CECL_AREA_RECV ? verify_send_bytes(call) : 0;
+    if (call->op->family == CECL_FAMILY_SPLITS)
+        return cecl_call_recv_needed(call);
     for (int from = 0; from < call->nranks; from++) {
         const struct cecl_block block = cecl_call_block(call, from, call->rank);
         end = further(call, end, block.recv_offset, block.bytes, call->view.shape.recv_pitch);
@@ -57,6 +61,9 @@ static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
             at_least(&v->area_bytes[cecl_area_of(CECL_AREA_SEND, p)], verify_send_bytes(call));
         at_least(&v->area_bytes[cecl_area_of(CECL_AREA_RECV, p)], verify_recv_bytes(call));
     }
+    for (uint32_t s = 0; s < plan->nsteps; s++)
+        if (plan->steps[s].kind == CECL_STEP_SPLITS)
+            at_least(&v->area_bytes[CECL_AREA_STAGING], verify_splits_staging(plan));
     for (uint32_t s = 0; s < plan->nsteps; s++)
         for (uint32_t i = 0; i < verify_step_copies(&plan->steps[s]); i++)
             measure_copy(v, &plan->copies[plan->steps[s].first + i]);

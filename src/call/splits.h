@@ -1,0 +1,37 @@
+/* Calls whose splits are on the device: what their layout says. */
+#ifndef CECL_CALL_SPLITS_H
+#define CECL_CALL_SPLITS_H
+
+#include "call/call.h"
+#include "sm/splits.h"
+
+static inline struct cecl_splits_form cecl_call_splits(const struct cecl_call *call)
+{
+    const uint64_t *words = call->view.layout;
+    return (struct cecl_splits_form){.nranks = (uint32_t)call->nranks,
+                                     .experts = (uint32_t)words[CECL_LAYOUT_EXPERTS],
+                                     .back = call->op->goes_back,
+                                     .align = (uint32_t)words[CECL_LAYOUT_ALIGN],
+                                     .send_rows = words[CECL_LAYOUT_SEND_ROWS],
+                                     .recv_rows = words[CECL_LAYOUT_RECV_ROWS],
+                                     .row_bytes = words[CECL_LAYOUT_ROW_BYTES],
+                                     .scale_bytes = words[CECL_LAYOUT_SCALE_BYTES]};
+}
+
+/* An address of this rank: one of the words behind CECL_LAYOUT_SPLITS_ALIKE. */
+static inline void *cecl_call_address(const struct cecl_call *call, int word)
+{
+    return (void *)(uintptr_t)call->view.layout[word];
+}
+
+/* Where blocks begin in sendbuff: on the way back behind their splits, as they were written on the way out.
+ * NULL: one behind the other. */
+static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
+{
+    const uint64_t *splits = cecl_call_address(call, CECL_LAYOUT_SPLITS);
+    return call->op->goes_back
+               ? splits + (uint64_t)call->nranks * call->view.layout[CECL_LAYOUT_EXPERTS]
+               : NULL;
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* Binds the kernels of a call by splits on the device. */
+#include "call/splits.h"
+#include "ce/bound.h"
+#include "flags/pads.h"
+
+/* Where memory of the pool lies in this rank's slice; 0 for NULL. */
+static uint64_t offset_of(const struct cecl_engine *engine, const void *at)
+{
+    const char *slice = cecl_pool_at(engine->pool, engine->rank, 0);
+    return at ? (uint64_t)((const char *)at - slice) : 0;
+}
+
+void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                      uint32_t which, struct cecl_bound *bound)
+{
+    const struct cecl_call *call = &bound->calls[0];
+    const struct cecl_part *part = &plan->part;
+    bound->splits[which] = (struct cecl_splits){
+        .step = which,
+        .rank = (uint32_t)call->rank,
+        .form = cecl_call_splits(call),
+        .send = cecl_buffer_address(call->send),
+        .scales = cecl_call_address(call, CECL_LAYOUT_SEND_SCALES),
+        .offsets = cecl_call_offsets(call),
+        .splits = cecl_call_address(call, CECL_LAYOUT_SPLITS),
+        .out = cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT),
+        .slices = cecl_pool_at(engine->pool, 0, 0),
+        .slice = engine->pool->slice,
+        .table_offset = engine->staging_offset + part->means.staging_offset,
+        .recv_offset = call->recv.offset,
+        .scales_offset = offset_of(engine, cecl_call_address(call, CECL_LAYOUT_RECV_SCALES)),
+        .end = cecl_pads_ended(&engine->flags),
+        .trouble = engine->flags.trouble,
+        .max_sms = part->way.splits_sms,
+    };
+}

@@ -1,0 +1,29 @@
+/* Rows whose numbers only the device knows: two kernels on each rank, and a barrier behind each.
+ *
+ *     main | tell my line to all tables | barrier | move my rows to the recvbuffs | barrier |
+ *
+ * (sm/splits.h says what the kernels do.) Tables lie in staging. A rank may write to its peers'
+ * tables at once: it has ended its call before, in which its peers had done with their staging. The
+ * first barrier says that all lines are there, and that the peers' streams have come to the call, so
+ * that their recvbuffs may be written. No kernel waits. */
+#include <inttypes.h>
+
+#include "call/splits.h"
+#include "ce/lowering.h"
+
+ceclResult_t cecl_lower_splits(const struct cecl_part *part, struct cecl_plan *plan)
+{
+    const struct cecl_splits_form form = cecl_call_splits(&part->call);
+    const uint64_t bytes = cecl_splits_table_bytes(form.nranks, form.experts);
+    if (bytes > part->means.staging_bytes)
+        return cecl_fail(ceclInvalidUsage,
+                         "%s needs %" PRIu64 " bytes of staging for its splits, and there are "
+                         "%" PRIu64 ": raise stagingBytes or CECL_STAGING_BYTES",
+                         part->call.op->name, bytes, part->means.staging_bytes);
+    cecl_plan_splits(plan, CECL_SPLITS_TELL);
+    cecl_plan_barrier(plan);
+    cecl_plan_splits(plan, CECL_SPLITS_MOVE);
+    cecl_plan_barrier(plan);
+    cecl_plan_say(plan, "splits told, then rows pushed by a kernel");
+    return ceclSuccess;
+}

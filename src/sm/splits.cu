@@ -1,0 +1,363 @@
+/* The kernels of splits.h. They give what splits.c and splits_host.c say; here many threads find the
+ * places of blocks at the same time. */
+#include "sm/copy.cuh"
+#include "sm/meeting.cuh"
+#include "sm/splits_args.h"
+
+#define BLOCKS CECL_SPLITS_BLOCKS_MAX
+#define THREADS CECL_SPLITS_THREADS
+#define WARPS (THREADS / 32)
+#define BEYOND (CECL_SPLITS_ROWS_MAX + 1u)
+
+static_assert(BLOCKS == THREADS, "a thread for each block");
+static_assert(CECL_SPLITS_CHUNK % (COPY_VECTORS * 32 * 16) == 0,
+              "a chunk is copied in whole rounds");
+
+DEVICE uint32_t bounded(uint64_t rows)
+{
+    return rows < BEYOND ? (uint32_t)rows : BEYOND;
+}
+
+DEVICE uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of all threads' numbers, the sum of those before this thread's. `room`: [THREADS] of shared memory. */
+DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
+{
+    const uint32_t t = threadIdx.x;
+    uint64_t sum = mine;
+    for (uint32_t step = 1; step < THREADS; step *= 2) {
+        room[t] = sum;
+        __syncthreads();
+        if (t >= step)
+            sum += room[t - step];
+        __syncthreads();
+    }
+    return sum - mine;
+}
+
+/* This rank's blocks in its sendbuff, by the blocks' numbers: the rows that are sent, and the first. */
+struct sent {
+    uint32_t rows[BLOCKS], at[BLOCKS];
+    uint32_t beyond; /* index, in the order of the input, of the first block beyond; BLOCKS: none */
+};
+
+DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t i = threadIdx.x, blocks = form.nranks * form.experts;
+    const uint64_t rows = i < blocks ? bounded(call.splits[i]) : 0;
+    if (i == 0)
+        sent->beyond = BLOCKS;
+    uint64_t begin = sum_before(rows, room);
+    if (i < blocks) {
+        const uint32_t block = cecl_splits_input(&form, i);
+        if (call.offsets)
+            begin = bounded(call.offsets[i]);
+        const uint64_t place = least(begin, form.send_rows),
+                       fits = least(rows, form.send_rows - place);
+        sent->rows[block] = (uint32_t)fits;
+        sent->at[block] = (uint32_t)place;
+        if (fits < rows)
+            atomicMin(&sent->beyond, i);
+    }
+    __syncthreads();
+}
+
+/* Whether the communicator has failed; the same for all threads. */
+DEVICE bool has_ended(const cecl_splits &call)
+{
+    return __syncthreads_or(word_load(call.end) != 0);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    cecl_splits_tell(const __grid_constant__ cecl_splits call)
+{
+    __shared__ sent sent;
+    __shared__ uint64_t room[THREADS];
+    const cecl_splits_form &form = call.form;
+    const uint32_t blocks = form.nranks * form.experts;
+    const uint64_t apart = cecl_splits_line_bytes(form.nranks, form.experts);
+    if (has_ended(call))
+        return;
+    find_sent(call, &sent, room);
+    for (uint32_t i = 0; i < form.nranks; i++) {
+        const uint32_t peer = rank_after(call.rank, i, form.nranks);
+        cecl_splits_line *line = (cecl_splits_line *)(call.slices + peer * call.slice +
+                                                      call.table_offset + call.rank * apart);
+        if (threadIdx.x < blocks)
+            ((uint64_t *)(line + 1))[threadIdx.x] = sent.rows[threadIdx.x];
+        if (threadIdx.x == 0) {
+            line->recv_offset = call.recv_offset;
+            line->scales_offset = call.scales_offset;
+            line->beyond = sent.beyond < BLOCKS ? 1 + cecl_splits_input(&form, sent.beyond) : 0;
+        }
+    }
+    fence_sys(); /* a flag may follow by a copy engine */
+}
+
+/* ---- places */
+
+/* What the blocks of a kernel know: the table's rows, and where groups of blocks begin. A group is the
+ * blocks for one rank that have the first of the two indices of the order alike: for one expert, or, on
+ * the way back, from one rank. */
+struct places {
+    uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
+    uint64_t begin[BLOCKS];                        /* [to][group] */
+    uint32_t needed[CECL_SPLITS_RANKS_MAX];
+};
+
+DEVICE uint32_t groups_of(const cecl_splits_form &form)
+{
+    return form.back ? form.nranks : form.experts;
+}
+
+DEVICE uint32_t members_of(const cecl_splits_form &form)
+{
+    return form.back ? form.experts : form.nranks;
+}
+
+/* The rows of member `m` of a group. */
+DEVICE uint32_t rows_of(const cecl_splits_form &form, const places &p, uint32_t to, uint32_t group,
+                        uint32_t m)
+{
+    const uint32_t from = form.back ? group : m, expert = form.back ? m : group;
+    return p.rows[from * form.nranks * form.experts + to * form.experts + expert];
+}
+
+/* The rows of the first `members` members of a group. */
+DEVICE uint64_t rows_before(const cecl_splits_form &form, const places &p, uint32_t to,
+                            uint32_t group, uint32_t members)
+{
+    uint64_t sum = 0;
+    for (uint32_t m = 0; m < members; m++)
+        sum += rows_of(form, p, to, group, m);
+    return sum;
+}
+
+DEVICE const cecl_splits_line *line_of(const cecl_splits &call, uint32_t rank)
+{
+    const unsigned char *table = call.slices + call.rank * call.slice + call.table_offset;
+    return cecl_splits_line_at(&call.form, table, rank);
+}
+
+/* One thread turns the rows of a rank's groups into where the groups begin. */
+DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
+{
+    const uint32_t groups = groups_of(form);
+    uint64_t next = 0, needed = 0;
+    for (uint32_t g = 0; g < groups; g++) {
+        const uint64_t rows = p->begin[to * groups + g];
+        const uint64_t some = rows > 0 ? rows : form.align > 1;
+        p->begin[to * groups + g] = next;
+        needed = rows > 0 ? next + rows : needed;
+        next += (some + form.align - 1) / form.align * form.align;
+    }
+    p->needed[to] = bounded(needed);
+}
+
+DEVICE void find_places(const cecl_splits &call, places *p)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t blocks = form.nranks * form.experts, groups = groups_of(form);
+    for (uint32_t i = threadIdx.x; i < form.nranks * blocks; i += THREADS)
+        p->rows[i] = bounded(cecl_splits_rows(line_of(call, i / blocks))[i % blocks]);
+    __syncthreads();
+    if (threadIdx.x < form.nranks * groups)
+        p->begin[threadIdx.x] =
+            rows_before(form, *p, threadIdx.x / groups, threadIdx.x % groups, members_of(form));
+    __syncthreads();
+    if (threadIdx.x < form.nranks)
+        begin_groups(form, p, threadIdx.x);
+    __syncthreads();
+}
+
+/* Where the block from rank `from` to an expert of rank `to` lies, cut off where recvbuff ends. */
+struct place {
+    uint32_t at, rows;
+};
+DEVICE place place_of(const cecl_splits_form &form, const places &p, uint32_t from, uint32_t to,
+                      uint32_t expert)
+{
+    const uint32_t group = form.back ? from : expert, member = form.back ? expert : from;
+    const uint64_t at =
+        least(p.begin[to * groups_of(form) + group] + rows_before(form, p, to, group, member),
+              form.recv_rows);
+    return {(uint32_t)at,
+            (uint32_t)least(rows_of(form, p, to, group, member), form.recv_rows - at)};
+}
+
+/* ---- what one block of threads does besides */
+
+DEVICE void write_out(const cecl_splits &call, const places &p)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t blocks = form.nranks * form.experts;
+    uint32_t from, expert;
+    if (threadIdx.x >= blocks)
+        return;
+    cecl_splits_received(&form, threadIdx.x, &from, &expert);
+    const place mine = place_of(form, p, from, call.rank, expert);
+    call.out[threadIdx.x] = mine.rows;
+    call.out[blocks + threadIdx.x] = mine.at;
+}
+
+/* The first block that rank `to` has no room for. */
+DEVICE uint32_t expert_beyond(const cecl_splits_form &form, const places &p, uint32_t to)
+{
+    uint32_t from, expert = 0;
+    for (uint32_t i = 0; i < form.nranks * form.experts; i++) {
+        cecl_splits_received(&form, i, &from, &expert);
+        const uint32_t group = form.back ? from : expert, member = form.back ? expert : from;
+        if (place_of(form, p, from, to, expert).rows < rows_of(form, p, to, group, member))
+            break;
+    }
+    return expert;
+}
+
+/* One thread tells the host what does not fit, as cecl_splits_judge finds it. */
+DEVICE void judge(const cecl_splits &call, const places &p)
+{
+    const cecl_splits_form &form = call.form;
+    cecl_splits_trouble found = {CECL_SPLITS_FINE, 0, 0, 0, form.experts, 0, 0};
+    for (uint32_t r = 0; r < form.nranks && found.what == CECL_SPLITS_FINE; r++) {
+        const uint32_t beyond = (uint32_t)line_of(call, r)->beyond;
+        if (beyond > 0)
+            found = {CECL_SPLITS_SEND, r, (beyond - 1) / form.experts, (beyond - 1) % form.experts,
+                     form.experts,     0, (uint32_t)form.send_rows};
+    }
+    for (uint32_t r = 0; r < form.nranks && found.what == CECL_SPLITS_FINE; r++)
+        if (p.needed[r] > form.recv_rows)
+            found = {
+                CECL_SPLITS_RECV,        r, 0, expert_beyond(form, p, r), form.experts, p.needed[r],
+                (uint32_t)form.recv_rows};
+    if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
+        return; /* the host hears of the first trouble alone */
+    word_store(&call.trouble->rank, found.rank);
+    word_store(&call.trouble->to, found.to);
+    word_store(&call.trouble->expert, found.expert);
+    word_store(&call.trouble->experts, found.experts);
+    word_store(&call.trouble->rows, found.rows);
+    word_store(&call.trouble->room, found.room);
+    word_release(&call.trouble->what, found.what);
+}
+
+/* ---- sending */
+
+/* One of the two arrays. */
+struct array {
+    const unsigned char *send;
+    uint64_t row_bytes;
+    bool is_scales;
+};
+
+DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
+{
+    const cecl_splits_line *line = line_of(call, to);
+    return a.is_scales ? line->scales_offset : line->recv_offset;
+}
+
+/* This rank's blocks in the order in which they are sent, which begins with the next rank. */
+struct blocks {
+    uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
+    uint32_t chunks[BLOCKS + 1]; /* how many chunks the blocks before have */
+};
+
+/* Fills in a thread's block: the place at the receiver. */
+DEVICE void find_block(const cecl_splits &call, const places &p, const sent &sent, blocks *b)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t i = threadIdx.x, to = rank_after(call.rank, 1 + i / form.experts, form.nranks),
+                   expert = i % form.experts;
+    const place there = place_of(form, p, call.rank, to, expert);
+    b->at[i] = sent.at[to * form.experts + expert];
+    b->place[i] = there.at;
+    b->rows[i] = there.rows;
+}
+
+/* Cuts an array's blocks into chunks; no chunk where its place would not lie in the slice. `room`: as in
+ * sum_before. */
+DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
+    uint64_t chunks = 0;
+    if (i < count) {
+        const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
+        if (cecl_splits_lies(&call, offset_of(call, a, to), form.recv_rows * a.row_bytes))
+            chunks = (b->rows[i] * a.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
+    }
+    const uint64_t before = sum_before(chunks, room);
+    if (i < count)
+        b->chunks[i] = (uint32_t)before;
+    if (i == count - 1)
+        b->chunks[count] = (uint32_t)(before + chunks);
+    __syncthreads();
+}
+
+/* The block that has chunk number `chunk`. */
+DEVICE uint32_t block_with(const blocks &b, uint32_t count, uint32_t chunk)
+{
+    uint32_t low = 0, high = count;
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        if (b.chunks[middle] <= chunk)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b, uint32_t chunk)
+{
+    const cecl_splits_form &form = call.form;
+    const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
+                   to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
+    const uint64_t first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK,
+                   left = b.rows[i] * a.row_bytes - first;
+    warp_copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes +
+                  first,
+              a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
+}
+
+/* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
+DEVICE void send_array(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
+{
+    find_chunks(call, a, b, room);
+    const uint32_t chunks = b->chunks[call.form.nranks * call.form.experts];
+    for (uint32_t chunk = blockIdx.x * WARPS + threadIdx.x / 32; chunk < chunks;
+         chunk += gridDim.x * WARPS)
+        send_chunk(call, a, *b, chunk);
+    __syncthreads(); /* before b->chunks is written again */
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    cecl_splits_move(const __grid_constant__ cecl_splits call)
+{
+    extern __shared__ __align__(16) unsigned char memory[];
+    places *p = (places *)memory;
+    sent *mine = (sent *)(p + 1);
+    blocks *b = (blocks *)(mine + 1);
+    if (has_ended(call))
+        return;
+    find_sent(call, mine, p->begin);
+    find_places(call, p);
+    if (blockIdx.x == 0) {
+        write_out(call, *p);
+        if (threadIdx.x == 0)
+            judge(call, *p);
+    }
+    if (threadIdx.x < call.form.nranks * call.form.experts)
+        find_block(call, *p, *mine, b);
+    __syncthreads(); /* from here on p->begin is room for sums */
+    send_array(call, {(const unsigned char *)call.send, call.form.row_bytes, false}, b, p->begin);
+    if (call.form.scale_bytes > 0)
+        send_array(call, {(const unsigned char *)call.scales, call.form.scale_bytes, true}, b,
+                   p->begin);
+    fence_sys();
+}
+
+static_assert(sizeof(places) + sizeof(sent) + sizeof(blocks) <= CECL_SPLITS_SHARED, "as asked for");

@@ -1,0 +1,185 @@
+/* Rows whose numbers only the device knows: kernels exchange the numbers, and move the rows.
+ *
+ * This file knows pointers and rank numbers, but no communicator. Every rank has so many blocks for
+ * each rank: one, or one for each of the receiver's experts. A block is some rows of equal size,
+ * and a split is the number of its rows. Splits lie in memory of the device. Two steps make a call:
+ *
+ *     tell | this rank's splits, and where its recvbuff lies -> its line in every rank's table
+ *     (all ranks meet)
+ *     move | out of the own table, where each block belongs | my blocks -> the recvbuffs of all
+ *          | splits and places of the received blocks -> out
+ *     (all ranks meet)
+ *
+ * Neither step waits for anything, so its kernels need not run at the same time as the peers'.
+ *
+ * Blocks lie in recvbuff one behind the other, in one of two orders:
+ *
+ *     out     expert 0: of rank 0, of rank 1, ... | expert 1: of rank 0, ...
+ *             Each expert begins at a multiple of `align` rows. An expert without rows takes `align`.
+ *     back    of rank 0: expert 0, expert 1, ... | of rank 1: expert 0, ...
+ *
+ * and the splits of the input lie in the other order of the two. With one expert both are the order
+ * of ranks.
+ *
+ * All ranks read the same table, so they agree in what fits. Rows that a recvbuff has no room for
+ * are not sent, and rows beyond sendbuff are not read; then every rank tells its host. */
+#ifndef CECL_SM_SPLITS_H
+#define CECL_SM_SPLITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CECL_SPLITS_RANKS_MAX 16
+#define CECL_SPLITS_BLOCKS_MAX 512       /* ranks times experts */
+#define CECL_SPLITS_ROWS_MAX 0x7fffffffu /* rows of a buffer */
+
+/* What all ranks have alike. */
+struct cecl_splits_form {
+    uint32_t nranks;               /* 1 .. CECL_SPLITS_RANKS_MAX */
+    uint32_t experts;              /* of each rank */
+    bool back;                     /* the order of the received blocks */
+    uint32_t align;                /* rows, >= 1; 1 for `back` */
+    uint64_t send_rows, recv_rows; /* how many rows the buffers have */
+    uint64_t row_bytes;
+    uint64_t
+        scale_bytes; /* of each row in a second array, which goes the same way; 0: there is none */
+};
+
+/* A line of a table: where the rank's recvbuff and its second array lie, the first of its blocks that ends beyond its
+ * sendbuff, and the rows of its blocks. Block number to * experts + expert goes to rank `to`. */
+struct cecl_splits_line {
+    uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
+    uint64_t beyond; /* 1 + the number of that block; 0: all blocks lie in sendbuff */
+    /* behind it: [nranks * experts] rows of each block; see cecl_splits_rows */
+};
+
+/* Functions that the host and kernels share. */
+#ifdef __CUDACC__
+#define CECL_SPLITS_BOTH static __host__ __device__ inline
+#else
+#define CECL_SPLITS_BOTH static inline
+#endif
+
+CECL_SPLITS_BOTH const uint64_t *cecl_splits_rows(const struct cecl_splits_line *line)
+{
+    return (const uint64_t *)(line + 1);
+}
+CECL_SPLITS_BOTH uint64_t cecl_splits_line_bytes(uint32_t nranks, uint32_t experts)
+{
+    return sizeof(struct cecl_splits_line) + (uint64_t)nranks * experts * sizeof(uint64_t);
+}
+static inline uint64_t cecl_splits_table_bytes(uint32_t nranks, uint32_t experts)
+{
+    return nranks * cecl_splits_line_bytes(nranks, experts);
+}
+
+/* Words that the host reads. `what` is written last. */
+enum cecl_splits_trouble_kind {
+    CECL_SPLITS_FINE,
+    CECL_SPLITS_SEND, /* the splits of a rank end beyond its sendbuff */
+    CECL_SPLITS_RECV  /* a recvbuff has no room for what it is to receive */
+};
+struct cecl_splits_trouble {
+    uint32_t what;            /* enum cecl_splits_trouble_kind */
+    uint32_t rank;            /* whose buffer it is */
+    uint32_t to;              /* SEND: the rank for which the first block beyond is */
+    uint32_t expert, experts; /* of the first block that does not fit; and of each rank */
+    uint32_t rows; /* RECV: that the rank is to receive, CECL_SPLITS_ROWS_MAX + 1 at most */
+    uint32_t room; /* rows of the buffer */
+};
+#define CECL_SPLITS_TROUBLE_WORDS (sizeof(struct cecl_splits_trouble) / sizeof(uint32_t))
+
+enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE };
+
+struct cecl_splits {
+    uint32_t step; /* enum cecl_splits_step */
+    uint32_t rank;
+    struct cecl_splits_form form;
+    const void *send;       /* [send_rows] */
+    const void *scales;     /* [send_rows] of scale_bytes each */
+    const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
+    /* [nranks * experts] where each block begins in `send`, in rows; NULL: one behind the other */
+    const uint64_t *offsets;
+    /* [2][nranks * experts] written: rows of each received block, and where it begins in recvbuff,
+     * in rows; both in the order of the received blocks */
+    uint64_t *out;
+    unsigned char *slices; /* where rank 0's slice begins; it holds its recvbuff and its table */
+    uint64_t slice;        /* bytes from one rank's slice to the next */
+    uint64_t table_offset; /* of a slice; a multiple of 8 */
+    uint64_t recv_offset, scales_offset; /* of this rank's slice: TELL */
+    /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
+    const uint32_t *end;
+    struct cecl_splits_trouble *trouble;
+    uint32_t max_sms; /* CUDA: most SMs to use; 0: CECL_SPLITS_SMS */
+};
+#define CECL_SPLITS_SMS 16u
+
+/* splits.c: pure functions on tables */
+
+/* Refuses shapes out of range, with ceclInvalidArgument. */
+ceclResult_t cecl_splits_check(const struct cecl_splits_form *form);
+
+/* The number of the block that lies at index `at` of the input's order: to * experts + expert. */
+CECL_SPLITS_BOTH uint32_t cecl_splits_input(const struct cecl_splits_form *form, uint32_t at)
+{
+    return form->back ? at % form->nranks * form->experts + at / form->nranks : at;
+}
+
+/* Whose block lies at index `at` of the order of received blocks. */
+CECL_SPLITS_BOTH void cecl_splits_received(const struct cecl_splits_form *form, uint32_t at,
+                                           uint32_t *from, uint32_t *expert)
+{
+    const uint32_t minors = form->back ? form->experts : form->nranks;
+    *from = form->back ? at / minors : at % minors;
+    *expert = form->back ? at % minors : at / minors;
+}
+
+CECL_SPLITS_BOTH const struct cecl_splits_line *
+cecl_splits_line_at(const struct cecl_splits_form *form, const void *table, uint32_t rank)
+{
+    const uint64_t apart = cecl_splits_line_bytes(form->nranks, form->experts);
+    return (const struct cecl_splits_line *)((const unsigned char *)table + rank * apart);
+}
+
+/* Where the blocks for rank `to` lie in its recvbuff: rows and first row of each, in the order of
+ * received blocks [nranks * experts]. Blocks are cut off where recvbuff ends. Returns the rows that
+ * the rank would receive if there were room, CECL_SPLITS_ROWS_MAX + 1 at most. *first: the index of
+ * the first block that does not fit; untouched if all fit. */
+uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *table, uint32_t to,
+                           uint64_t *rows, uint64_t *places, uint32_t *first);
+
+/* Whether so many bytes from an offset on lie in a slice. No rank trusts what a peer's line says. */
+CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t offset,
+                                       uint64_t bytes)
+{
+    return bytes <= call->slice && offset <= call->slice - bytes;
+}
+
+/* What all ranks find wrong in a table: the lowest rank that sends beyond its sendbuff, or else the
+ * lowest one that has no room. */
+struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form,
+                                             const void *table);
+
+/* This rank's line, from its splits. Rows beyond sendbuff are left out. `at`: [nranks * experts] where
+ * each block begins in sendbuff, by the blocks' numbers. */
+void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line,
+                           uint64_t *at);
+
+/* Does a step on the host. */
+void cecl_splits_host(const struct cecl_splits *call);
+
+/* Loads the kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. */
+ceclResult_t cecl_splits_cuda_prepare(void);
+/* Enqueues a step on `stream` of the calling thread's current GPU. */
+ceclResult_t cecl_splits_cuda(ceclStream_t stream, const struct cecl_splits *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

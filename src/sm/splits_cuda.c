@@ -1,0 +1,60 @@
+/* Splits on GPUs: the number of SMs, and the launch. The kernels are in splits.cu. */
+#include "sm/kernels.h"
+#include "sm/splits_args.h"
+
+_Static_assert(sizeof(struct cecl_splits) <= 4096, "what a kernel's arguments may take");
+
+#define WHO "splits on the device"
+
+static struct splits_gpu {
+    uint32_t sms;
+    CUkernel tell, move;
+} gpus[CECL_GPUS_MAX];
+static struct cecl_gpus known;
+
+static ceclResult_t load(const struct cecl_gpu *gpu)
+{
+    struct splits_gpu *const mine = &gpus[gpu->device];
+    int sms = 0;
+    CECL_TRY(cecl_gpu_attribute(gpu, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms));
+    CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_splits, "cecl_splits_tell", 0, &mine->tell));
+    CECL_TRY(cecl_kernel_load(gpu, CECL_KERNELS_splits, "cecl_splits_move", CECL_SPLITS_SHARED,
+                              &mine->move));
+    mine->sms = (uint32_t)sms;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_splits_cuda_prepare(void)
+{
+    struct cecl_gpu gpu;
+    CECL_TRY(cecl_gpu_current(WHO, &gpu));
+    return cecl_gpus_prepare(&known, &gpu, load);
+}
+
+/* One block of threads for each SM, but no more than can have a chunk for each warp if all of
+ * sendbuff is sent. */
+static uint32_t blocks_of(const struct cecl_splits *call, uint32_t sms)
+{
+    const uint64_t each = CECL_SPLITS_CHUNK * (uint64_t)(CECL_SPLITS_THREADS / 32),
+                   useful = call->form.send_rows * call->form.row_bytes / each + 1;
+    const uint32_t wanted = call->max_sms > 0 ? call->max_sms : CECL_SPLITS_SMS,
+                   most = wanted < sms ? wanted : sms;
+    return useful < most ? (uint32_t)useful : most;
+}
+
+ceclResult_t cecl_splits_cuda(ceclStream_t stream, const struct cecl_splits *call)
+{
+    struct cecl_splits args = *call;
+    void *arguments[] = {&args};
+    struct cecl_gpu gpu;
+    CECL_TRY(cecl_splits_check(&call->form));
+    CECL_TRY(cecl_gpu_current(WHO, &gpu));
+    if (!cecl_gpus_known(&known, &gpu))
+        CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
+    const struct splits_gpu *const mine = &gpus[gpu.device];
+    const bool tells = call->step == CECL_SPLITS_TELL;
+    const struct cecl_launch launch = {tells ? mine->tell : mine->move,
+                                       tells ? 1 : blocks_of(call, mine->sms), CECL_SPLITS_THREADS,
+                                       tells ? 0 : CECL_SPLITS_SHARED};
+    return cecl_kernel_launch(&gpu, &launch, stream, arguments);
+}

@@ -1,0 +1,49 @@
+/* Sums of rows: for each token, the rows that stand for it are added, each with its weight.
+ *
+ *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
+ *
+ * Products and sums are fp32, in that order, each rounded to nearest even, and never fused. The result
+ * is rounded once, to the type of the elements; sm/reduce.h says how, and what NaN and overflow give.
+ * Without weights rows are added as they are. A place that is no row is left out; a token without any
+ * row gets +0.
+ *
+ * This file knows pointers, and no communicator. Host and GPU give the same bits. */
+#ifndef CECL_SM_SUMS_H
+#define CECL_SM_SUMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cecl_row_sums {
+    const void *rows;       /* [nrows][count] */
+    const uint64_t *places; /* [tokens][each] */
+    const float *weights;   /* [tokens][each], or NULL */
+    void *sums;             /* [tokens][count]; overlaps none of the others */
+    uint64_t nrows, count, tokens;
+    uint32_t each;
+    ceclDataType_t type; /* one that cecl_row_sums_adds */
+    uint32_t max_sms;    /* CUDA: most SMs to use; 0: CECL_ROW_SUMS_SMS */
+};
+#define CECL_ROW_SUMS_SMS 16u
+
+/* Whether rows of a type can be added: those that are accumulated in fp32. */
+bool cecl_row_sums_adds(ceclDataType_t type);
+
+/* Adds on the calling thread. */
+void cecl_row_sums_host(const struct cecl_row_sums *sums);
+
+/* Loads the kernels onto the calling thread's current GPU: see cecl_reduce_cuda_prepare. */
+ceclResult_t cecl_row_sums_cuda_prepare(void);
+/* Enqueues the sums on `stream` of the calling thread's current GPU. */
+ceclResult_t cecl_row_sums_cuda(ceclStream_t stream, const struct cecl_row_sums *sums);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* Calls by splits on the device, by kernels (sm/splits.h): random splits between 2 to 8 ranks give what a
+ * plain model gives; large rows, at any alignment, and as many SMs as one may ask for. The ranks' kernels
+ * run one after the other on one GPU, as no kernel waits for another. The last test tells how fast rows are
+ * moved.
+ *
+ * CECL_TEST_SHORT=1: fewer random splits, and no times, for tools that watch kernels. */
+#include "../splits_model.h"
+#include "cuda_fixture.h"
+
+#define TIMES 600
+#define TIMES_SHORT 25
+
+static struct model model;
+static struct model_memory *memory; /* pinned: kernels and the host use the same addresses */
+static cudaStream_t stream;
+
+static int set_up(void **state)
+{
+    (void)state;
+    must_cuda(cudaSetDevice(0));
+    must(cecl_splits_cuda_prepare());
+    must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    must_cuda(cudaHostAlloc((void **)&memory, sizeof(*memory), cudaHostAllocPortable));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    must_cuda(cudaFreeHost(memory));
+    must_cuda(cudaStreamDestroy(stream));
+    return 0;
+}
+
+static void all_do(enum cecl_splits_step step, uint32_t max_sms)
+{
+    for (uint32_t r = 0; r < model.form.nranks; r++) {
+        struct cecl_splits call = model_step(&model, memory, (int)r, step);
+        call.max_sms = max_sms;
+        must(cecl_splits_cuda((ceclStream_t)stream, &call));
+    }
+    must_cuda(cudaStreamSynchronize(stream));
+}
+
+static void random_splits(uint64_t times, uint64_t row_most, uint64_t seed)
+{
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (uint64_t i = 0; i < times; i++) {
+        static const uint32_t sms[] = {0, 1, 5, 1000};
+        uint64_t x = seed + i;
+        do
+            model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), row_most, &model, memory);
+        while (model.form.recv_rows * model.form.row_bytes > MODEL_BYTES ||
+               model.form.send_rows * model.form.row_bytes > MODEL_BYTES);
+        all_do(CECL_SPLITS_TELL, 0);
+        all_do(CECL_SPLITS_MOVE, sms[i % 4]);
+        model_check(&model, memory);
+    }
+}
+
+static void random_splits_give_what_the_model_gives(void **state)
+{
+    (void)state;
+    random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 40, 20261125);
+}
+
+static void long_rows_arrive_whole(void **state)
+{
+    (void)state;
+    random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 3000, 37);
+}
+
+static void a_failed_communicators_kernels_touch_nothing(void **state)
+{
+    uint64_t x = 7;
+    (void)state;
+    model_draw(&x, 3, 8, &model, memory);
+    memory->end = 1;
+    all_do(CECL_SPLITS_TELL, 0);
+    all_do(CECL_SPLITS_MOVE, 0);
+    for (int r = 0; r < 3; r++)
+        for (size_t i = 0; i < MODEL_SLICE; i++)
+            assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
+}
+
+/* ---- times */
+
+static float us_of(void (*work)(void *context), void *context)
+{
+    cudaEvent_t begin, end;
+    float ms;
+    must_cuda(cudaEventCreate(&begin));
+    must_cuda(cudaEventCreate(&end));
+    for (int i = 0; i < 3; i++)
+        work(context);
+    must_cuda(cudaEventRecord(begin, stream));
+    for (int i = 0; i < 20; i++)
+        work(context);
+    must_cuda(cudaEventRecord(end, stream));
+    must_cuda(cudaEventSynchronize(end));
+    must_cuda(cudaEventElapsedTime(&ms, begin, end));
+    must_cuda(cudaEventDestroy(begin));
+    must_cuda(cudaEventDestroy(end));
+    return ms * 1000 / 20;
+}
+
+static void move(void *context)
+{
+    must(cecl_splits_cuda((ceclStream_t)stream, context));
+}
+
+struct copy {
+    void *dst, *src;
+    size_t bytes;
+};
+
+static void copy(void *context)
+{
+    const struct copy *c = context;
+    must_cuda(cudaMemcpyAsync(c->dst, c->src, c->bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* Rank 0 of 4 sends equal blocks, all within this GPU, and a copy of as many bytes for comparison. */
+static void rows_move_at_these_rates(void **state)
+{
+    enum { RANKS = 4, ROW = 14336 };
+    const size_t slice = (size_t)80 << 20;
+    unsigned char *slices, *send;
+    uint64_t *words, rows[2 * RANKS];
+    struct cecl_splits_trouble *trouble;
+    (void)state;
+    if (getenv("CECL_TEST_SHORT"))
+        return;
+    must_cuda(cudaMalloc((void **)&slices, RANKS * slice));
+    must_cuda(cudaMalloc((void **)&send, slice));
+    must_cuda(cudaMalloc((void **)&words, 4096));
+    must_cuda(cudaHostAlloc((void **)&trouble, sizeof(*trouble), cudaHostAllocPortable));
+    for (size_t bytes = (size_t)1 << 20; bytes <= (size_t)64 << 20; bytes *= 8) {
+        const uint64_t each = bytes / RANKS / ROW;
+        struct copy whole = {slices, send, each * ROW * RANKS};
+        for (int r = 0; r < RANKS; r++)
+            rows[r] = each;
+        must_cuda(cudaMemcpy(words, rows, sizeof(rows), cudaMemcpyHostToDevice));
+        must_cuda(cudaMemset(words + 256, 0, 64));
+        *trouble = (struct cecl_splits_trouble){0};
+        const float copied = us_of(copy, &whole);
+        print_message("%zu KiB: a copy %.1f us", bytes >> 10, (double)copied);
+        for (uint32_t sms = 8; sms <= 32; sms *= 2) {
+            struct cecl_splits call = {.form = {.nranks = RANKS,
+                                                .experts = 1,
+                                                .align = 1,
+                                                .send_rows = RANKS * each,
+                                                .recv_rows = RANKS * each,
+                                                .row_bytes = ROW},
+                                       .send = send,
+                                       .splits = words,
+                                       .out = words + 64,
+                                       .slices = slices,
+                                       .slice = slice,
+                                       .recv_offset = 1 << 20,
+                                       .end = (uint32_t *)(words + 256),
+                                       .trouble = trouble,
+                                       .max_sms = sms};
+            for (uint32_t r = 0; r < RANKS; r++) {
+                call.rank = r;
+                call.step = CECL_SPLITS_TELL;
+                move(&call);
+            }
+            call.rank = 0;
+            call.step = CECL_SPLITS_MOVE;
+            const float moved = us_of(move, &call);
+            print_message("; %u SMs %.1f us, %.0f GB/s, %.2f of a copy", sms, (double)moved,
+                          (double)whole.bytes / 1e3 / (double)moved, (double)(copied / moved));
+            assert_int_equal(trouble->what, CECL_SPLITS_FINE);
+        }
+        print_message("\n");
+    }
+    must_cuda(cudaFreeHost(trouble));
+    must_cuda(cudaFree(words));
+    must_cuda(cudaFree(send));
+    must_cuda(cudaFree(slices));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_splits_give_what_the_model_gives),
+        cmocka_unit_test(long_rows_arrive_whole),
+        cmocka_unit_test(a_failed_communicators_kernels_touch_nothing),
+        cmocka_unit_test(rows_move_at_these_rates),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

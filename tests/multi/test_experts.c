@@ -1,0 +1,422 @@
+/* Rows go to experts and come back: ceclDispatch and ceclCombine, with and without scales, and
+ * ceclSumRows. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define RANKS 16
+#define EXPERTS 4 /* of a rank, at most */
+#define ROWS 12   /* of a block, at most */
+#define ROW 20    /* bytes of a row, at most */
+#define SCALE 6   /* bytes of a row's scales, at most */
+#define ALIGN 8   /* rows, at most */
+#define BLOCKS (RANKS * EXPERTS)
+
+static ceclComm_t comm;
+/* What a rank has, what its experts have, and what came back: rows, scales, and splits. */
+static unsigned char *rows[3], *scales[3], *host;
+static uint64_t *splits[3];
+static size_t room; /* rows of each buffer */
+
+static int set_up(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_SM_POLICY", "allow");
+    comm = multi_comm(NULL);
+    multi_setenv("CECL_SM_POLICY", NULL);
+    room = (size_t)multi_nranks * EXPERTS * ROWS + EXPERTS * ALIGN;
+    host = malloc(room * ROW);
+    assert_non_null(host);
+    for (int i = 0; i < 3; i++) {
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&rows[i], room * ROW));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&scales[i], room * SCALE));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&splits[i], 2 * BLOCKS * sizeof(uint64_t)));
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+static int tear_down_failed(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommAbort(comm));
+    return 0;
+}
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+/* What all ranks do; ranks draw alike. */
+struct exchange {
+    uint64_t rows[RANKS][RANKS][EXPERTS]; /* [from][to][expert] */
+    ceclExperts_t experts;
+    size_t row, sendrows, recvrows;
+};
+
+static void draw(uint64_t *x, struct exchange *e)
+{
+    *e = (struct exchange){.row = 1 + next(x) % ROW, .sendrows = room, .recvrows = room};
+    e->experts.experts = 1 + next(x) % EXPERTS;
+    e->experts.align = 1 + next(x) % ALIGN;
+    e->experts.scalebytes = next(x) % 2 ? 1 + next(x) % SCALE : 0;
+    const bool thin = next(x) % 3 == 0;
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++)
+            for (size_t i = 0; i < e->experts.experts; i++)
+                e->rows[from][to][i] = thin && next(x) % 4 ? 0 : next(x) % (ROWS + 1);
+}
+
+static void put(const struct exchange *e, uint64_t seed)
+{
+    uint64_t own[BLOCKS];
+    size_t count = 0;
+    for (int to = 0; to < multi_nranks; to++)
+        for (size_t i = 0; i < e->experts.experts; i++)
+            own[count++] = e->rows[multi_rank][to][i];
+    multi_put(comm, splits[0], own, count * sizeof(*own));
+    for (int i = 0; i < 3; i++) {
+        memset(host, 0x5A, room * ROW);
+        if (i == 0)
+            multi_fill(host, seed, multi_rank, room * e->row);
+        multi_put(comm, rows[i], host, room * ROW);
+        if (i == 0)
+            multi_fill(host, seed + 1, multi_rank, room * SCALE);
+        multi_put(comm, scales[i], host, room * SCALE);
+    }
+}
+
+/* From buffers `at` to those behind. */
+static ceclResult_t go(struct exchange *e, int at, ceclStream_t stream)
+{
+    e->experts.sendscales = scales[at];
+    e->experts.recvscales = scales[at + 1];
+    return (at == 0 ? ceclDispatch : ceclCombine)(rows[at], e->sendrows, splits[at], rows[at + 1],
+                                                  e->recvrows, splits[at + 1], &e->experts, e->row,
+                                                  ceclUint8, comm, stream);
+}
+
+/* Row of its sender at which a block begins. */
+static size_t begin_of(const struct exchange *e, int from, int to, size_t expert)
+{
+    size_t before = 0;
+    for (int p = 0; p <= to; p++)
+        for (size_t i = 0; i < (p == to ? expert : e->experts.experts); i++)
+            before += e->rows[from][p][i];
+    return before;
+}
+
+/* `count` rows of rank `from`, from row `first` on, are at row `at` of what was received; they are then
+ * taken for untouched. */
+static void check_rows(uint64_t seed, size_t row, int from, size_t first, size_t count, size_t at)
+{
+    for (size_t i = 0; i < count * row; i++) {
+        if (host[at * row + i] != multi_byte(seed, from, first * row + i))
+            fail_msg("rank %d: byte %zu of a block from rank %d is wrong", multi_rank, i, from);
+        host[at * row + i] = 0x5A;
+    }
+}
+
+static void check_untouched(size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (host[i] != 0x5A)
+            fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
+}
+
+/* What lies at the experts, in one of the arrays. told: rows and places, as they were written. */
+static void check_out(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
+{
+    const size_t blocks = (size_t)multi_nranks * e->experts.experts;
+    size_t at = 0, block = 0;
+    for (size_t i = 0; i < e->experts.experts; i++) {
+        const size_t first = at;
+        for (int from = 0; from < multi_nranks; from++, block++) {
+            const size_t count = e->rows[from][multi_rank][i];
+            assert_int_equal(told[block], count);
+            assert_int_equal(told[blocks + block], at);
+            check_rows(seed, row, from, begin_of(e, from, multi_rank, i), count, at);
+            at += count;
+        }
+        if (at == first && e->experts.align > 1)
+            at++;
+        while (at % e->experts.align != 0)
+            at++;
+    }
+}
+
+/* All rows that this rank sent are back, in the order in which they were. */
+static void check_back(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
+{
+    const size_t blocks = (size_t)multi_nranks * e->experts.experts;
+    size_t at = 0, block = 0;
+    for (int to = 0; to < multi_nranks; to++)
+        for (size_t i = 0; i < e->experts.experts; i++, block++) {
+            assert_int_equal(told[block], e->rows[multi_rank][to][i]);
+            assert_int_equal(told[blocks + block], at);
+            at += e->rows[multi_rank][to][i];
+        }
+    check_rows(seed, row, multi_rank, 0, at, 0);
+}
+
+static void check(const struct exchange *e, uint64_t seed, int at)
+{
+    uint64_t told[2 * BLOCKS];
+    void (*const each)(const struct exchange *, uint64_t, size_t, const uint64_t *) =
+        at == 1 ? check_out : check_back;
+    multi_get(comm, told, splits[at], sizeof(told));
+    multi_get(comm, host, rows[at], room * ROW);
+    each(e, seed, e->row, told);
+    check_untouched(room * ROW);
+    multi_get(comm, host, scales[at], room * SCALE);
+    each(e, seed + 1, e->experts.scalebytes, told);
+    check_untouched(room * SCALE);
+}
+
+static void out_and_back(int rounds)
+{
+    uint64_t x = 37;
+    for (uint64_t round = 0; round < (uint64_t)rounds; round++) {
+        struct exchange e;
+        draw(&x, &e);
+        put(&e, 2 * round);
+        multi_ok(comm, go(&e, 0, NULL));
+        multi_ok(comm, go(&e, 1, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&e, 2 * round, 1);
+        check(&e, 2 * round, 2);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void rows_go_to_experts_and_come_back(void **state)
+{
+    (void)state;
+    out_and_back(multi_share(200));
+}
+
+/* The example of cecl.h. */
+static void the_header_says_what_happens(void **state)
+{
+    static const uint64_t sends[2][4] = {{1, 2, 0, 1}, {1, 0, 0, 3}};
+    static const uint64_t told[2][8] = {{1, 1, 2, 0, 0, 1, 2, 4}, {0, 0, 1, 3, 0, 0, 2, 3}};
+    static const char *const has[2] = {"abbd", "ADDD"}, *const gets[2] = {"aAbb", "--dDDD"};
+    const ceclExperts_t experts = {.experts = 2, .align = 2};
+    uint64_t got[8];
+    (void)state;
+    if (multi_nranks != 2)
+        return;
+    multi_put(comm, rows[0], has[multi_rank], 4);
+    multi_put(comm, rows[1], "-------", 7);
+    multi_put(comm, splits[0], sends[multi_rank], sizeof(sends[0]));
+    multi_ok(comm, ceclDispatch(rows[0], 4, splits[0], rows[1], 6, splits[1], &experts, 1,
+                                ceclUint8, comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, host, rows[1], 7);
+    multi_get(comm, got, splits[1], sizeof(got));
+    assert_memory_equal(host, gets[multi_rank], strlen(gets[multi_rank]));
+    assert_memory_equal(got, told[multi_rank], sizeof(got));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void graphs_take_rows_out_and_back(void **state)
+{
+    uint64_t x = 41;
+    struct exchange e;
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    (void)state;
+    draw(&x, &e);
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    multi_ok(comm, go(&e, 0, stream));
+    multi_ok(comm, go(&e, 1, stream));
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    for (uint64_t seed = 0; seed < 16; seed += 2) {
+        for (int from = 0; from < multi_nranks; from++)
+            for (int to = 0; to < multi_nranks; to++)
+                for (size_t i = 0; i < e.experts.experts; i++)
+                    e.rows[from][to][i] = next(&x) % ROWS;
+        put(&e, seed);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+        multi_ok(comm, ceclStreamSynchronize(comm, stream));
+        check(&e, seed, 1);
+        check(&e, seed, 2);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+}
+
+/* ---- sums */
+
+#define TOKENS 30
+#define EACH 3
+#define COUNT 24 /* elements of a row */
+
+/* What all ranks' experts make of element i of a row: here, what the row is. */
+static float element_of(int rank, size_t row, size_t i)
+{
+    return (float)((size_t)rank * 7 + row * 3 + i) * 0.25f;
+}
+
+/* Tokens have EACH rows, which go to experts and come back; their sums, with weights, are then what one
+ * rank would have computed. The last token's first row is left out. */
+static void tokens_get_the_sums_of_their_rows(void **state)
+{
+    const size_t nrows = TOKENS * EACH, bytes = nrows * COUNT * sizeof(float);
+    const ceclExperts_t experts = {.experts = 3, .align = 4};
+    const size_t blocks = (size_t)multi_nranks * experts.experts, most = nrows * RANKS + 3 * 4;
+    float *from, *there, *back, *sums, *weights, own[TOKENS * EACH * COUNT], given[TOKENS * EACH];
+    uint64_t *places, order[TOKENS * EACH], own_splits[BLOCKS] = {0};
+    (void)state;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&there, most * COUNT * sizeof(float)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&back, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, bytes));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&weights, sizeof(given)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&places, sizeof(order)));
+    for (size_t i = 0; i < nrows; i++) {
+        order[i] = i * 7 % nrows;
+        given[i] = (float)(i % 5) * 0.5f - 1;
+        own_splits[i * 5 % blocks]++;
+        for (size_t c = 0; c < COUNT; c++)
+            own[i * COUNT + c] = element_of(multi_rank, i, c);
+    }
+    order[(TOKENS - 1) * EACH] = UINT64_MAX;
+    multi_put(comm, from, own, bytes);
+    multi_put(comm, weights, given, sizeof(given));
+    multi_put(comm, places, order, sizeof(order));
+    multi_put(comm, splits[0], own_splits, sizeof(own_splits));
+    multi_ok(comm, ceclDispatch(from, nrows, splits[0], there, most, splits[1], &experts, COUNT,
+                                ceclFloat, comm, NULL));
+    multi_ok(comm, ceclCombine(there, most, splits[1], back, nrows, splits[2], &experts, COUNT,
+                               ceclFloat, comm, NULL));
+    multi_ok(comm, ceclSumRows(back, nrows, places, weights, sums, TOKENS, EACH, COUNT, ceclFloat,
+                               comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, own, sums, TOKENS * COUNT * sizeof(float));
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t c = 0; c < COUNT; c++) {
+            float want = 0; /* exact: small multiples of 1/8 */
+            for (size_t j = t * EACH; j < (t + 1) * EACH; j++)
+                if (order[j] < nrows)
+                    want += given[j] * element_of(multi_rank, order[j], c);
+            if (own[t * COUNT + c] != want)
+                fail_msg("rank %d, token %zu: %g and not %g", multi_rank, t,
+                         (double)own[t * COUNT + c], (double)want);
+        }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void refused_sums_do_no_harm(void **state)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+#define REFUSED(result, words, ...)                                                                \
+    multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
+    const float *const w = (const float *)(const void *)scales[0];
+    REFUSED(ceclInvalidArgument, "datatype", rows[0], 4, splits[0], w, rows[1], 4, 1, 1, ceclInt32);
+    REFUSED(ceclInvalidArgument, "rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "places: NULL", rows[0], 4, NULL, w, rows[1], 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "sums: NULL", rows[0], 4, splits[0], w, NULL, 4, 1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "aligned", rows[0] + 1, 4, splits[0], w, rows[1], 4, 1, 1,
+            ceclFloat);
+    REFUSED(ceclInvalidArgument, "overlap", rows[0], 4, splits[0], w, rows[0] + 8, 4, 1, 1,
+            ceclFloat);
+    REFUSED(ceclInvalidArgument, "address space", rows[0], SIZE_MAX / 2, splits[0], w, rows[1], 4,
+            1, 1, ceclFloat);
+    REFUSED(ceclInvalidArgument, "each", rows[0], 4, splits[0], w, rows[1], 4, (size_t)1 << 40, 1,
+            ceclFloat);
+    options.smPolicy = CECL_SM_NEVER;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    REFUSED(ceclInvalidUsage, "CECL_SM_NEVER", rows[0], 4, splits[0], w, rows[1], 4, 1, 1,
+            ceclFloat);
+#undef REFUSED
+    multi_ok(comm, ceclBarrier(comm, NULL));
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+}
+
+static void refused_experts_do_no_harm(void **state)
+{
+    const ceclExperts_t fine = {2, 2, scales[0], scales[1], 3};
+    ceclExperts_t bad;
+    (void)state;
+#define REFUSED(result, words, experts)                                                            \
+    multi_refused(comm,                                                                            \
+                  ceclDispatch(rows[0], 8, splits[0], rows[1], 8, splits[1], experts, 1,           \
+                               ceclUint8, comm, NULL),                                             \
+                  result, words)
+    REFUSED(ceclInvalidArgument, "experts: NULL", NULL);
+    bad = fine;
+    bad.experts = 0;
+    REFUSED(ceclInvalidArgument, "experts 0", &bad);
+    bad.experts = 513;
+    REFUSED(ceclInvalidArgument, "experts", &bad);
+    bad = fine;
+    bad.align = 0;
+    REFUSED(ceclInvalidArgument, "align 0", &bad);
+    bad.align = SIZE_MAX;
+    REFUSED(ceclInvalidArgument, "align", &bad);
+    bad = fine;
+    bad.recvscales = NULL;
+    REFUSED(ceclInvalidArgument, "recvscales", &bad);
+    bad.recvscales = host;
+    REFUSED(ceclInvalidUsage, "recvscales", &bad);
+    bad = fine;
+    bad.sendscales = NULL;
+    REFUSED(ceclInvalidArgument, "sendscales", &bad);
+    bad = fine;
+    bad.scalebytes = room * SCALE;
+    REFUSED(ceclInvalidUsage, "scales", &bad);
+#undef REFUSED
+    out_and_back(2);
+}
+
+static void an_expert_without_room_is_named_on_every_rank(void **state)
+{
+    uint64_t x = 43;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    e.experts = (ceclExperts_t){.experts = 3, .align = 4};
+    memset(e.rows, 0, sizeof(e.rows));
+    for (int from = 0; from < multi_nranks; from++)
+        e.rows[from][1][0] = e.rows[from][1][2] = 4;
+    e.recvrows = 4 * (size_t)multi_nranks + 4 + 2; /* the third expert begins, and has no room */
+    put(&e, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, go(&e, 0, NULL));
+    (void)!ceclStreamSynchronize(comm, NULL);
+    if (multi_async_within(comm, 10) == ceclSuccess ||
+        !strstr(ceclGetLastError(comm), "expert 2 of rank 1"))
+        fail_msg("rank %d: the expert is not named: %s", multi_rank, ceclGetLastError(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(rows_go_to_experts_and_come_back),
+        TEST(the_header_says_what_happens),
+        TEST(graphs_take_rows_out_and_back),
+        TEST(tokens_get_the_sums_of_their_rows),
+        TEST(refused_sums_do_no_harm),
+        TEST(refused_experts_do_no_harm),
+        cmocka_unit_test_setup_teardown(an_expert_without_room_is_named_on_every_rank, set_up,
+                                        tear_down_failed),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

@@ -1,0 +1,405 @@
+/* Calls by splits on the device: random splits reach their places, also captured and as a request; what
+ * does not fit is an error on every rank that names it; refusals do no harm. */
+#include "multi.h"
+
+#include <stdio.h>
+
+#define RANKS 16
+#define ROWS 40 /* of a block, at most */
+#define ROW 24  /* bytes of a row, at most */
+
+static ceclComm_t comm;
+static unsigned char *send_buffer, *recv_buffer, *host;
+static uint64_t *splits, *out;
+static size_t room; /* bytes of a buffer */
+
+static void open_with(const char *policy)
+{
+    room = ((size_t)multi_nranks * ROWS + 20) * ROW;
+    multi_setenv("CECL_SM_POLICY", policy);
+    comm = multi_comm(NULL);
+    multi_setenv("CECL_SM_POLICY", NULL);
+    host = malloc(room);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&splits, RANKS * sizeof(uint64_t)));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 2 * RANKS * sizeof(uint64_t)));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    open_with("allow");
+    return 0;
+}
+
+static int set_up_default(void **state)
+{
+    (void)state;
+    open_with(NULL);
+    return 0;
+}
+
+static int set_up_checked(void **state)
+{
+    (void)state;
+    multi_setenv("CECL_CHECK", "1");
+    open_with("allow");
+    multi_setenv("CECL_CHECK", NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+/* The communicator has failed. */
+static int tear_down_failed(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommAbort(comm));
+    return 0;
+}
+
+static uint64_t next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+
+/* What all ranks do; ranks draw alike. */
+struct exchange {
+    uint64_t rows[RANKS][RANKS]; /* [from][to] */
+    size_t sendrows, recvrows, row;
+    size_t send_at, recv_at; /* bytes from the start of the buffers */
+};
+
+static void draw(uint64_t *x, struct exchange *e)
+{
+    const int n = multi_nranks;
+    const unsigned kind = (unsigned)(next(x) % 5);
+    *e = (struct exchange){
+        .row = 1 + next(x) % ROW, .send_at = next(x) % 16, .recv_at = next(x) % 16};
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            e->rows[from][to] = kind == 0   ? 0
+                                : kind == 1 ? (to == 1 ? ROWS : 0)
+                                : kind == 2 ? next(x) % ROWS
+                                : kind == 3 ? (next(x) % 3 == 0 ? next(x) % ROWS : 0)
+                                            : 1;
+    e->sendrows = e->recvrows = (size_t)n * ROWS;
+}
+
+/* Writes this rank's input. */
+static void fill(const struct exchange *e, uint64_t seed)
+{
+    memset(host, 0x5A, room);
+    multi_put(comm, recv_buffer, host, room);
+    multi_fill(host + e->send_at, seed, multi_rank, e->sendrows * e->row);
+    multi_put(comm, send_buffer, host, room);
+    multi_put(comm, splits, e->rows[multi_rank], (size_t)multi_nranks * sizeof(uint64_t));
+}
+
+static ceclResult_t call(const struct exchange *e, ceclStream_t stream)
+{
+    return ceclAlltoAllvDevice(send_buffer + e->send_at, e->sendrows, splits,
+                               recv_buffer + e->recv_at, e->recvrows, out, e->row, ceclUint8, comm,
+                               stream);
+}
+
+static size_t sent_before(const struct exchange *e, int from, int to)
+{
+    size_t rows = 0;
+    for (int p = 0; p < to; p++)
+        rows += e->rows[from][p];
+    return rows;
+}
+
+static void check(const struct exchange *e, uint64_t seed)
+{
+    uint64_t told[2 * RANKS];
+    size_t at = 0;
+    multi_get(comm, host, recv_buffer, room);
+    multi_get(comm, told, out, 2 * (size_t)multi_nranks * sizeof(uint64_t));
+    for (int from = 0; from < multi_nranks; from++) {
+        const size_t rows = e->rows[from][multi_rank],
+                     first = sent_before(e, from, multi_rank) * e->row;
+        if (told[from] != rows || told[multi_nranks + from] != at)
+            fail_msg("rank %d: %llu rows at %llu from rank %d, not %zu at %zu", multi_rank,
+                     (unsigned long long)told[from], (unsigned long long)told[multi_nranks + from],
+                     from, rows, at);
+        for (size_t i = 0; i < rows * e->row; i++)
+            if (host[e->recv_at + at * e->row + i] != multi_byte(seed, from, first + i))
+                fail_msg("rank %d: byte %zu from rank %d is wrong", multi_rank, i, from);
+        memset(host + e->recv_at + at * e->row, 0x5A, rows * e->row);
+        at += rows;
+    }
+    for (size_t i = 0; i < room; i++)
+        if (host[i] != 0x5A)
+            fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void random_exchanges(int rounds)
+{
+    uint64_t x = 4711;
+    for (uint64_t round = 0; round < (uint64_t)rounds; round++) {
+        struct exchange e;
+        draw(&x, &e);
+        fill(&e, round);
+        multi_ok(comm, call(&e, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&e, round);
+    }
+}
+
+static void rows_of_random_numbers_reach_their_places(void **state)
+{
+    (void)state;
+    random_exchanges(multi_share(200));
+}
+
+/* The same call is kept: it reads what the splits are when it runs. */
+static void splits_are_read_when_the_call_runs(void **state)
+{
+    uint64_t x = 5, seed = 1;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    for (; seed < 10; seed++) {
+        for (int from = 0; from < multi_nranks; from++)
+            for (int to = 0; to < multi_nranks; to++)
+                e.rows[from][to] = next(&x) % ROWS;
+        fill(&e, seed);
+        MPI_Barrier(MPI_COMM_WORLD);
+        multi_ok(comm, call(&e, NULL));
+        multi_ok(comm, call(&e, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&e, seed);
+    }
+}
+
+static void other_calls_stand_between(void **state)
+{
+    uint64_t x = 6;
+    int32_t *sums;
+    (void)state;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, 40000 * sizeof(*sums)));
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct exchange e;
+        draw(&x, &e);
+        fill(&e, seed);
+        multi_ok(comm, ceclAllReduce(sums, sums, 40000, ceclInt32, ceclMax, comm, NULL));
+        multi_ok(comm, call(&e, NULL));
+        multi_ok(comm, ceclAllReduce(sums, sums, 40000, ceclInt32, ceclMax, comm, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&e, seed);
+    }
+    multi_ok(comm, ceclMemFree(comm, sums));
+}
+
+static void a_graph_reads_new_splits_at_each_launch(void **state)
+{
+    uint64_t x = 8;
+    struct exchange e;
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    (void)state;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    draw(&x, &e);
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    multi_ok(comm, call(&e, stream));
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        for (int from = 0; from < multi_nranks; from++)
+            for (int to = 0; to < multi_nranks; to++)
+                e.rows[from][to] = next(&x) % ROWS;
+        fill(&e, seed);
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank's launch may come before a peer's input is there */
+        if (seed % 3 == 2)
+            multi_ok(comm, call(&e, stream));
+        else
+            multi_ok(comm, ceclGraphLaunch(graph, stream));
+        multi_ok(comm, ceclStreamSynchronize(comm, stream));
+        check(&e, seed);
+    }
+    multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+}
+
+static void a_request_reads_new_splits_at_each_start(void **state)
+{
+    uint64_t x = 9;
+    struct exchange e;
+    ceclRequest_t request;
+    (void)state;
+    draw(&x, &e);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(&e, NULL));
+    multi_ok(comm, ceclGroupInit(comm, &request));
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        for (int from = 0; from < multi_nranks; from++)
+            for (int to = 0; to < multi_nranks; to++)
+                e.rows[from][to] = next(&x) % ROWS;
+        fill(&e, seed);
+        multi_ok(comm, ceclStart(request, NULL));
+        multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+        check(&e, seed);
+    }
+    multi_ok(comm, ceclRequestFree(request));
+}
+
+static void an_explanation_names_the_kernels(void **state)
+{
+    uint64_t x = 10;
+    struct exchange e;
+    ceclExplanation_t said;
+    (void)state;
+    draw(&x, &e);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(&e, NULL));
+    multi_ok(comm, ceclGroupExplain(comm, &said)); /* ends the group */
+    assert_int_equal(said.zeroSm, 0);
+    assert_int_equal(said.kernels, 2);
+    assert_int_equal(said.copies, 0);
+    assert_non_null(strstr(said.reason, "CECL_SM_ALLOW"));
+}
+
+/* ---- refused */
+
+static void refused_arguments_do_no_harm(void **state)
+{
+    uint64_t x = 11, *own = malloc(RANKS * sizeof(*own));
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+#define REFUSED(result, words, ...)                                                                \
+    multi_refused(comm, ceclAlltoAllvDevice(__VA_ARGS__, ceclUint8, comm, NULL), result, words)
+    REFUSED(ceclInvalidArgument, "sendsplits", send_buffer, 4, NULL, recv_buffer, 4, out, 1);
+    REFUSED(ceclInvalidArgument, "recvsplits", send_buffer, 4, splits, recv_buffer, 4, NULL, 1);
+    REFUSED(ceclInvalidArgument, "aligned", send_buffer, 4, (uint64_t *)((char *)splits + 4),
+            recv_buffer, 4, out, 1);
+    REFUSED(ceclInvalidArgument, "sendbuff", NULL, 4, splits, recv_buffer, 4, out, 1);
+    REFUSED(ceclInvalidArgument, "recvbuff", send_buffer, 4, splits, NULL, 4, out, 1);
+    REFUSED(ceclInvalidArgument, "recvrows", send_buffer, 4, splits, recv_buffer, 0, out, 1);
+    REFUSED(ceclInvalidArgument, "rowcount", send_buffer, 4, splits, recv_buffer, 4, out, 0);
+    REFUSED(ceclInvalidArgument, "sendrows", send_buffer, (size_t)1 << 30, splits, recv_buffer, 4,
+            out, (size_t)1 << 40);
+    REFUSED(ceclInvalidArgument, "at most", send_buffer, (size_t)1 << 31, splits, recv_buffer, 4,
+            out, 1);
+    REFUSED(ceclInvalidArgument, "recvsplits", send_buffer, 4, splits, recv_buffer, 4, splits + 1,
+            1);
+    REFUSED(ceclInvalidArgument, "overlap", send_buffer, 4, splits, send_buffer, 4, out, 1);
+    REFUSED(ceclInvalidUsage, "recvbuff", send_buffer, 4, splits, recv_buffer, room + (1 << 20),
+            out, 1);
+    REFUSED(ceclInvalidUsage, "ceclMemAlloc", send_buffer, 4, splits, own, 4, out, 1);
+#undef REFUSED
+    free(own);
+    random_exchanges(2);
+}
+
+static void a_group_has_no_other_call(void **state)
+{
+    uint64_t x = 12;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, call(&e, NULL));
+    multi_ok(comm, ceclBarrier(comm, NULL));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the only one");
+    random_exchanges(2);
+}
+
+static void other_policies_refuse_it(void **state)
+{
+    uint64_t x = 13;
+    struct exchange e;
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+    draw(&x, &e);
+    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "CECL_SM_ALLOW");
+    options.smPolicy = CECL_SM_ALLOW;
+    multi_ok(comm, ceclSetOptions(comm, &options));
+    random_exchanges(2);
+}
+
+static void unequal_sizes_are_named(void **state)
+{
+    uint64_t x = 14;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    e.recvrows -= (size_t)multi_rank;
+    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "rows");
+    random_exchanges(2);
+}
+
+/* ---- what does not fit */
+
+/* The call succeeds, and then the communicator has failed on every rank, for the same reason. */
+static void expect_trouble(const struct exchange *e, const char *words)
+{
+    fill(e, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, call(e, NULL));
+    (void)!ceclStreamSynchronize(comm, NULL);
+    const ceclResult_t result = multi_async_within(comm, 10);
+    if (result == ceclSuccess || !strstr(ceclGetLastError(comm), words))
+        fail_msg("rank %d: %s is not said: %d, %s", multi_rank, words, (int)result,
+                 ceclGetLastError(comm));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void more_than_a_recvbuff_has_room_for_is_an_error_of_all(void **state)
+{
+    uint64_t x = 15;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++)
+            e.rows[from][to] = to == 1 ? 5 : 1;
+    e.recvrows = 5 * (size_t)multi_nranks - 1;
+    expect_trouble(&e, "for rank 1");
+}
+
+static void splits_beyond_sendbuff_are_an_error_of_all(void **state)
+{
+    uint64_t x = 16;
+    struct exchange e;
+    (void)state;
+    draw(&x, &e);
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++)
+            e.rows[from][to] = from == 0 ? ROWS + (to == 0) : 0;
+    expect_trouble(&e, "rank 0");
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(rows_of_random_numbers_reach_their_places, set_up),
+        TEST(splits_are_read_when_the_call_runs, set_up),
+        TEST(other_calls_stand_between, set_up),
+        TEST(a_graph_reads_new_splits_at_each_launch, set_up),
+        TEST(a_request_reads_new_splits_at_each_start, set_up),
+        TEST(an_explanation_names_the_kernels, set_up),
+        TEST(refused_arguments_do_no_harm, set_up),
+        TEST(a_group_has_no_other_call, set_up),
+        TEST(other_policies_refuse_it, set_up_default),
+        TEST(unequal_sizes_are_named, set_up_checked),
+        cmocka_unit_test_setup_teardown(more_than_a_recvbuff_has_room_for_is_an_error_of_all,
+                                        set_up, tear_down_failed),
+        cmocka_unit_test_setup_teardown(splits_beyond_sendbuff_are_an_error_of_all, set_up,
+                                        tear_down_failed),
+    };
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+}

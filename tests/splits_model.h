@@ -1,0 +1,312 @@
+/* Calls by splits on the device (sm/splits.h) against a plain model: random splits for all ranks, and what
+ * every byte of every recvbuff, what is written of splits and places, and what hosts are told must be. The
+ * includer has the memory, which all ranks share, and does the steps, on the host or by kernels. */
+#ifndef CECL_TEST_SPLITS_MODEL_H
+#define CECL_TEST_SPLITS_MODEL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sm/splits.h"
+
+#define MODEL_RANKS 8
+#define MODEL_BLOCKS 64
+#define MODEL_SLICE ((size_t)512 << 10)
+#define MODEL_TABLE ((size_t)8 << 10)
+#define MODEL_BYTES ((size_t)192 << 10)  /* of a buffer, at most */
+#define MODEL_SCALES ((size_t)320 << 10) /* where the second array begins in a slice, about */
+#define MODEL_UNTOUCHED 0x5A
+
+/* Memory that the steps reach. */
+struct model_memory {
+    unsigned char slices[MODEL_RANKS][MODEL_SLICE], send[MODEL_RANKS][MODEL_BYTES + 64],
+        scales[MODEL_RANKS][MODEL_BYTES + 64];
+    uint64_t splits[MODEL_RANKS][MODEL_BLOCKS], offsets[MODEL_RANKS][MODEL_BLOCKS],
+        out[MODEL_RANKS][2 * MODEL_BLOCKS];
+    struct cecl_splits_trouble trouble[MODEL_RANKS];
+    uint32_t end;
+};
+
+struct model {
+    struct cecl_splits_form form;
+    bool has_offsets;
+    /* bytes from the start of slice, and of `send` and `scales` */
+    size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
+    struct cecl_splits_trouble trouble;
+    /* what a slice must hold behind its table, and `out` */
+    unsigned char slice[MODEL_SLICE];
+    uint64_t out[2 * MODEL_BLOCKS];
+};
+
+static inline uint64_t model_next(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
+static inline uint64_t model_below(uint64_t *x, uint64_t below)
+{
+    return model_next(x) % below;
+}
+
+static inline unsigned char model_byte(int rank, size_t at)
+{
+    return (unsigned char)((at * 2654435761u + (unsigned)rank * 40503u) >> 11);
+}
+
+/* ---- drawing */
+
+/* How many rows the blocks have: a mixture of the shapes that are met. */
+static inline uint64_t model_rows(uint64_t *x, unsigned kind, int rank, uint32_t block)
+{
+    switch (kind) {
+    case 0: return 0;
+    case 1: return block == 1 ? 12 : 0; /* all for one block */
+    case 2: return 1 + model_below(x, 3);
+    case 3: return model_below(x, 4) == 0 ? model_below(x, 30) : 0;
+    case 4: return (uint64_t)rank;
+    default: return model_below(x, 9);
+    }
+}
+
+/* Where blocks lie that are not one behind the other: with gaps, in their order. */
+static inline void model_draw_offsets(uint64_t *x, const struct model *m, struct model_memory *at,
+                                      int rank)
+{
+    uint64_t next = model_below(x, 3);
+    for (uint32_t i = 0; i < m->form.nranks * m->form.experts; i++) {
+        at->offsets[rank][i] = next;
+        next += at->splits[rank][i] + model_below(x, 3);
+    }
+}
+
+static inline uint64_t model_input_end(const struct model *m, const struct model_memory *at,
+                                       int rank)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < m->form.nranks * m->form.experts; i++)
+        end =
+            m->has_offsets ? at->offsets[rank][i] + at->splits[rank][i] : end + at->splits[rank][i];
+    return end;
+}
+
+/* ---- the model */
+
+/* The index of a block in its sender's arrays. */
+static inline uint32_t model_index(const struct model *m, uint32_t to, uint32_t expert)
+{
+    return m->form.back ? expert * m->form.nranks + to : to * m->form.experts + expert;
+}
+
+/* The first row of a block, and how many of its rows lie in sendbuff. */
+static inline uint64_t model_sent(const struct model *m, const struct model_memory *at,
+                                  uint32_t from, uint32_t index, uint64_t *begin)
+{
+    const uint64_t rows = at->splits[from][index];
+    *begin = m->has_offsets ? at->offsets[from][index] : 0;
+    for (uint32_t i = 0; i < index && !m->has_offsets; i++)
+        *begin += at->splits[from][i];
+    if (*begin >= m->form.send_rows)
+        return 0;
+    return *begin + rows > m->form.send_rows ? m->form.send_rows - *begin : rows;
+}
+
+/* Rows arrive in one of the arrays. */
+static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t row, uint64_t next,
+                                uint64_t begin, uint64_t rows)
+{
+    for (uint64_t i = 0; i < rows * row && next * row + i < m->form.recv_rows * row; i++)
+        m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
+}
+
+/* Receives a block behind `next` rows. */
+static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
+                                     uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
+{
+    const uint32_t blocks = m->form.nranks * m->form.experts;
+    const uint64_t room = m->form.recv_rows;
+    uint64_t begin;
+    const uint64_t all = model_sent(m, at, from, model_index(m, to, expert), &begin);
+    model_arrive(m, m->recv_at[to], (int)from, m->form.row_bytes, next, begin, all);
+    model_arrive(m, m->scales_at[to], (int)from + MODEL_RANKS, m->form.scale_bytes, next, begin,
+                 all);
+    m->out[place] = next + all <= room ? all : next < room ? room - next : 0;
+    m->out[blocks + place] = next < room ? next : room;
+    if (next + all > room && all > 0 && m->trouble.what == CECL_SPLITS_FINE) {
+        m->trouble.what = CECL_SPLITS_RECV;
+        m->trouble.rank = to;
+        m->trouble.expert = expert;
+        m->trouble.room = (uint32_t)room;
+    }
+    if (m->trouble.what == CECL_SPLITS_RECV && m->trouble.rank == to && all > 0)
+        m->trouble.rows = (uint32_t)(next + all);
+    return next + all;
+}
+
+/* What rank `to` receives. Notes what does not fit, if nothing was noted before. */
+static inline void model_expect(struct model *m, const struct model_memory *at, uint32_t to)
+{
+    uint64_t next = 0;
+    uint32_t place = 0;
+    memset(m->slice, MODEL_UNTOUCHED, sizeof(m->slice));
+    if (m->form.back) {
+        for (uint32_t from = 0; from < m->form.nranks; from++)
+            for (uint32_t e = 0; e < m->form.experts; e++)
+                next = model_receive(m, at, to, from, e, place++, next);
+        return;
+    }
+    for (uint32_t e = 0; e < m->form.experts; e++) {
+        const uint64_t first = next;
+        for (uint32_t from = 0; from < m->form.nranks; from++)
+            next = model_receive(m, at, to, from, e, place++, next);
+        if (next == first && m->form.align > 1)
+            next++;
+        while (next % m->form.align != 0)
+            next++;
+    }
+}
+
+/* The first block of any rank that ends beyond its sendbuff. */
+static inline void model_judge_sends(struct model *m, const struct model_memory *at)
+{
+    for (uint32_t r = 0; r < m->form.nranks; r++)
+        for (uint32_t i = 0; i < m->form.nranks * m->form.experts; i++) {
+            uint64_t begin;
+            if (model_sent(m, at, r, i, &begin) == at->splits[r][i])
+                continue;
+            m->trouble.what = CECL_SPLITS_SEND;
+            m->trouble.rank = r;
+            m->trouble.to = m->form.back ? i % m->form.nranks : i / m->form.experts;
+            m->trouble.expert = m->form.back ? i / m->form.nranks : i % m->form.experts;
+            m->trouble.room = (uint32_t)m->form.send_rows;
+            return;
+        }
+}
+
+/* Where the last row of what rank `to` receives ends, if there is room. */
+static inline uint64_t model_output_end(struct model *m, const struct model_memory *at, uint32_t to)
+{
+    uint64_t end = 0;
+    m->form.recv_rows = MODEL_BYTES / (m->form.row_bytes + m->form.scale_bytes);
+    model_expect(m, at, to);
+    for (uint32_t i = 0; i < m->form.nranks * m->form.experts; i++)
+        if (m->out[i] > 0 && m->out[i] + m->out[m->form.nranks * m->form.experts + i] > end)
+            end = m->out[i] + m->out[m->form.nranks * m->form.experts + i];
+    return end;
+}
+
+/* Draws a call among `n` ranks; `row_most`: bytes of a row, at most. */
+static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct model *m,
+                              struct model_memory *at)
+{
+    const unsigned kind = (unsigned)model_below(x, 6), fits = (unsigned)model_below(x, 8);
+    uint64_t sends = 0, receives = 0;
+    memset(m, 0, sizeof(*m));
+    m->form = (struct cecl_splits_form){.nranks = (uint32_t)n, .experts = 1, .align = 1};
+    if (model_below(x, 2))
+        m->form.experts = 1 + (uint32_t)model_below(x, MODEL_BLOCKS / (unsigned)n);
+    m->form.back = m->form.experts > 1 && model_below(x, 2);
+    if (!m->form.back && model_below(x, 2))
+        m->form.align = 1 + (uint32_t)model_below(x, 8);
+    m->form.row_bytes = 1 + model_below(x, row_most);
+    m->form.scale_bytes = model_below(x, 2) * model_below(x, row_most / 4 + 2);
+    m->has_offsets = model_below(x, 3) == 0;
+    for (int r = 0; r < n; r++) {
+        const uint32_t shift = (uint32_t)model_below(x, (uint64_t)n * m->form.experts);
+        for (uint32_t i = 0; i < (uint32_t)n * m->form.experts; i++)
+            at->splits[r][(i + shift) % ((uint32_t)n * m->form.experts)] =
+                model_rows(x, kind, r, i);
+        model_draw_offsets(x, m, at, r);
+        m->recv_at[r] = MODEL_TABLE + model_below(x, 2) * 256 + model_below(x, 20);
+        m->scales_at[r] = MODEL_SCALES + model_below(x, 20);
+        const uint64_t end = model_input_end(m, at, r);
+        sends = end > sends ? end : sends;
+    }
+    m->send_at = (size_t)model_below(x, 2) * (size_t)model_below(x, 40);
+    m->form.send_rows = fits == 0 && sends > 0 ? model_below(x, sends) : sends;
+    for (int r = 0; r < n; r++) {
+        const uint64_t end = model_output_end(m, at, (uint32_t)r);
+        receives = end > receives ? end : receives;
+    }
+    m->form.recv_rows = fits == 1 && receives > 1 ? 1 + model_below(x, receives - 1)
+                        : receives > 0            ? receives
+                                                  : 1;
+    m->trouble = (struct cecl_splits_trouble){.experts = m->form.experts};
+    model_judge_sends(m, at);
+    for (int r = 0; r < n; r++) {
+        memset(at->slices[r], MODEL_UNTOUCHED, MODEL_SLICE);
+        for (size_t i = 0; i < m->form.send_rows * m->form.row_bytes; i++)
+            at->send[r][m->send_at + i] = model_byte(r, i);
+        for (size_t i = 0; i < m->form.send_rows * m->form.scale_bytes; i++)
+            at->scales[r][m->send_at + i] = model_byte(r + MODEL_RANKS, i);
+        for (uint32_t i = 0; i < 2 * MODEL_BLOCKS; i++)
+            at->out[r][i] = UINT64_MAX;
+        at->trouble[r] = (struct cecl_splits_trouble){0};
+    }
+    at->end = 0;
+}
+
+/* A step of a rank, on this memory. */
+static inline struct cecl_splits model_step(const struct model *m, struct model_memory *at,
+                                            int rank, enum cecl_splits_step step)
+{
+    return (struct cecl_splits){.step = step,
+                                .rank = (uint32_t)rank,
+                                .form = m->form,
+                                .send = at->send[rank] + m->send_at,
+                                .scales = at->scales[rank] + m->send_at,
+                                .splits = at->splits[rank],
+                                .offsets = m->has_offsets ? at->offsets[rank] : NULL,
+                                .out = at->out[rank],
+                                .slices = at->slices[0],
+                                .slice = MODEL_SLICE,
+                                .table_offset = 64,
+                                .recv_offset = m->recv_at[rank],
+                                .scales_offset = m->scales_at[rank],
+                                .end = &at->end,
+                                .trouble = &at->trouble[rank]};
+}
+
+static inline void model_check_trouble(const struct model *m, const struct model_memory *at,
+                                       int rank)
+{
+    const struct cecl_splits_trouble *got = &at->trouble[rank], *want = &m->trouble;
+    const bool same =
+        got->what == want->what &&
+        (got->what == CECL_SPLITS_FINE ||
+         (got->rank == want->rank && got->to == want->to && got->expert == want->expert &&
+          got->experts == want->experts && got->rows == want->rows && got->room == want->room));
+    if (!same)
+        fail_msg(
+            "rank %d tells %u of rank %u, to %u, expert %u of %u, %u rows of %u; expected: %u of "
+            "rank %u, to %u, expert %u of %u, %u of %u",
+            rank, got->what, got->rank, got->to, got->expert, got->experts, got->rows, got->room,
+            want->what, want->rank, want->to, want->expert, want->experts, want->rows, want->room);
+}
+
+/* Compares everything after all ranks' steps. */
+static inline void model_check(struct model *m, const struct model_memory *at)
+{
+    const int n = (int)m->form.nranks;
+    for (int r = 0; r < n; r++) {
+        model_expect(m, at, (uint32_t)r);
+        if (memcmp(at->slices[r] + MODEL_TABLE, m->slice + MODEL_TABLE,
+                   MODEL_SLICE - MODEL_TABLE) != 0)
+            fail_msg("rank %d of %d: what it received is wrong (%u experts, back %d, align %u, "
+                     "rows of %llu "
+                     "bytes)",
+                     r, n, m->form.experts, (int)m->form.back, m->form.align,
+                     (unsigned long long)m->form.row_bytes);
+        assert_memory_equal(at->out[r], m->out, 2 * m->form.experts * (size_t)n * sizeof(uint64_t));
+    }
+    for (int r = 0; r < n; r++)
+        model_check_trouble(m, at, r);
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* Calls by splits on the device, on the host (sm/splits.h): random splits between 2 to 8 ranks give what a
+ * plain model gives, with experts and without, and what does not fit is named alike on all ranks. */
+#include "../splits_model.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define TIMES 10000
+
+static struct model model;
+static struct model_memory *memory;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memory = calloc(1, sizeof(*memory));
+    return memory ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(memory);
+    return 0;
+}
+
+static void all_do(enum cecl_splits_step step)
+{
+    for (uint32_t r = 0; r < model.form.nranks; r++) {
+        const struct cecl_splits call = model_step(&model, memory, (int)r, step);
+        cecl_splits_host(&call);
+    }
+}
+
+static void random_splits_give_what_the_model_gives(void **state)
+{
+    const uint64_t begin = (uint64_t)time(NULL);
+    unsigned found[3] = {0};
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)begin);
+    for (uint64_t i = 0; i < TIMES; i++) {
+        uint64_t x = begin + i;
+        model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), 40, &model, memory);
+        all_do(CECL_SPLITS_TELL);
+        all_do(CECL_SPLITS_MOVE);
+        model_check(&model, memory);
+        found[model.trouble.what]++;
+    }
+    assert_true(found[CECL_SPLITS_FINE] > TIMES / 2);
+    assert_true(found[CECL_SPLITS_SEND] > TIMES / 50);
+    assert_true(found[CECL_SPLITS_RECV] > TIMES / 50);
+}
+
+/* What no buffer can hold neither wraps around nor is read or written. */
+static void splits_near_the_largest_number_are_cut_off(void **state)
+{
+    uint64_t x = 1;
+    (void)state;
+    do
+        model_draw(&x, 4, 8, &model, memory);
+    while (model.has_offsets || model.form.send_rows == 0);
+    memory->splits[2][0] = UINT64_MAX;
+    memory->splits[2][1] = UINT64_MAX - 1;
+    all_do(CECL_SPLITS_TELL);
+    all_do(CECL_SPLITS_MOVE);
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(memory->trouble[r].what, CECL_SPLITS_SEND);
+        assert_int_equal(memory->trouble[r].rank, 2);
+        for (size_t i = model.form.recv_rows * model.form.row_bytes + model.recv_at[r];
+             i < MODEL_SCALES; i++)
+            assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
+    }
+}
+
+static void a_failed_communicators_steps_touch_nothing(void **state)
+{
+    uint64_t x = 7;
+    (void)state;
+    model_draw(&x, 3, 8, &model, memory);
+    memory->end = 1;
+    all_do(CECL_SPLITS_TELL);
+    all_do(CECL_SPLITS_MOVE);
+    for (int r = 0; r < 3; r++) {
+        for (size_t i = 0; i < MODEL_SLICE; i++)
+            assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
+        assert_true(memory->out[r][0] == UINT64_MAX);
+    }
+}
+
+/* A peer's words are not trusted: rows for a recvbuff that would lie outside of its slice stay here. */
+static void a_place_outside_of_a_slice_is_not_written(void **state)
+{
+    uint64_t x = 9;
+    (void)state;
+    do
+        model_draw(&x, 2, 8, &model, memory);
+    while (model.trouble.what != CECL_SPLITS_FINE || model.form.send_rows == 0 ||
+           model.form.scale_bytes > 0);
+    model.recv_at[1] = MODEL_SLICE - model.form.recv_rows * model.form.row_bytes + 1;
+    all_do(CECL_SPLITS_TELL);
+    all_do(CECL_SPLITS_MOVE);
+    for (size_t i = MODEL_TABLE; i < MODEL_SLICE; i++)
+        assert_int_equal(memory->slices[1][i], MODEL_UNTOUCHED);
+}
+
+static void forms_out_of_range_are_refused(void **state)
+{
+    const struct cecl_splits_form fine = {
+        .nranks = 4, .experts = 128, .align = 1, .send_rows = 1, .recv_rows = 1, .row_bytes = 1};
+    struct cecl_splits_form form = fine;
+    (void)state;
+    assert_int_equal(cecl_splits_check(&form), ceclSuccess);
+    form.experts = 129;
+    assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);
+    form = fine;
+    form.nranks = CECL_SPLITS_RANKS_MAX + 1;
+    assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);
+    form = fine;
+    form.recv_rows = (uint64_t)CECL_SPLITS_ROWS_MAX + 1;
+    assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);
+    form = fine;
+    form.align = 0;
+    assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_splits_give_what_the_model_gives),
+        cmocka_unit_test(splits_near_the_largest_number_are_cut_off),
+        cmocka_unit_test(a_failed_communicators_steps_touch_nothing),
+        cmocka_unit_test(a_place_outside_of_a_slice_is_not_written),
+        cmocka_unit_test(forms_out_of_range_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
