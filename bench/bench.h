@@ -154,7 +154,7 @@ bool options_parse(struct options *options, int argc, char **argv, const struct 
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
 /* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 /* The run with the communicator and the stream of a side. */
-static inline const struct run *run_of(const struct side *side, const struct run *run)
+static inline const struct run *side_run(const struct side *side, const struct run *run)
 {
     return side->own ? side->own : run;
 }

@@ -10,7 +10,7 @@
 static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {
-    const struct run *run = run_of(side, whole);
+    const struct run *run = side_run(side, whole);
     BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
     run->team->barrier();
     const int each = side->calls > 0 ? side->calls : 1, times = (iterations + each - 1) / each;
@@ -41,7 +41,7 @@ static bool check_all(const struct trial *t, const struct run *run, int turn, lo
             continue;
         struct side *side = &t->sides[s];
         long long wrong =
-            check_side(side, run_of(side, run), t->block, t->in_place, seed + (uint64_t)s);
+            check_side(side, side_run(side, run), t->block, t->in_place, seed + (uint64_t)s);
         if (wrong < 0)
             return false;
         run->team->sum(&wrong);

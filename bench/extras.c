@@ -20,7 +20,7 @@ static void print_times(const struct run *run, const char *what, double *us, int
 
 bool extra_enqueue(const struct run *whole, struct side *side)
 {
-    const struct run *run = run_of(side, whole);
+    const struct run *run = side_run(side, whole);
     static double us[ENQUEUES];
     const size_t block = block_of(&run->options, run->nranks, run->options.first);
     const bool in_place = run->options.in_place;
