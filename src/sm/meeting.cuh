@@ -122,14 +122,13 @@ template <bool counted> DEVICE void meet_first(const cecl_meeting &m, const cecl
 {
     if ((m.does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)) == 0)
         return;
-    const uint32_t first = meet_base<counted>(c) + m.first;
     if ((m.does & CECL_MEET_SIGNAL_FIRST) && blockIdx.x == 0) {
         if (counted && threadIdx.x == 0)
             word_store(m.done, c.begun_value);
-        meet_signal<counted>(m, c, first, blockDim.x);
+        meet_signal<counted>(m, c, meet_base<counted>(c) + m.first, blockDim.x);
     }
     if (m.does & CECL_MEET_WAIT_FIRST)
-        meet_wait(m, first, blockDim.x);
+        meet_wait(m, meet_base<counted>(c) + m.first, blockDim.x);
     __syncthreads();
 }
 
@@ -153,14 +152,13 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
     }
     if (before != gridDim.x - 1)
         return;
-    const uint32_t last = meet_base<counted>(c) + m.last;
     if (m.does & CECL_MEET_SIGNAL_LAST)
-        meet_signal<counted>(m, c, last, 32);
+        meet_signal<counted>(m, c, meet_base<counted>(c) + m.last, 32);
     if (m.does & CECL_MEET_WAIT_LAST)
-        meet_wait(m, last, 32);
+        meet_wait(m, meet_base<counted>(c) + m.last, 32);
     __syncwarp();
     if (counted && threadIdx.x == 0)
-        word_store(c.count, last);
+        word_store(c.count, meet_base<counted>(c) + m.last);
     if ((m.does & CECL_MEET_DONE) && threadIdx.x == 0)
         word_release(m.done, m.done_value);
 }
