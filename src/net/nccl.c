@@ -223,6 +223,28 @@ static ceclResult_t enqueue_group(struct nccl *nccl, const struct request *reque
     return result == ceclSuccess ? ended : result;
 }
 
+static bool exchanges_with(const struct request *request, int rank)
+{
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->list[i].peer == rank)
+            return true;
+    return false;
+}
+
+/* NCCL connects ranks at their first exchange, and does not say which of them is missing. */
+static ceclResult_t name_peers(const struct request *request)
+{
+    const struct nccl *nccl = request->nccl;
+    struct cecl_rank_list peers = {.count = 0};
+    for (int r = 0; r < nccl->nranks; r++)
+        if (exchanges_with(request, r))
+            cecl_rank_list_add(&peers, r);
+    return cecl_fail(ceclTimeout,
+                     "a call has waited for %s for %d ms (CECL_TIMEOUT_MS): %s could not begin the "
+                     "exchange between nodes",
+                     cecl_rank_list_words(&peers), nccl->timeout_ms, nccl->net.name);
+}
+
 static ceclResult_t run_group(void *context)
 {
     struct request *request = context;
@@ -231,8 +253,10 @@ static ceclResult_t run_group(void *context)
     const ceclResult_t result = enqueue_group(nccl, request);
     pthread_mutex_unlock(&nccl->lock);
     CECL_TRY(result);
-    return await(nccl, "an exchange's ncclGroupEnd",
-                 nccl->timeout_ms > 0 ? cecl_deadline(nccl->timeout_ms) : CECL_NO_DEADLINE);
+    const ceclResult_t waited =
+        await(nccl, "an exchange's ncclGroupEnd",
+              nccl->timeout_ms > 0 ? cecl_deadline(nccl->timeout_ms) : CECL_NO_DEADLINE);
+    return waited == ceclTimeout ? name_peers(request) : waited;
 }
 
 static void note_peers(struct nccl *nccl, uint32_t number, const struct request *request)
