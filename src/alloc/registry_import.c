@@ -191,7 +191,7 @@ static ceclResult_t import_all(struct work *work, const int *fds)
     if (result == ceclSuccess)
         return open_regions(work);
     cecl_keep_message(words);
-    (void)!open_regions(work); /* calls that need only these can go on */
+    (void)!open_regions(work); /* calls that need only the regions that were opened go on */
     return cecl_fail_with(result, words);
 }
 

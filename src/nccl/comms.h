@@ -39,8 +39,8 @@ struct cecl_nccl_comm {
 /* Finds the entry of `comm`; NULL: there is none, or this is a child of fork. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
 
-/* Enters the entry of `comm`, if its life is in one of `states`. False: it is not, or another
- * communicator has the entry by now. Nothing in the entry ends until cecl_nccl_comm_leave. */
+/* Begins to use the entry of `comm`, if entry->life is in one of `states`. False: it is not, or
+ * another communicator has the entry by now. Nothing in the entry ends until cecl_nccl_comm_leave. */
 static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t comm,
                                         unsigned states)
 {
