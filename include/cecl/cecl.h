@@ -1214,7 +1214,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
  * on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
  * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so memory that one call writes no other may read or write. All calls on one communicator go to
+ * so no call may read or write memory that another call writes. All calls on one communicator go to
  * one stream. Joins come first; if one fails, no communicator is made. Then come allocations, in
  * order on each communicator; if one fails, its communicator keeps none, and other communicators
  * keep theirs.

@@ -153,8 +153,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
     return first;
 }
 
-/* Imports one region. First makes the regions before it accessible, if this region does not lie
- * right behind them, or if a call waits for them and not for this region. */
+/* Imports one region. The regions that were imported earlier are made accessible first in two cases:
+ * this region does not lie right behind them, or a call waits for them and not for this region. */
 static ceclResult_t import_beside(struct work *work)
 {
     const struct addresses wanted = wanted_of(work);

@@ -25,8 +25,8 @@ static bool has_region_at(const struct cecl_window *window, size_t index, uint64
            address - window->regions[index].base < window->regions[index].bytes;
 }
 
-/* The region that holds `address`, or NULL. Most often it is the one that was asked for last, or the one
- * behind that. */
+/* The region that holds `address`, or NULL. Most often it is the region that was found last, or the
+ * one after it. */
 static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
 {
     if (!has_region_at(window, window->near, address))

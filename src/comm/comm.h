@@ -54,8 +54,8 @@ struct cecl_watch {
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced;     /* peers were notified; this rank's signals no longer count */
     bool complained;         /* the user knows that the driver holds up the release */
-    uint32_t turns;     /* cecl_turns_sum at the last look at which captured calls had moved on, */
-    int64_t turned;     /* and when that was, in ms */
+    uint32_t turns;     /* cecl_turns_sum when a look last found that captured calls had moved on */
+    int64_t turned;     /* when that was, in ms */
     bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
