@@ -77,8 +77,8 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
             add_item(capture, ITEM_STEP, at);
         } else if (signals || step->kind == CECL_STEP_WAIT) {
             if (!is_for_all(plan, at))
-                return cecl_fail(ceclInternalError, "step %u of a captured call is not for all",
-                                 at);
+                return cecl_fail(ceclInternalError,
+                                 "step %u of a captured call is not for all ranks", at);
             if (signals)
                 add_signal(capture, step->counter, step->phase);
             else

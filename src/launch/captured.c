@@ -32,7 +32,7 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch)
 {
     return cecl_fail(ceclTimeout,
-                     "%s: this rank captures it into a graph, but some rank did not within %d ms "
+                     "%s: a graph captures it on this rank, but some rank did not within %d ms "
                      "(CECL_TIMEOUT_MS)",
                      launch->calls[0].op->name, launch->comm->config.timeout_ms);
 }
@@ -41,7 +41,7 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->told.late
                ? cecl_fail(ceclInvalidUsage,
-                           "%s: this rank captures it into a graph, and another rank does not; "
+                           "%s: a graph captures it on this rank, but not on another; "
                            "all ranks must capture a call, or none",
                            launch->calls[0].op->name)
                : ceclSuccess;

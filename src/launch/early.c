@@ -106,8 +106,7 @@ static ceclResult_t signal_all(ceclRequest_t request, ceclStream_t stream)
 static ceclResult_t check_one(ceclRequest_t request, ceclRequest_t first)
 {
     if (request->comm != first->comm)
-        return cecl_fail(ceclInvalidUsage,
-                         "request %p: its communicator is not that of requests[0]",
+        return cecl_fail(ceclInvalidUsage, "request %p: of another communicator than requests[0]",
                          (void *)request);
     if (request->messages || !request->collectives || !cecl_early_gathers(request->collectives))
         return cecl_fail(ceclInvalidUsage,
