@@ -501,8 +501,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
  * no longer the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
- * captured calls, see ceclGraphDestroy: its memory stays mapped; this thread has calls on comm in a
- * group that it has not ended: none of that group is carried out), and the asynchronous error. Since 0.1. */
+ * captured calls: destroy them first, or the memory of comm stays mapped; this thread has calls on
+ * comm in a group that it has not ended: none of that group is carried out), and the asynchronous
+ * error. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -1428,7 +1429,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
 
 /* Says that the receive buffer of a request is free: peers may write to it from here on in
  * `stream`, long before the request is started. The start then begins to move bytes at once,
- * because no flags need to be exchanged for that. For a gather that is prefetched, call it behind
+ * because no flags need to be exchanged for that. For a gather that is prefetched, call it after
  * the last use of what the buffer held before.
  *
  *     ceclReady(request, compute);   // behind the kernels that used recvbuff
@@ -1440,7 +1441,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  * start does, on all ranks alike: for small calls that touch no buffer of a peer, and for a request
  * of gathers that is made while 512 others exist (4096 / nranks among more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
- *         What the program does with recvbuff comes before this call, or behind the start.
+ *         The program may use recvbuff before this call and after the start, but not between.
  *
  * Collective: all ranks make the same requests ready, each once before each start, in the same
  * order among starts. It waits for peers only where the first start of a request does.

@@ -24,8 +24,8 @@ struct work {
     struct cecl_import *import;
     struct registry_message *message;
     uint64_t left; /* a bit for each region that is not imported yet */
-    /* the peer's addresses of regions that lie side by side, are imported, and are to be made
-     * accessible together */
+    /* the peer's addresses of imported regions that lie side by side, and that are to be made accessible
+     * together */
     struct addresses beside;
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");

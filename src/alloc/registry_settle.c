@@ -67,8 +67,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
- * share peers must close what is gone before they open what is new. */
+/* Forgets windows that are in the way of a new one. Memory that the new window overlaps is gone. If old
+ * and new memory share a block of the driver's, peers must close the old before they open the new. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -86,7 +86,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* At each new window so many others are looked at, in turn. */
+/* How many other windows are looked at when a new one is made, in turn. */
 #define LOOKS 8
 
 /* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
