@@ -95,7 +95,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     return ceclSuccess;
 }
 
-/* The item behind which peers may set the word of a phase again; NOWHERE: it is in the next call. */
+/* The item after which peers may set the word of a phase again; NOWHERE: it is in the next call. */
 static uint32_t free_from(const struct capture *capture, const struct phase *phase)
 {
     for (uint32_t p = 0; p < capture->nphases; p++)

@@ -241,7 +241,7 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is then
  * to blame. Waits that were published more than half of the time limit ago do not count, so that a stopped rank is
- * not excused. */
+ * blamed. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 /* Whether the time of a wait for these ranks is up. If several ranks are late, one of them may itself wait for a
  * further rank, whose signal has reached this rank but not the late one. The late rank's own limit passes soon, and it
