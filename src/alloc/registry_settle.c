@@ -247,8 +247,9 @@ static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* An error with new memory leaves no window. An error with a window that peers know leaves it as it
- * is: pending calls and registrations may rely on it. Peers are then told what was found so far. */
+/* After an error with new memory there is no window. After an error, a window that peers know stays as
+ * it is, because pending calls and registrations may rely on it. Peers are then told what was found so
+ * far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {

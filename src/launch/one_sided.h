@@ -29,7 +29,7 @@ struct ceclWindow {
     struct cecl_share_part *parts;   /* [nranks] */
     ceclRegistration_t registration; /* of this rank's memory; NULL: there is none */
     uint64_t used[CECL_LINES]; /* the last call of each line that copies to or from it; 0: none */
-    struct ceclWindow *next;   /* of the communicator's; or of those that were freed */
+    struct ceclWindow *next;   /* in the communicator's list, or in the list of freed handles */
 };
 
 /* What one-sided calls need; in the launcher. */

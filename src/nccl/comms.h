@@ -23,7 +23,7 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
-    bool learns; /* trials, or verdicts of the file, decide */
+    bool learns; /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
