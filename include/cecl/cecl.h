@@ -501,8 +501,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
  * no longer the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
- * captured calls, see ceclGraphDestroy: its memory stays mapped; this thread has calls on comm in a
- * group that it has not ended: none of that group is carried out), and the asynchronous error. Since 0.1. */
+ * captured calls: destroy them first, or the memory of comm stays mapped; this thread has calls on
+ * comm in a group that it has not ended: none of that group is carried out), and the asynchronous
+ * error. Since 0.1. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -899,8 +900,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
 
-/* Sends rows to each rank and receives rows from each. How many is read on the device when the call
- * runs, so the host does not wait for a kernel that computes it.
+/* Sends rows to each rank and receives rows from each. The numbers of rows (splits) lie in memory of
+ * the device, and are read when the call runs. So the host need not wait for the kernel that
+ * computes them.
  *
  *     rank 0: sendsplits {2, 1}  sendbuff [a a b]    recvsplits {2, 3, 0, 2}  recvbuff [a a c c c]
  *     rank 1: sendsplits {3, 0}  sendbuff [c c c]    recvsplits {1, 0, 0, 1}  recvbuff [b]
@@ -914,19 +916,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             offset.
  * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
  *             received ones are not touched.
- * recvsplits  [2 * nranks] written: rows from each rank, and then the row of recvbuff at which those of
- *             each rank begin. Memory of the device, 8-byte aligned, apart from sendsplits.
+ * recvsplits  [2 * nranks] written: [r] is the number of rows from rank r, and [nranks + r] the row
+ *             of recvbuff at which they begin. Memory of the device, 8-byte aligned. Must not
+ *             overlap sendsplits.
  * rowcount    elements of a row, at least 1, equal on all ranks.
  * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
  *             and recvsplits be read by work behind it.
  *
- * Two kernels do the call: one of a single SM tells the splits, and one of maxSms SMs (splits.sms in
- * cecl_info --tuning) writes the rows to the peers. No kernel waits for a peer. A peer without rows
- * costs nothing. Because kernels move the rows, the call needs CECL_SM_ALLOW, and is refused otherwise;
- * it never goes another way.
- * If a rank's splits end beyond its sendbuff, or are more than a recvbuff has room for, the rows that
- * fit are moved and nothing is written or read beyond; then the communicator fails on every rank with
- * ceclInvalidUsage, which names the rank.
+ * Two kernels do the call. The first, on one SM, sends the splits to the peers. The second, on maxSms
+ * SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers. No kernel
+ * waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the call is
+ * refused unless the policy is CECL_SM_ALLOW.
+ * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
+ * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
+ * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
  * In a group it must be the only call.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
  * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
@@ -941,19 +944,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, siz
 
 /* How rows go to experts. All ranks have equal experts, align and scalebytes. */
 typedef struct {
-    size_t experts; /* of each rank, at least 1; all ranks' together at most 512 */
-    /* ceclDispatch: rows of an expert begin at a multiple of so many rows; at least 1. An expert
-     * without rows takes so many, if that is more than 1. ceclCombine ignores it. */
+    size_t experts; /* on each rank, at least 1; at most 512 on all ranks together */
+    /* ceclDispatch: each expert's rows begin at a multiple of `align` rows; at least 1. If it is more
+     * than 1, an expert without rows takes the room of `align` rows. ceclCombine ignores it. */
     size_t align;
     /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
-     * scalebytes: of each row; 0: there is none, and both addresses are ignored. */
+     * scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses are
+     * ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
 } ceclExperts_t;
 
-/* Sends rows to the experts of all ranks. It is ceclAlltoAllvDevice with one block for each expert,
- * and each rank has its received rows by expert.
+/* Sends rows to the experts of all ranks. It is ceclAlltoAllvDevice with one block for each expert.
+ * In recvbuff the rows are sorted by expert.
  *
  *     2 ranks with 2 experts each, align 2:
  *     rank 0: sendsplits {1, 2, 0, 1}  sendbuff [a b b d]   experts 0 and 1 of rank 0, then of rank 1
@@ -965,12 +969,13 @@ typedef struct {
  *             rank 1. Memory as in ceclAlltoAllvDevice.
  * sendsplits  [nranks * experts] rows of each block, in that order.
  * recvbuff    receives the rows for expert 0, from rank 0, then from rank 1, and so on; then those
- *             for expert 1, from the next multiple of `align` on. Rows between are not touched.
- * recvsplits  [2 * experts * nranks] written: rows of each received block, in that order, and then
- *             the row of recvbuff at which each begins. ceclCombine takes it as its sendsplits.
- * experts     how many, and how they lie. Host memory, read during the call. The arrays that it names
- *             are memory of the device, and stay the caller's.
- * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ *             for expert 1, from the next multiple of `align` on. Padding rows are not touched.
+ * recvsplits  [2 * experts * nranks] written: the number of rows of each received block, in that
+ *             order, and then the row of recvbuff at which each block begins. Pass it to
+ *             ceclCombine as sendsplits.
+ * experts     how many there are, and their alignment. Host memory, read during the call. The arrays
+ *             that it names are memory of the device, and stay the caller's.
+ * Other parameters, rows that do not fit, stream, collective, threads, ownership, errors: as
  * ceclAlltoAllvDevice; the error names the expert too. ceclInvalidArgument also for a NULL experts,
  * scales that are NULL, and an align or experts that is 0 or too large. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
@@ -980,17 +985,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sen
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
 
-/* Sends rows back from experts to the ranks that they came from, in the order in which those sent
- * them: each rank has the rows as it had them before ceclDispatch. ceclSumRows then adds those of each
+/* Sends rows back from the experts to the ranks that they came from. Each rank receives its rows in
+ * the order that they had in its sendbuff of ceclDispatch. ceclSumRows then adds the rows of each
  * token.
- * sendbuff    rows as ceclDispatch has left them in its recvbuff. Padding is not sent.
- * sendsplits  [2 * experts * nranks] rows of each block, and where it begins: recvsplits of
- *             ceclDispatch. The blocks of one expert are for rank 0, then for rank 1, and so on.
+ * sendbuff    rows, each at the place that ceclDispatch gave it in recvbuff. Padding is not sent.
+ * sendsplits  [2 * experts * nranks] the recvsplits that ceclDispatch wrote: the number of rows of
+ *             each block, and where each block begins. The blocks of one expert are for rank 0, then
+ *             for rank 1, and so on.
  * recvbuff    receives the rows of expert 0 of rank 0, then of expert 1 of rank 0, and so on, without
  *             gaps. Memory of ceclMemAlloc.
- * recvsplits  [2 * nranks * experts] written: rows of each received block, in that order, and then
- *             the row of recvbuff at which each begins.
- * Other parameters, what does not fit, stream, collective, threads, ownership, errors: as
+ * recvsplits  [2 * nranks * experts] written: the number of rows of each received block, in that
+ *             order, and then the row of recvbuff at which each block begins.
+ * Other parameters, rows that do not fit, stream, collective, threads, ownership, errors: as
  * ceclDispatch. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows,
                                                const uint64_t *sendsplits, void *recvbuff,
@@ -999,7 +1005,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
                                                ceclDataType_t datatype, ceclComm_t comm,
                                                ceclStream_t stream);
 
-/* Adds the rows that experts have made of each token:
+/* For each token, adds the rows that the experts computed for it, each times its weight:
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
@@ -1007,15 +1013,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     0 allowed.
- * places    [tokens * each] which rows stand for a token. What is not below nrows is left out; a token
- *           without a row gets 0. Memory of the device, 8-byte aligned.
+ * places    [tokens * each] the numbers of each token's rows. A number of nrows or more is skipped; if
+ *           all numbers of a token are skipped, its sum is 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
- * sums      [tokens * rowcount] written. Must overlap none of the others.
- * tokens, each, rowcount   0 allowed.
+ * sums      [tokens * rowcount] written. Must not overlap any other buffer.
+ * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
  * stream    orders the call, on any stream of the device. It may capture.
  *
- * One kernel does it, of maxSms SMs at most, 16 by default. Memory is any of the rank's device.
+ * One kernel does it, on maxSms SMs at most, 16 by default. Buffers may lie in any memory of the
+ * rank's device.
  * Local. Threads: any thread, but not while another one calls ceclSetOptions. Ownership: buffers stay
  * the caller's, and must stay allocated until the stream has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
@@ -1208,7 +1215,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
  * on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
  * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
- * so memory that one call writes no other may read or write. All calls on one communicator go to
+ * so no call may read or write memory that another call writes. All calls on one communicator go to
  * one stream. Joins come first; if one fails, no communicator is made. Then come allocations, in
  * order on each communicator; if one fails, its communicator keeps none, and other communicators
  * keep theirs.
@@ -1422,7 +1429,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
 
 /* Says that the receive buffer of a request is free: peers may write to it from here on in
  * `stream`, long before the request is started. The start then begins to move bytes at once,
- * because no flags need to be exchanged for that. For a gather that is prefetched, call it behind
+ * because no flags need to be exchanged for that. For a gather that is prefetched, call it after
  * the last use of what the buffer held before.
  *
  *     ceclReady(request, compute);   // behind the kernels that used recvbuff
@@ -1430,11 +1437,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  *     ceclStart(request, gather);    // sendbuff may be written until here
  *
  * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
- * push then, whatever direction the options say. Where that cannot be, the start exchanges flags as
- * any other does, and ranks agree on it: small calls that touch no buffer of a peer, and more than
- * 512 requests of gathers (4096 / nranks among more than 8 ranks).
+ * push then, whatever direction the options say. In two cases the start exchanges flags as any other
+ * start does, on all ranks alike: for small calls that touch no buffer of a peer, and for a request
+ * of gathers that is made while 512 others exist (4096 / nranks among more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
- *         What the program does with recvbuff comes before this call, or behind the start.
+ *         The program may use recvbuff before this call and after the start, but not between.
  *
  * Collective: all ranks make the same requests ready, each once before each start, in the same
  * order among starts. It waits for peers only where the first start of a request does.
@@ -1476,33 +1483,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *                   1, window, 0,              ceclWaitSignal(1, &wait, comm, stream);
  *                   7, comm, stream);          kernel<<<..., stream>>>(mine);
  *
- *   Order     A one-sided call has an order only with other work of its stream: it comes behind
- *             what is there, and later work of that stream comes behind it. Unlike collectives,
- *             calls on different streams do not wait for each other, and the communicator's
- *             collectives and messages do not wait for them. (Streams that share a hardware queue
- *             of the GPU do: make puts before waits that they are to end.) Two puts on one stream
- *             arrive in order.
- *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1, and counts for each pair of ranks and
- *             number by itself. Whoever has waited for a signal sees the bytes of its put, and
- *             everything that the sender's stream did before. Signals of one number to one peer
- *             arrive in the order in which the host made the calls, also on different streams: the
- *             n-th comes once the first n calls are done. Every signal is counted; none is lost if
- *             the peer waits late.
- *   Waits     A wait takes `count` signals: it ends when that many have come beyond those that all
- *             earlier waits for the same signal take, in the order in which the host made the
- *             waits. Waiting takes no SM.
+ *   Order     A one-sided call is ordered only with other work of its stream: it runs after the
+ *             work that was enqueued before it, and before the work that is enqueued later. Unlike
+ *             collectives, one-sided calls on different streams do not wait for each other. The
+ *             communicator's collectives and messages do not wait for them either. Two puts on one
+ *             stream arrive in order. Streams that share a hardware queue of the GPU wait for each
+ *             other all the same. So if a wait can end only after a put has arrived, make the put
+ *             first.
+ *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
+ *             sender, receiver and number. Whoever has waited for a signal sees the bytes of its
+ *             put, and everything that the sender's stream did before. Signals of one number to one
+ *             peer arrive in the order in which the host made the calls, also on different streams:
+ *             the n-th comes once the first n calls are done. Every signal is counted; none is lost
+ *             if the peer waits late.
+ *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
+ *             them in the order in which the host made the waits: this wait ends when `count` more
+ *             have come than all earlier waits take. Waiting takes no SM.
  *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
  *             may write where and when; cecl adds no order between peers. A window may lie in
- *             memory that collectives use, too. A put of no bytes, and one to this rank itself, are
- *             calls like all others, but the latter copies within one GPU, which needs
- *             CECL_SM_ALLOW with today's drivers.
- *   Failure   A wait is bounded by the communicator's timeout, from when its stream has come to it,
- *             or the last signal came; the error names the peer. A call to a peer that has left
- *             fails the communicator (ceclRemoteError); so does a wait for its signals. When the
- *             communicator fails waits end with undefined results, as calls do (see Failure at the
- *             top).
+ *             memory that collectives use, too. A put may have no bytes. A put to this rank itself
+ *             copies within one GPU, which needs CECL_SM_ALLOW with today's drivers.
+ *   Failure   The communicator's timeout limits each wait. The time counts from when the stream
+ *             came to the wait, or from the last signal that came after that. The error names the
+ *             peer. A call to a peer that has left fails the communicator (ceclRemoteError); so
+ *             does a wait for its signals. When the communicator fails, waits end with undefined
+ *             results, as calls do (see Failure at the top).
  *
- * These calls cannot be captured, and are refused inside a group, which they do not need. A
+ * These calls cannot be captured. They are refused inside a group, and need none. A
  * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
@@ -1516,21 +1523,21 @@ typedef struct ceclWindow *ceclWindow_t;
 typedef struct {
     int peer;   /* whose signals: 0 .. nranks-1 */
     int signal; /* their number: 0 .. CECL_SIGNALS-1 */
-    int count;  /* how many of them: 1 .. 2^30, with those for which earlier calls still wait */
+    int count;  /* how many of them, at least 1; with those of earlier pending waits at most 2^30 */
 } ceclSignalWait_t;
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
  * does.
  * ptr     start of this rank's memory: of ceclMemAlloc, or other memory that peers can open. Ranks
  *         may pass different kinds of memory, at different offsets.
- * bytes   of this rank, which may differ between ranks; 0: this rank shares none, and ptr is
- *         ignored.
+ * bytes   size of this rank's memory, which may differ between ranks; 0: this rank shares none, and
+ *         ptr is ignored.
  * window  [out] written on success only.
  * Collective, blocking: waits until all ranks have come and have opened the memory of all others,
  * so that no later call waits for that. Not in a group, and not capturable.
- * Threads: one call at a time; ranks that are threads of one process call each for itself.
+ * Threads: one call at a time; if several ranks are in one process, each calls on its own thread.
  * Ownership: the memory stays the caller's, and must stay allocated until ceclWindowFree. The
- * window ends there, or with comm.
+ * window ends at ceclWindowFree, or with comm.
  * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL with bytes;
  * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another
  * rank refused its arguments, or is in another call; inside a group; too many ranks), ceclTimeout
@@ -1538,8 +1545,8 @@ typedef struct {
 CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                                    ceclWindow_t *window);
 
-/* Ends a window. When the call returns, no one-sided call can touch this rank's memory of it any
- * more, so the memory may be freed.
+/* Ends a window. Once the call has returned, no one-sided call touches this rank's memory in the
+ * window, so the memory may be freed.
  * window  the same on all ranks.
  * Collective, blocking: waits until all ranks have come. Not in a group.
  * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
@@ -1555,9 +1562,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * peer      0 .. nranks-1. It makes no call.
  * window    of ceclWindowShare on `comm`.
  * offset    where the bytes go, in bytes from the start of the peer's memory in the window.
- * stream    orders the call; the legacy default stream (0) too. When it has passed the call the
- *           bytes are at the peer. The peer learns of that by a signal, or by a later collective of
- *                 both.
+ * stream    orders the call; it may be the legacy default stream (0). Once it has passed the call,
+ *           the bytes are at the peer. The peer learns of that by a signal, or by a later collective
+ *           of both ranks.
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * buffers stay their owners'.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
@@ -1579,7 +1586,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDat
                                            int peer, ceclWindow_t window, size_t offset,
                                            ceclComm_t comm, ceclStream_t stream);
 
-/* As ceclPut, and then sends a signal to the peer, which comes when the bytes are there.
+/* Does what ceclPut does, and then sends a signal to the peer. It arrives after the bytes.
  * signal  0 .. CECL_SIGNALS-1.
  * Other parameters, local, threads, ownership, errors: see ceclPut; ceclInvalidArgument also for a
  * signal out of range. Since 0.1. */
@@ -1588,8 +1595,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
                                                  ceclWindow_t window, size_t offset, int signal,
                                                  ceclComm_t comm, ceclStream_t stream);
 
-/* Sends a signal to a peer, when `stream` comes to the call. It needs no window. What the stream did
- * before, puts to any rank among it, is done when the signal comes.
+/* Sends a signal to a peer, when `stream` comes to the call. It needs no window. When the signal
+ * arrives, all earlier work of the stream is done, including puts to any rank.
  * peer    0 .. nranks-1; this rank itself, too.
  * signal  0 .. CECL_SIGNALS-1.
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
@@ -1688,8 +1695,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     which the host makes them, on any streams.
  *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
  *     ceclSend and ceclRecv are refused.
- *   - As it is captured, a call waits for all ranks to capture it (CECL_TIMEOUT_MS at most).
- *   - Memory that a captured call uses is freed after the graph is destroyed. So is the communicator. */
+ *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
+ *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.

@@ -28,7 +28,7 @@ struct cecl_registered {
 };
 
 struct cecl_window {
-    uint64_t home;   /* the address of its first byte; 0 of the private window */
+    uint64_t home;   /* the address of its first byte; the private window has 0 */
     uint64_t number; /* 0: memory that cannot be shared. Buffers in it are in the private window */
     /* -- of registered windows -- */
     uint64_t bytes;

@@ -126,8 +126,8 @@ void cecl_registry_lose(struct cecl_registry *registry);
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the
  * memory is still the same. A pointer that was looked up before is found without a search. */
 struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const void *ptr);
-/* Registrations of the caller's cover a window: one more, with a reference; and one less, whose
- * reference stays the caller's to give back. */
+/* Counts the caller's registrations of a window. Pinning also takes a reference. Unpinning does not
+ * give it back; whoever unpins has to. */
 static inline void cecl_window_pin(struct cecl_window *window)
 {
     window->pins++;
@@ -219,8 +219,8 @@ void cecl_registry_made(struct cecl_registry *registry);
 ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
                                    const struct cecl_window *window, const struct cecl_use *use,
                                    bool *same);
-/* Notes that a request's program uses these windows of peers; and that it no longer does. The peer may drop
- * them all the same: then the request cannot be started any more. */
+/* Notes that a request's program uses these windows of peers, or that it no longer does. The peer may drop
+ * them all the same; then the request cannot be started any more. */
 void cecl_imports_pin(struct cecl_registry *registry, const struct cecl_imports *imports);
 void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_imports *imports);
 /* Begins a start that uses pinned windows: they stay open until cecl_imports_end. Returns false, and

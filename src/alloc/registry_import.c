@@ -24,8 +24,8 @@ struct work {
     struct cecl_import *import;
     struct registry_message *message;
     uint64_t left; /* a bit for each region that is not imported yet */
-    /* the peer's addresses of regions that lie side by side, are imported, and are to be made
-     * accessible together */
+    /* the peer's addresses of imported regions that lie side by side, and that are to be made accessible
+     * together */
     struct addresses beside;
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
@@ -153,8 +153,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
     return first;
 }
 
-/* Imports one region. First makes the regions before it accessible, if this region does not lie
- * right behind them, or if a call waits for them and not for this region. */
+/* Imports one region. The regions that were imported earlier are made accessible first in two cases:
+ * this region does not lie right behind them, or a call waits for them and not for this region. */
 static ceclResult_t import_beside(struct work *work)
 {
     const struct addresses wanted = wanted_of(work);
@@ -191,7 +191,7 @@ static ceclResult_t import_all(struct work *work, const int *fds)
     if (result == ceclSuccess)
         return open_regions(work);
     cecl_keep_message(words);
-    (void)!open_regions(work); /* calls that need only these can go on */
+    (void)!open_regions(work); /* calls that need only the regions that were opened go on */
     return cecl_fail_with(result, words);
 }
 

@@ -25,8 +25,8 @@ static bool has_region_at(const struct cecl_window *window, size_t index, uint64
            address - window->regions[index].base < window->regions[index].bytes;
 }
 
-/* The region that holds `address`, or NULL. Most often it is the one that was asked for last, or the one
- * behind that. */
+/* The region that holds `address`, or NULL. Most often it is the region that was found last, or the
+ * one after it. */
 static const struct cecl_registered *region_of(struct cecl_window *window, uint64_t address)
 {
     if (!has_region_at(window, window->near, address))
@@ -67,8 +67,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that are in the way of a new one. What it overlaps is gone. Of a block that they
- * share peers must close what is gone before they open what is new. */
+/* Forgets windows that are in the way of a new one. Memory that the new window overlaps is gone. If old
+ * and new memory share a block of the driver's, peers must close the old before they open the new. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -86,7 +86,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* At each new window so many others are looked at, in turn. */
+/* How many other windows are looked at when a new one is made, in turn. */
 #define LOOKS 8
 
 /* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
@@ -247,8 +247,9 @@ static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* An error with new memory leaves no window. An error with a window that peers know leaves it as it
- * is: pending calls and registrations may rely on it. Peers are then told what was found so far. */
+/* After an error with new memory there is no window. After an error, a window that peers know stays as
+ * it is, because pending calls and registrations may rely on it. Peers are then told what was found so
+ * far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {

@@ -1,9 +1,9 @@
-/* What the start of a request asks of registered memory. A start takes no lock: of its own windows it asks
- * the device for the ids of their regions, and of the peers' it looks at one atomic each.
+/* What the start of a request checks of registered memory. A start takes no lock. For its own windows it asks
+ * the device for the ids of their regions; for each peer's window it reads one atomic.
  *
- * A peer's window that a request uses is pinned. It may be closed all the same, because memory that came to
- * the same addresses later could not be opened otherwise; but not while a start is being made or pending.
- * registry_claim has the other half of that agreement. */
+ * A peer's window that a request uses is pinned. It may be closed all the same, because the peer's later
+ * memory at the same addresses could not be opened otherwise. But it is not closed while a start is being
+ * made or pending. registry_claim has the other half of that agreement. */
 #include "alloc/registry_internal.h"
 
 ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,

@@ -97,8 +97,7 @@ static ceclResult_t check_taken(const struct cecl_group *group, ceclComm_t comm,
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
         if (launch->comm != comm)
             return cecl_fail(ceclInvalidUsage,
-                             "a call of the group is on another communicator than the one that is "
-                             "asked");
+                             "a call of the group is on another communicator than comm");
     if (others && (others->wishes.count > 0 || others->joins.count > 0))
         return cecl_fail(ceclInvalidUsage,
                          "a %s is in the group: %s takes collective calls and messages alone",

@@ -184,7 +184,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     for (int r = 0; r < ndev; r++) {
         joins.list[r] = (struct cecl_join){
             .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
-        /* the list decides; CECL_CUDA_DEVICE is for ranks that choose alone */
+        /* devlist decides; CECL_CUDA_DEVICE holds only for ranks that join by calls of their own */
         joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
     }
     const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);

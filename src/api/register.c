@@ -62,7 +62,8 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    (void)cecl_registry_told_ns(registry); /* the next call's peers are not behind for this */
+    /* the next call must not wait longer for peers because of this registration */
+    (void)cecl_registry_told_ns(registry);
     made->next = comm->registrations;
     comm->registrations = made;
     *handle = made;

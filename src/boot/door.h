@@ -42,8 +42,8 @@ struct cecl_door {
     int64_t rest_until;
     int room;  /* most callers at a time */
     int count; /* number of callers; they stand oldest first */
-    struct cecl_caller
-        *callers;         /* [room]; those behind `count` only have a place for what is said */
+    /* [room]; entries from `count` on only hold a place in `said` */
+    struct cecl_caller *callers;
     unsigned char *said;  /* [room * bytes] */
     struct pollfd *polls; /* [room + 1] */
 };

@@ -62,8 +62,8 @@ static void know(const struct cecl_meeting_plan *plan, const struct meeting *new
             cecl_rank_set_add(&m->know, plan->rank);
 }
 
-/* Names a rank of `meeting` with the ranks that it excludes, and a rank of another meeting with
- * those that it excludes. others: the ranks among which the second is */
+/* Names a rank of `meeting` and a rank of the meeting `other`, each with the ranks that it excludes.
+ * others: the second rank is one of these */
 static void name_lists(const struct cecl_meeting_plan *plan, const struct meeting *meeting,
                        const struct meeting *other, const struct cecl_rank_set *others)
 {
@@ -127,9 +127,9 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
     }
 }
 
-/* Whether a rank's last call belongs to the round of calls that fails now, that of `callers`. It
- * does if it counted on one of the callers and no call of theirs failed with it, or if it had the
- * list of `mine` without the caller. */
+/* Whether a rank's last call belongs to the round of calls that fails now, which is the round of
+ * `callers`. It does if it counted on one of the callers, none of whose calls failed with it; or if
+ * it had the list of `mine` without the caller. */
 static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {

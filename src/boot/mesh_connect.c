@@ -264,8 +264,8 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
     return true;
 }
 
-/* Tells the ranks to which there is no connection yet why this one gives up. Those that have called
- * are let in before, because they may not listen any more; then they hear it by that connection. */
+/* Tells the ranks to which there is no connection yet why this one gives up. Ranks that have called
+ * are let in first, because they may not listen any more; they hear the reason by that connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
                              struct cecl_door *door)
 {

@@ -23,7 +23,7 @@
 #define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
 #define WORDS_MS 1000   /* ms that sending these messages may take */
 #define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* a rank is told who is missing so many ms before it gives up, or less */
+#define MARGIN_MS 1000  /* a rank is told who is missing at most so many ms before it gives up */
 
 struct seat {
     int fd;

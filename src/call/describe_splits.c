@@ -22,7 +22,8 @@ static ceclResult_t check_array(const char *name, const void *array)
     return ceclSuccess;
 }
 
-/* Blocks of threads read the one while another writes the other. */
+/* sendsplits and recvsplits must not overlap: some blocks of threads read one while another block writes
+ * the other. */
 static ceclResult_t check_apart(const struct cecl_call *call, const struct cecl_splits_form *form)
 {
     const uint64_t bytes = (uint64_t)form->nranks * form->experts * sizeof(uint64_t),

@@ -11,9 +11,9 @@
  * recvbuff. */
 enum { CECL_LAYOUT_BYTES, CECL_LAYOUT_AT, CECL_LAYOUT_ARRAYS };
 
-/* The arrays of a layout that each rank has of its own (CECL_FAMILY_OWN_LAYOUT): for the block to
- * each rank: bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff; for the
- * block from each rank: bytes, offset in this rank's recvbuff. */
+/* The arrays of a layout that differs between ranks (CECL_FAMILY_OWN_LAYOUT). Three are for the
+ * block to each rank: bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff.
+ * Two are for the block from each rank: bytes, offset in this rank's recvbuff. */
 enum {
     CECL_LAYOUT_SENT,
     CECL_LAYOUT_SENT_AT,

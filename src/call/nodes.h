@@ -2,9 +2,9 @@
  * ranks.
  *
  * Copies and flags stay within a node. What leaves it goes over a rail. Rail i has one rank of each
- * node: of a node with n ranks, the one with local index i % n. So with even nodes, rail i is the ranks of
- * local index i. Where a rank has no partner of its own index in a smaller node, that node's rank of
- * index i % n takes part for it: it is the carrier of the rank's blocks there. */
+ * node: in a node with n ranks, the one with local index i % n. If all nodes have equally many ranks, rail i
+ * is the ranks with local index i. If a smaller node has no rank with local index i, its rank with index
+ * i % n takes that place: it is the carrier of the other rank's blocks there. */
 #ifndef CECL_CALL_NODES_H
 #define CECL_CALL_NODES_H
 

@@ -18,14 +18,14 @@ static inline struct cecl_splits_form cecl_call_splits(const struct cecl_call *c
                                      .scale_bytes = words[CECL_LAYOUT_SCALE_BYTES]};
 }
 
-/* An address of this rank: one of the words behind CECL_LAYOUT_SPLITS_ALIKE. */
+/* An address on this rank: one of the layout's words from CECL_LAYOUT_SPLITS_ALIKE on. */
 static inline void *cecl_call_address(const struct cecl_call *call, int word)
 {
     return (void *)(uintptr_t)call->view.layout[word];
 }
 
-/* Where blocks begin in sendbuff: on the way back behind their splits, as they were written on the way out.
- * NULL: one behind the other. */
+/* Where blocks begin in sendbuff. ceclCombine has these places after the splits, as ceclDispatch wrote them.
+ * NULL: one block after the other. */
 static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
 {
     const uint64_t *splits = cecl_call_address(call, CECL_LAYOUT_SPLITS);

@@ -90,8 +90,8 @@ static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint3
     return bound->told->buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
 
-/* The address of so many bytes at a place, as this rank reaches them. Waits until new memory of a
- * peer is imported. */
+/* The address at which this rank reaches `bytes` bytes at a place. Waits until new memory of a peer
+ * is imported. */
 static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                const struct cecl_place *place, uint64_t bytes, char **address)
 {

@@ -77,8 +77,8 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
             add_item(capture, ITEM_STEP, at);
         } else if (signals || step->kind == CECL_STEP_WAIT) {
             if (!is_for_all(plan, at))
-                return cecl_fail(ceclInternalError, "step %u of a captured call is not for all",
-                                 at);
+                return cecl_fail(ceclInternalError,
+                                 "step %u of a captured call is not for all ranks", at);
             if (signals)
                 add_signal(capture, step->counter, step->phase);
             else
@@ -95,7 +95,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     return ceclSuccess;
 }
 
-/* The item behind which peers may set the word of a phase again; NOWHERE: it is in the next call. */
+/* The item after which peers may set the word of a phase again; NOWHERE: it is in the next call. */
 static uint32_t free_from(const struct capture *capture, const struct phase *phase)
 {
     for (uint32_t p = 0; p < capture->nphases; p++)

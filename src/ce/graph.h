@@ -9,8 +9,8 @@
 
 #include "ce/engine.h"
 
-/* Adds the commands of a bound plan of a captured call to what `stream` captures. Of the communicator
- * nothing changes but the event, which the first such call makes.
+/* Adds the commands of a bound plan of a captured call to what `stream` captures. The communicator stays
+ * as it is, except that the first such call makes the event.
  *
  * *started: after a failure, whether a part may be captured */
 ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bound *bound,

@@ -7,8 +7,8 @@
 #include "ce/lowering.h"
 #include "ce/route.h"
 
-/* Whether a call shares staging with the other calls of its group. Reductions do not, nor calls over
- * several nodes, because they follow one after the other. */
+/* Whether a call shares staging with the other calls of its group. Reductions and calls over several
+ * nodes do not share it, because they run one after the other. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;

@@ -26,13 +26,13 @@
  * rule, so every program that ends with NCCL ends here. With a single lane for all peers some would
  * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
- * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. It ends once
- * the groups that it has messages with have begun theirs, by the same rule.
+ * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. By the same
+ * rule it ends once each group that it has messages with has begun its own exchange.
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
- * priority, which a caller's stream rarely has, and what waits for peers in the caller's stream is issued
- * behind all lanes. */
+ * priority, which a caller's stream rarely has. Waits for peers in the caller's stream are issued after
+ * all lanes. */
 #include "ce/messages.h"
 
 /* Signals READY or MOVED to the peer of a message. */

@@ -1,9 +1,9 @@
 /* What the lowerings over several nodes share. Internal to src/ce.
  *
- * In each of them the node's own part goes as on one node, by copies and flags among its ranks. What leaves
- * the node goes over rails (call/nodes.h) by exchanges on a lane of their own, in chunks: while a chunk
- * travels, copy engines move the one before. A node meets the others in one order, which all know: by
- * waves of nodes, and in a wave chunk by chunk. So exchanges never wait for each other in a circle. */
+ * In each of them the part within the node goes as on one node, by copies and flags among its ranks. What
+ * leaves the node goes over rails (call/nodes.h) by exchanges on a lane of their own, in chunks: while a
+ * chunk travels, copy engines move the previous one. Each node meets the others in an order that all know:
+ * by waves of nodes, and in a wave chunk by chunk. So exchanges never wait for each other in a circle. */
 #ifndef CECL_CE_LOWER_NODES_H
 #define CECL_CE_LOWER_NODES_H
 
@@ -24,8 +24,8 @@ struct cecl_rails {
 /* Halves staging between the node's own part, which *inner is then for, and the rails. */
 struct cecl_rails cecl_rails_of(const struct cecl_part *part, struct cecl_part *inner);
 
-/* Nodes to meet, from 1 on: turn i is with the node so far behind this one to send to, and as far before it
- * to receive from. A turn and the next one are a pair: whom one sends to, the other receives from. */
+/* Turn i, from 1 on: this node sends to the node at a distance d after it, and receives from the node at the
+ * same distance before it. An odd turn and the next one are a pair: each receives from where the other sends. */
 static inline int cecl_rails_distance(const struct cecl_rails *rails, int turn)
 {
     return turn % 2 ? (turn + 1) / 2 : rails->nodes->count - turn / 2;
@@ -81,9 +81,9 @@ static inline struct cecl_place cecl_rails_staging(const struct cecl_rails *rail
 uint64_t cecl_rails_aligned(const struct cecl_rails *rails, uint64_t bytes);
 ceclResult_t cecl_rails_too_small(const struct cecl_rails *rails, uint64_t least);
 
-/* The network goes on behind what the main lane did so far. */
+/* The next exchange waits for what the main lane has done so far. */
 void cecl_rails_follow(struct cecl_plan *plan);
-/* The main lane goes on behind exchange k. */
+/* The main lane waits for exchange k. */
 void cecl_rails_await(struct cecl_rails *rails, struct cecl_plan *plan, uint32_t k);
 
 /* Equal shares of a whole that begins at byte `base` of a buffer: rank r has bytes [r * each, (r + 1) *
@@ -96,9 +96,9 @@ static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int ra
     return cecl_chunk_left(shares->total, (uint64_t)rank * shares->each, shares->each);
 }
 
-/* lower_nodes_gather.c: each rank's block, or, with shares, its share in its recvbuff, goes to all ranks.
- * Within the node the block is with all ranks already, except for shares. No rank of the node uses what
- * the recvbuffs are to hold. */
+/* lower_nodes_gather.c: each rank's block goes to all ranks; with shares, its share, which lies in its
+ * recvbuff. A block is with all ranks of the node already, a share is not. No rank of the node reads the
+ * bytes of recvbuff that are to be written. */
 void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
                        const struct cecl_shares *shares);
 /* lower_nodes_root.c: the block of each rank of another node goes to the root; with shares, each rank's

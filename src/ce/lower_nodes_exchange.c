@@ -11,12 +11,13 @@
  * Staging has three rooms. The barrier of round k says: my blocks of this round are with you, and the room
  * of round k - 2 is free. So one exchange travels while the next round is handed over.
  *
- * A carrier sends its own block from where it lies, except in place: there the block that comes belongs
- * where the one that goes lies. So the next rank carries that block too. Whom a rank sends to in a wave, it
- * also receives from (cecl_rails_distance). So what is to leave a place has left before a block comes there.
+ * Out of place a carrier sends its own block from where it lies. In place it cannot, because the received
+ * block is written to the place of the sent one. So the next rank carries that block too. In a wave a rank
+ * receives from the ranks that it sends to (cecl_rails_distance). So a block has left its place before
+ * another one arrives there.
  *
- * Where blocks lie by a layout of each rank's own, a carrier must know how much its node sends (node_sends).
- * If it does not, each rank sends its own blocks, without staging. */
+ * If each rank has a layout of its own, a carrier must know how much its node sends (node_sends). If it does
+ * not, each rank sends its own blocks, without staging. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>

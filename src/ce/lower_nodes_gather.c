@@ -3,8 +3,8 @@
  *     net  | chunk 0 of my block -> its carriers on a wave of nodes; chunk 0 of theirs | chunk 1 | ...
  *     main | my node's blocks, as on one node | after 0: what came -> peers | after 1: ... | barrier |
  *
- * The network writes to recvbuff where the block belongs. From there copy engines fan it out in the node.
- * So a carrier needs no staging, and nothing stands before the first exchange but this rank's own stream.
+ * The network writes to recvbuff where the block belongs. From there copy engines copy it to the ranks of
+ * the node. So a carrier needs no staging, and the first exchange waits only for this rank's own stream.
  *
  * A block that is the only one of its call and large (way.net.chain): the root's node divides it among its
  * ranks, so that all of its rails carry it, and each node passes its chunks on to the next one while it fans

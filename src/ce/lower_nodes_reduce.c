@@ -227,8 +227,8 @@ static void finish_chunk(const struct fold *f, uint64_t k, uint32_t last)
     cecl_plan_on(f->plan, CECL_LANE_MAIN);
 }
 
-/* A chunk's last reduction comes behind the rounds of the next chunk, so that those need not wait for the
- * network. */
+/* A chunk's last reduction comes after the rounds of the next chunk, so that these rounds need not wait
+ * for the network. */
 static void fold_rounds(struct fold *f)
 {
     uint32_t last = 0, before = 0;

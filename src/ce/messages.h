@@ -17,8 +17,8 @@ struct cecl_message {
 };
 
 /* Makes the plan of a group in the memory of `plan`, which was initialized. Message i is part i.
- * Pure. Allocates only if no earlier group had as many messages. Requires that no message is with
- * this rank itself, and that messages of one role and peer are in the order of their numbers.
+ * Pure. Allocates only if no earlier group had as many messages. No message may have this
+ * rank itself as its peer. Messages of one role and peer must be in the order of their numbers.
  *
  * order  [count] room for the messages that this rank moves, lane by lane */
 ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t count,

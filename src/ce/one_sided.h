@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* A step of a counter, as struct cecl_step has it. k 0: no step. */
+/* A counter and a step of it, as in struct cecl_step. k 0: none. */
 struct cecl_counted {
     uint32_t counter, k;
 };
@@ -13,8 +13,9 @@ struct cecl_counted {
 struct cecl_one_sided_signal {
     int peer;
     struct cecl_counted of; /* the signal */
-    struct cecl_counted
-        after; /* of this rank: the call that sent the signal before, or waited for it */
+    /* which call of this rank must be done first: the one that sent the previous signal of this number,
+     * or waited for it */
+    struct cecl_counted after;
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
 
@@ -22,15 +23,15 @@ struct cecl_one_sided {
     int peer;
     bool gets;                 /* the bytes come from the peer */
     uint64_t bytes;            /* 0: there is no copy */
-    struct cecl_counted after; /* of this rank: the call for which this one waits before all else */
+    struct cecl_counted after; /* which call of this rank must be done before this one begins */
     const struct cecl_one_sided_signal *sent;  /* NULL: none */
     const struct cecl_one_sided_signal *waits; /* [nwaits] */
     uint32_t nwaits;
-    struct cecl_counted done; /* of this rank: the call is done */
+    struct cecl_counted done; /* tells this rank's host that the call is done */
 };
 
-/* Makes the plan of this rank, in the memory of the plan before. Both ends of the copy are of part 0. Where the peer is
- * this rank, the end in the window is of part 1. */
+/* Makes the plan of this rank, in the memory of the previous plan. Both ends of the copy belong to part 0. If the peer
+ * is this rank itself, the end in the window belongs to part 1. */
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan);
 
 #endif

@@ -12,8 +12,8 @@
  *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
  *
  * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
- * rank can make a copy within the same wave. If one wave must follow another, both concern the
- * bytes between the same two ranks, so one rank makes both. Copies to and from staging stay with
+ * rank can make a copy within the same wave. If one wave must follow another, both waves move bytes
+ * between the same two ranks, so the later rank makes both. Copies to and from staging stay with
  * their rank, because everybody knows where staging lies.
  *
  * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU

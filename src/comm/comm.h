@@ -54,8 +54,8 @@ struct cecl_watch {
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced;     /* peers were notified; this rank's signals no longer count */
     bool complained;         /* the user knows that the driver holds up the release */
-    uint32_t turns;     /* cecl_turns_sum at the last look at which captured calls had moved on, */
-    int64_t turned;     /* and when that was, in ms */
+    uint32_t turns;     /* cecl_turns_sum when a look last found that captured calls had moved on */
+    int64_t turned;     /* when that was, in ms */
     bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
 };
 
@@ -241,11 +241,11 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is then
  * to blame. Waits that were published more than half of the time limit ago do not count, so that a stopped rank is
- * not excused. */
+ * blamed. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
-/* Whether the time of a wait for these ranks is up. If several are late, one of them may wait for another whose
- * signal came here but not there. Its own limit passes soon, and then it names that rank. So this rank waits a little
- * longer. */
+/* Whether the time of a wait for these ranks is up. If several ranks are late, one of them may itself wait for a
+ * further rank, whose signal has reached this rank but not the late one. The late rank's own limit passes soon, and it
+ * then names that further rank. So this rank waits a little longer. */
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);

@@ -201,7 +201,7 @@ static ceclResult_t end_call(struct cuda_device *cuda, struct cecl_event *event,
     CECL_TRY(ask(cuda, stream, &info));
     if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || info.nfrom != 1)
         return cecl_fail(ceclUnhandledCudaError,
-                         "stream %p: behind an event's record node a capture goes on from %zu "
+                         "stream %p: after an event's record node the capture continues from %zu "
                          "nodes; 1 is expected",
                          (void *)stream, info.nfrom);
     event->end = info.from[0];

@@ -22,7 +22,7 @@ struct host_graph {
     _Atomic unsigned references; /* of its owner, and of launches that are not done */
 };
 
-/* Records are counted. Each is made behind a wait for the one before, so the word grows. */
+/* Records are counted. Each record is made after a wait for the previous one, so the word grows. */
 struct cecl_event {
     uint32_t word;     /* the last record that was reached */
     uint32_t recorded; /* the last record so far; guarded by the order's lock */

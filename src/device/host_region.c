@@ -34,8 +34,8 @@ static uint64_t id_of(const struct host_mapping *mapping)
     return id ? id : 1;
 }
 
-/* A shared mapping, whole, or a line of other memory. A mapping may have holes, with nothing in them
- * or with memory without rights; other memory in one ends it. */
+/* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A mapping may have holes:
+ * unmapped ranges, or memory without access rights. Any other memory in a hole ends the mapping. */
 struct run {
     uint64_t at;               /* an address in it */
     struct host_mapping first; /* its first line */

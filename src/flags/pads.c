@@ -1,7 +1,13 @@
-/* Pads lie in this order: [blocks][nranks] words of barriers, [signals][nranks] words of signals,
- * the word that ends all waits, a word for each lane in which cecl's own kernels count their blocks, the
- * number of captured calls of one kernel, and [nranks] words by which those meet. The
- * library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
+/* Pads lie in this order:
+ *
+ *     [blocks][nranks]   words of barriers
+ *     [signals][nranks]  words of signals
+ *     1                  the word that ends all waits
+ *     1 for each lane    in which cecl's own kernels count their blocks
+ *     1                  the number of captured calls that are one kernel
+ *     [nranks]           words by which the kernels of those calls meet
+ *
+ * The library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
  * barrier or a signal. */
 #include "flags/pads.h"
 

@@ -18,7 +18,7 @@ uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* The words by which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
 /* The word in which kernels count captured calls (struct cecl_counting), and the row of words at a
- * rank by which these meet (struct cecl_meeting). */
+ * rank by which the kernels of captured calls meet (struct cecl_meeting). */
 uint32_t *cecl_pads_count(const struct cecl_flags *flags);
 uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 

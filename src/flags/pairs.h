@@ -33,8 +33,8 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer);
 
 /* Adds to `progress` what the words of messages show of the call in progress. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
-/* Whether some rank has posted its end of a message to which this rank comes only after the one in
- * progress, which goes the other way: a receive, if this rank is sending. */
+/* Whether some peer waits for a message that this rank makes only after the one in progress, in the
+ * other direction: the peer has posted a send, too, while this rank sends. */
 bool cecl_pair_is_mutual(const struct cecl_flags *flags, const struct cecl_posts *posts,
                          const struct cecl_progress *progress);
 /* Whether a stream of this rank waits for a signal of the peer, or is going to wait. */

@@ -35,7 +35,7 @@ static uint32_t epoch_done(const struct cecl_flags *flags)
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* The i-th rank after this one among those with which it exchanges flags, and how many there are. */
+/* Ranks with which this rank exchanges flags: how many there are, and the i-th one after this rank. */
 static int peers_of(const struct cecl_flags *flags)
 {
     const struct cecl_nodes *nodes = flags->nodes;

@@ -1,12 +1,12 @@
 /* The signals of one-sided calls (ceclPutSignal, ceclSignal, ceclWaitSignal).
  *
  * Each rank has CECL_SIGNALS words for each peer, in memory of the host, which only that peer writes. A word counts
- * the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one peer are sent in the order in which
- * the host made the calls, and so are waits for them, also on different streams: each waits for the line (lines.h)
- * of the one before. So words only grow.
+ * the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one peer are sent in the
+ * order in which the host made the calls, also on different streams: each first waits for the line (lines.h) of the
+ * signal before it. Waits for them keep the same order. So words only grow.
  *
- * A wait that a stream has come to is told to this rank's own host by a word: the value for which the stream waits.
- * The watchdog finds there which peer is late, and for how long.
+ * When a stream comes to a wait, it tells this rank's own host by a word: the value for which the stream waits. There
+ * the watchdog finds which peer is late, and for how long.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_SIGNALS_H
@@ -28,7 +28,7 @@ static inline uint32_t cecl_signal_index(const struct cecl_flags *flags, int pee
     return (uint32_t)(number * flags->nranks + peer);
 }
 
-/* How many signals of a number the waits so far wait for that have not come from the peer yet. */
+/* How many signals of a number have not come from the peer yet, of those that all waits so far take. */
 uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int number);
 
 /* -- for the watchdog -- */
@@ -39,7 +39,8 @@ struct cecl_signal_wait {
     uint32_t missing; /* signals */
     int64_t since;    /* ms: since when it has waited, or since the last signal came */
 };
-/* Looks at all waits. *first: the one that has waited longest; its peer is -1 if none waits. `late`: the peers. */
+/* Looks at all waits. *first: the one that has waited longest; its peer is -1 if none waits. `late`: the peers of all
+ * waits. */
 void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_signal_wait *first,
                        struct cecl_rank_list *late);
 /* Whether a stream waits for a signal of the peer, or is going to wait. */

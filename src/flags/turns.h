@@ -46,8 +46,8 @@ bool cecl_turns_go_on(const struct cecl_flags *flags);
 /* Changes whenever a signal of a captured call arrives at this rank or is taken, as far as words
  * show it. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
-/* The peers for which a captured call waits: no signal of theirs is here, and they have not taken
- * this rank's; or they have not come to where this rank is in a call of one kernel. */
+/* The peers for which a captured call waits. Their signal has not come, and they have not taken this
+ * rank's signal; or, in a call of one kernel, they are behind this rank. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
 /* Ends the waits of captured calls, without the driver. A call that was released resets its words, so
  * this is to be called again and again, as long as a graph may be replayed. */

@@ -8,7 +8,7 @@
 #include "util/alone.h"
 #include "util/clock.h"
 
-#define GONE_MS 2000 /* for a graph that was destroyed, until the device has told so */
+#define GONE_MS 2000 /* wait so long for the device to report that a graph was destroyed */
 
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
@@ -23,8 +23,8 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
         return cecl_comm_refuse_over_nodes(comm, "a captured call");
     if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
         return cecl_fail(ceclInvalidUsage,
-                         "%s: a captured call waits for the peers, and this thread has several of "
-                         "the ranks: put their calls into one group",
+                         "%s: a captured call waits for the peers, but this thread has several "
+                         "ranks: put their calls into one group",
                          launch->calls[0].op->name);
     return ceclSuccess;
 }
@@ -32,7 +32,7 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch)
 {
     return cecl_fail(ceclTimeout,
-                     "%s: a graph captures it here, and some rank did not capture it within %d ms "
+                     "%s: a graph captures it on this rank, but some rank did not within %d ms "
                      "(CECL_TIMEOUT_MS)",
                      launch->calls[0].op->name, launch->comm->config.timeout_ms);
 }
@@ -41,8 +41,8 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->told.late
                ? cecl_fail(ceclInvalidUsage,
-                           "%s: a graph captures it here, and not on another rank; all ranks "
-                           "capture a call, or none does",
+                           "%s: a graph captures it on this rank, but not on another; "
+                           "all ranks must capture a call, or none",
                            launch->calls[0].op->name)
                : ceclSuccess;
 }

@@ -1,7 +1,6 @@
 /* Captured calls. A call on a stream that captures a graph is a launch that the graph holds: its
- * program, its windows and what it has imported of peers stay until the graph is gone, and all that was
- * made of it. All ranks capture the call, and learn each other's places as they do so, once for all
- * replays.
+ * program, its windows and its imports stay until the graph and everything that was made of it are gone.
+ * All ranks capture the call, and learn each other's places while they do, once for all replays.
  *
  * A launch that a graph holds is in the launcher's list. When its graph goes, some thread of the
  * device's hands it over (cecl_launch_return), and the next call of the communicator drops it. */

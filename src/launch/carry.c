@@ -88,8 +88,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* Even in place, the root of a rooted call sends out of the caller's memory. So do all ranks in
- * calls whose blocks have sizes of their own. */
+/* Even in place, the root of a rooted call sends out of the caller's memory. So does every rank in a
+ * call in which blocks differ in size. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -3,9 +3,9 @@
  * between private memory and bounce buffer (ce/lower_carry.c). Other ranks take no part, and see a
  * call on registered memory.
  *
- *     recvbuff is private   the call goes to a bounce buffer. In place, the input is carried there
- *                           before the call. The output is carried home behind it.
- *     sendbuff is private   this rank pushes out of it. Where another rank comes later and has to
+ *     recvbuff is private   the call writes to a bounce buffer. In place, the input is carried there
+ *                           before the call. The output is carried to recvbuff after the call.
+ *     sendbuff is private   this rank pushes out of it. If another rank comes later and has to
  *                           fetch the blocks, they are carried to a bounce buffer before the
  *                           call. */
 #ifndef CECL_LAUNCH_CARRY_H

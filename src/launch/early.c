@@ -2,14 +2,14 @@
  *
  *     ready    a signal to every peer, on the caller's stream. It is no call: it waits for none, and none waits
  *              for it.
- *     start    by a program of its own, which waits for these signals in place of the first barrier
- *              (plan/early.c). They came long before, so nothing is exchanged as it begins.
+ *     start    by a program of its own, which waits for these signals instead of the first barrier
+ *              (plan/early.c). They came long before, so the start exchanges nothing first.
  *
  * Each rank waits in a slot of its own words (flags/early.h). Several requests that are made ready
  * together wait in the slot of the first one: one exchange serves all of them.
  *
- * Where some rank has no slot, or the plan has to be whole, a request may be made ready all the
- * same, and its start exchanges flags as any other. All ranks find that alike. */
+ * If a rank has no slot, or the plan has to keep its first barrier, the request may be made ready all the
+ * same, but its start exchanges flags as any other start does. All ranks find that alike. */
 #include "ce/bound.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
@@ -106,7 +106,7 @@ static ceclResult_t signal_all(ceclRequest_t request, ceclStream_t stream)
 static ceclResult_t check_one(ceclRequest_t request, ceclRequest_t first)
 {
     if (request->comm != first->comm)
-        return cecl_fail(ceclInvalidUsage, "request %p: of another communicator than the first one",
+        return cecl_fail(ceclInvalidUsage, "request %p: of another communicator than requests[0]",
                          (void *)request);
     if (request->messages || !request->collectives || !cecl_early_gathers(request->collectives))
         return cecl_fail(ceclInvalidUsage,
@@ -115,7 +115,7 @@ static ceclResult_t check_one(ceclRequest_t request, ceclRequest_t first)
                          (void *)request);
     if (request->is_ready)
         return cecl_fail(ceclInvalidUsage,
-                         "request %p: it was made ready before, and not started since",
+                         "request %p: it was made ready, and not started since; start it first",
                          (void *)request);
     return cecl_request_check_memory(request);
 }
@@ -128,7 +128,8 @@ static ceclResult_t check(ceclRequest_t *requests, int count, ceclStream_t strea
     for (int i = 0; i < count; i++)
         for (int j = 0; j < i; j++)
             if (requests[i] == requests[j])
-                return cecl_fail(ceclInvalidArgument, "requests[%d]: requests[%d] once more", i, j);
+                return cecl_fail(ceclInvalidArgument, "requests[%d] is requests[%d] once more", i,
+                                 j);
     return comm->dev->ops->stream_check(comm->dev, stream);
 }
 

@@ -1,6 +1,6 @@
-/* Ranks exchange the sizes of the blocks that they send, and the places at which they receive. They
- * do so before an all-to-all whose senders do not know the places. Under CECL_CHECK they do so to
- * compare places that senders gave. */
+/* Ranks exchange the sizes of the blocks that they send, and the places at which they receive: before
+ * an all-to-all whose senders do not know the places, and under CECL_CHECK, to compare the places
+ * that senders gave with those of the receivers. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>

@@ -39,7 +39,7 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
         return ceclSuccess;
-    /* the lowerings know what they cannot take, such as strided blocks or too little staging */
+    /* the lowerings refuse what they cannot do, such as strided blocks or too little staging */
     const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
     struct cecl_plan plan;
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
@@ -53,7 +53,7 @@ ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
     if (!comm->nodes || !comm->shares_process || launch->is_grouped || !cecl_thread_is_alone())
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
-                     "%s: a call over several nodes waits for the other ranks to make it, and this "
-                     "thread has several of the ranks: put their calls into one group",
+                     "%s: a call over several nodes waits for all other ranks, but this thread "
+                     "has several ranks: put their calls into one group",
                      launch->calls[0].op->name);
 }

@@ -65,9 +65,9 @@ static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, i
     return wait->count >= 1 && *sum + ahead <= AHEAD_MOST
                ? ceclSuccess
                : cecl_fail(ceclInvalidArgument,
-                           "waits[%d].count %d: 1 or more expected, and at most %u with the "
-                           "entries before and the %" PRIu64
-                           " signals for which earlier calls wait",
+                           "waits[%d].count %d: 1 or more expected, and at most %u together "
+                           "with earlier entries and the %" PRIu64
+                           " signals of earlier pending waits",
                            i, wait->count, AHEAD_MOST, ahead);
 }
 

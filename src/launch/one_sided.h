@@ -1,8 +1,8 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * Such a call is no launch. It has no order with the communicator's other calls but that of its stream, nobody is
- * told of it, and no peer's host takes part. It is lowered, bound and issued when it is made, and pending until its
- * line says that it is done (flags/lines.h). */
+ * Such a call is no launch. It is ordered with other calls only by its stream, peers are not told of it, and no
+ * peer's host takes part. It is lowered, bound and issued when it is made. It is pending until its line says that it
+ * is done (flags/lines.h). */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 
@@ -15,14 +15,13 @@
 /* One rank's memory in a window that ranks share. */
 struct cecl_share_part {
     struct cecl_peer_buffer at;
-    uint64_t bytes; /* 0: the rank shares none */
-    char *address;  /* as this rank reaches it */
-    struct cecl_imports
-        imports; /* of memory of a peer that is not the pool's: held, while the window lives */
+    uint64_t bytes;              /* 0: the rank shares none */
+    char *address;               /* as this rank reaches it */
+    struct cecl_imports imports; /* of a peer's registered memory; held until the window ends */
 };
 
-/* A window that ranks share. Handles that were freed are used again, and never given back to the system, so their
- * use is refused. */
+/* A window that ranks share. Memory of freed handles is kept for new handles, and never given back to the system. So
+ * the use of a freed handle can be refused. */
 struct ceclWindow {
     uint32_t magic;
     ceclComm_t comm;
@@ -30,7 +29,7 @@ struct ceclWindow {
     struct cecl_share_part *parts;   /* [nranks] */
     ceclRegistration_t registration; /* of this rank's memory; NULL: there is none */
     uint64_t used[CECL_LINES]; /* the last call of each line that copies to or from it; 0: none */
-    struct ceclWindow *next;   /* of the communicator's; or of those that were freed */
+    struct ceclWindow *next;   /* in the communicator's list, or in the list of freed handles */
 };
 
 /* What one-sided calls need; in the launcher. */

@@ -60,7 +60,7 @@ struct ceclRequest {
     uint32_t nwatched;
     uint64_t send_bytes, recv_bytes; /* for the timeline */
     struct ceclRequest
-        *next; /* of the communicator's, the oldest first; or of those that were freed */
+        *next; /* in the communicator's list, oldest first, or in the list of freed handles */
 };
 
 /* -- request_make.c -- */

@@ -103,7 +103,7 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }
 
-/* What is not carried behind the program is missing in the caller's buffer, though peers know nothing of it. */
+/* If carrying fails after the program, bytes are missing in the caller's buffer, and no peer knows it. */
 static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 {
     struct cecl_launch *launch = request->collectives;

@@ -197,11 +197,11 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
     if (theirs == signature_of(call, count))
         return ceclSuccess;
     if (theirs == signature_of(&captured, count))
-        return cecl_fail(
-            ceclInvalidUsage,
-            "%s: a graph captures it on rank %d, and not on rank %d; all ranks capture "
-            "a call, or none does",
-            call->op->name, call->captured ? call->rank : rank, call->captured ? rank : call->rank);
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: a graph captures it on rank %d, and not on rank %d; all ranks must "
+                         "capture a call, or none",
+                         call->op->name, call->captured ? call->rank : rank,
+                         call->captured ? rank : call->rank);
     if (theirs == signature_of(&other, count))
         return cecl_comm_differ_in(call->op->name, "placement", call->rank,
                                    cecl_placements[call->in_place], rank,

@@ -1,9 +1,9 @@
 /* See trial.h. */
 #include "learn/turns.h"
 
-/* From a rank's offer to the decision, so that all ranks have time to offer. A rank that comes too late
- * has a host that is far behind, at most by the launches that a GPU's queue holds, some 1,000. So the
- * next offer stands four times as long, until it stands for twice as many repetitions. */
+/* How long an offer lasts: from a rank's offer to the decision, so that all ranks have time to offer. If a
+ * rank comes too late, its host is far behind, at most by the launches that a GPU's queue holds, some 1,000.
+ * So the next offer lasts four times as long, at most twice that many repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 #define MOST_TURN_PERIODS 16u /* after so many periods a turn ends, even if they were not whole */

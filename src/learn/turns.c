@@ -18,8 +18,8 @@ void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uin
                      (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
 }
 
-/* The time of a period, joined from those of all ranks. Returns false while a rank has not
- * published its own. *ns is 0 if a rank has lost its time. */
+/* The time of a period, from the times of all ranks. Returns false while a rank has not published
+ * its time. *ns is 0 if a rank could not measure it. */
 static bool time_of(const struct cecl_trial *trial, uint32_t slot, double *ns)
 {
     double sum = 0, least = 0;

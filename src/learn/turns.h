@@ -13,7 +13,7 @@ enum {
     CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ the same number), or the verdict */
     CECL_DECISION_TURN = 3 << 24,    /* + arm */
     CECL_DECISION_VERDICT =
-        4 << 24, /* + arm; of an earlier run: + RECALLED(arm) + the number of START */
+        4 << 24, /* + arm. A verdict of an earlier run: + RECALLED(arm) + START's number */
     CECL_DECISION_NOTHING = 5 << 24,
     /* with PUT_OFF: a rank's process tries another communicator. Otherwise a rank had not come to its offer */
     CECL_DECISION_BUSY = 1 << 23

@@ -1,7 +1,7 @@
 /* What the times of a trial say: which of several arms makes periods shorter than arm 0, if any.
  *
  * Times of one arm scatter, some are far off, and all of them drift as a GPU warms up. So the drift
- * is removed first; it is the median of all slopes between two periods of one arm. Arms are
+ * is removed first. Its estimate is the median slope over all pairs of periods of one arm. Arms are
  * compared by the gains of all pairs of a period of arm 0 and a period of the other arm. The median
  * gain is the estimate. An arm is clearly better if the estimate is at least CECL_VERDICT_LEAST and
  * the lower end of its 98 % interval (by the test of Mann and Whitney) is above zero. No

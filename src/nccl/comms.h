@@ -23,7 +23,7 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
-    bool learns; /* trials, or verdicts of the file, decide */
+    bool learns; /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
@@ -39,8 +39,8 @@ struct cecl_nccl_comm {
 /* Finds the entry of `comm`; NULL: there is none, or this is a child of fork. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
 
-/* Enters the entry of `comm`, if its life is in one of `states`. False: it is not, or another
- * communicator has the entry by now. Nothing in the entry ends until cecl_nccl_comm_leave. */
+/* Begins to use the entry of `comm`, if entry->life is in one of `states`. False: it is not, or
+ * another communicator has the entry by now. Nothing in the entry ends until cecl_nccl_comm_leave. */
 static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t comm,
                                         unsigned states)
 {

@@ -300,9 +300,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The first
- * question after NCCL's background work is done also cleans up, which two threads must not do at
- * once. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The first call of
+ * NCCL's ncclCommGetAsyncError after its background work is done also cleans up, which two threads must
+ * not do at the same time. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {

@@ -33,7 +33,7 @@ struct cecl_nccl_marks {
     uint32_t first_pending, npending;
 };
 
-/* Makes the events. Without them, which is printed, all times of this rank count as lost; calls go on. */
+/* Makes the events. If that fails, a line says so, and all times of this rank count as lost; calls go on. */
 void cecl_nccl_marks_open(struct cecl_nccl_marks *marks, int ordinal);
 void cecl_nccl_marks_close(struct cecl_nccl_marks *marks);
 

@@ -84,7 +84,7 @@ static void print_ranks(FILE *out)
 struct row {
     const char *name, *class, *by, *zero_sm, *why;
     uint64_t calls, bytes;
-    bool is_known; /* `bytes` is: otherwise the calls' arguments are not known */
+    bool is_known; /* whether `bytes` is known; if not, nor are the calls' arguments */
     bool is_failure, is_first;
 };
 

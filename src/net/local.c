@@ -2,8 +2,8 @@
  *
  * A mailbox is a ring of bytes, with a writer and a reader. Each transfer begins with its size, so the
  * receiver finds out if both ends do not agree. A stream's thread carries out an exchange: it goes through
- * all transfers again and again, and moves what the mailboxes let it move. So no transfer waits for another
- * one, but for those before it between the same two ranks. */
+ * all transfers again and again, and moves what the mailboxes let it move. So a transfer waits
+ * only for earlier transfers between the same two ranks. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /* The network between nodes of GPUs: the sends and receives of NCCL, which is opened at run time; see net.h.
  *
- * One communicator of NCCL has all ranks. It connects two ranks when they first exchange, so only those of a
- * rail connect, and ranks that send each other messages. Its kernels take at most NET_SMS SMs. It never
- * blocks the host: what it does in the background is polled, within time limits.
+ * One communicator of NCCL has all ranks. NCCL connects two ranks when they first exchange. So connections
+ * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
+ * NET_SMS SMs. NCCL is used as non-blocking: what it does in the background is polled, within time limits.
  *
  * Two words tell the host how many exchanges have begun and ended. An exchange that has begun waits for some
  * of its ranks; NCCL does not say for which.
  *
- * An abort frees memory of the GPU, which may wait for streams that wait for flags. So a thread of its own
- * aborts, and the watchdog goes on. */
+ * An abort frees memory of the GPU, which may wait for streams that wait for flags. So a separate thread
+ * aborts, and the watchdog continues. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>

@@ -2,14 +2,14 @@
  *
  * A communicator over several nodes opens one transport. A plan's EXCHANGE hands it sends and receives of
  * this rank as one group, without order among them; exchanges of a stream run one after the other. Between
- * two ranks the k-th send of one meets the k-th receive of the other. An exchange ends once the ranks that it
- * is with have begun theirs, whatever their other exchanges do.
+ * two ranks the k-th send of one meets the k-th receive of the other. An exchange ends once each rank that it
+ * is with has begun its own exchange with this rank, whatever other exchanges that rank has.
  *
  *     open -> exchange ... exchange -> close
- *                   \-> fail: exchanges end, at once and in vain
+ *                   \-> fail: exchanges end at once, without their bytes
  *
  * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
- * on GPUs. A transport that puts into windows of its peers would need one more row, which registers a window.
+ * on GPUs. A transport that puts into its peers' windows would need one more function here: to register one.
  * A transport knows no plan and no collective. Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
@@ -54,7 +54,7 @@ struct cecl_net {
     const struct cecl_net_ops *ops;
     char name[64]; /* for ceclExplain and the log, such as "NCCL 2.28.3" */
     int sms;       /* how many SMs an exchange takes at most */
-    /* `late` names exactly the ranks whose bytes do not come now; else all ranks of the exchange */
+    /* whether `late` names only the ranks whose bytes are missing; otherwise it names all of the exchange */
     bool is_exact;
 };
 

@@ -245,12 +245,12 @@ ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes a plan. A zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
 
-/* -- early.c: the two halves of a call whose receivers say before it that they are ready -- */
+/* -- early.c: a request whose receivers say that they are ready before it starts: two plans -- */
 
 /* Whether a plan may begin without its first barrier, if all ranks have said before that their recvbuffs may
  * be written. Alike on all ranks. */
 bool cecl_plan_may_be_early(const struct cecl_plan *plan);
-/* Takes the first barrier's signals out of such a plan. In place of its waits stand waits for `counter`.
+/* Takes the first barrier's signals out of such a plan. Its waits become waits for `counter`.
  * k: as in cecl_plan_await. */
 void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k);
 /* Makes the plan that signals `counter` to all peers. k: of each peer, [nranks]. */

@@ -15,7 +15,7 @@ ceclResult_t cecl_kernel_table_load(const struct cecl_gpu *gpu, enum cecl_kernel
                                     const char *prefix, int shared,
                                     struct cecl_kernel_table *table);
 
-/* Loads kernels named PREFIX_counted_TYPE. The others' places stay as they are. */
+/* Loads kernels named PREFIX_counted_TYPE. Entries of types without such a kernel stay as they are. */
 ceclResult_t cecl_kernels_counted_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
                                        const char *prefix, int shared,
                                        CUkernel kernels[CECL_NUM_TYPES]);

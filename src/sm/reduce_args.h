@@ -39,8 +39,8 @@ struct cecl_reduce_args {
     uint32_t nalso;
     unsigned char *also[CECL_REDUCE_ALSO_MAX];              /* where the body begins, as for dst */
     const unsigned char *src[CECL_REDUCE_CUDA_SOURCES_MAX]; /* where the body begins, as for dst */
-    struct cecl_counting
-        counting; /* of kernels that count; last: the others' arguments stay where they were */
+    /* for kernels that count captured calls; last, so that other kernels' arguments keep their places */
+    struct cecl_counting counting;
 };
 
 #define CECL_REDUCE_WIDE_THREADS 512

@@ -1,13 +1,13 @@
 /* Rows whose numbers only the device knows: kernels exchange the numbers, and move the rows.
  *
- * This file knows pointers and rank numbers, but no communicator. Every rank has so many blocks for
- * each rank: one, or one for each of the receiver's experts. A block is some rows of equal size,
- * and a split is the number of its rows. Splits lie in memory of the device. Two steps make a call:
+ * This file knows pointers and rank numbers, but no communicator. Every rank has one block for each
+ * rank, or one for each expert of each rank. A block is a number of rows of equal size, and a split
+ * is that number. Splits lie in memory of the device. A call has two steps:
  *
  *     tell | this rank's splits, and where its recvbuff lies -> its line in every rank's table
  *     (all ranks meet)
- *     move | out of the own table, where each block belongs | my blocks -> the recvbuffs of all
- *          | splits and places of the received blocks -> out
+ *     move | reads the own table: where each block belongs | my blocks -> the recvbuffs of all
+ *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
  * Neither step waits for anything, so its kernels need not run at the same time as the peers'.
@@ -15,14 +15,15 @@
  * Blocks lie in recvbuff one behind the other, in one of two orders:
  *
  *     out     expert 0: of rank 0, of rank 1, ... | expert 1: of rank 0, ...
- *             Each expert begins at a multiple of `align` rows. An expert without rows takes `align`.
+ *             Each expert begins at a multiple of `align` rows. If `align` is more than 1, an expert
+ *             without rows takes the room of `align` rows.
  *     back    of rank 0: expert 0, expert 1, ... | of rank 1: expert 0, ...
  *
- * and the splits of the input lie in the other order of the two. With one expert both are the order
- * of ranks.
+ * The splits of the input lie in the other one of the two orders. With one expert on each rank both
+ * are the order of ranks.
  *
- * All ranks read the same table, so they agree in what fits. Rows that a recvbuff has no room for
- * are not sent, and rows beyond sendbuff are not read; then every rank tells its host. */
+ * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
+ * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
@@ -39,7 +40,7 @@ extern "C" {
 #define CECL_SPLITS_BLOCKS_MAX 512       /* ranks times experts */
 #define CECL_SPLITS_ROWS_MAX 0x7fffffffu /* rows of a buffer */
 
-/* What all ranks have alike. */
+/* What is equal on all ranks. */
 struct cecl_splits_form {
     uint32_t nranks;               /* 1 .. CECL_SPLITS_RANKS_MAX */
     uint32_t experts;              /* of each rank */
@@ -47,12 +48,12 @@ struct cecl_splits_form {
     uint32_t align;                /* rows, >= 1; 1 for `back` */
     uint64_t send_rows, recv_rows; /* how many rows the buffers have */
     uint64_t row_bytes;
-    uint64_t
-        scale_bytes; /* of each row in a second array, which goes the same way; 0: there is none */
+    /* bytes of each row of a second array, which goes the same way; 0: there is none */
+    uint64_t scale_bytes;
 };
 
-/* A line of a table: where the rank's recvbuff and its second array lie, the first of its blocks that ends beyond its
- * sendbuff, and the rows of its blocks. Block number to * experts + expert goes to rank `to`. */
+/* A rank's line of a table: where its recvbuff and its second array lie, its first block that ends beyond its sendbuff,
+ * and the rows of each of its blocks. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the number of that block; 0: all blocks lie in sendbuff */
@@ -88,9 +89,9 @@ enum cecl_splits_trouble_kind {
 struct cecl_splits_trouble {
     uint32_t what;            /* enum cecl_splits_trouble_kind */
     uint32_t rank;            /* whose buffer it is */
-    uint32_t to;              /* SEND: the rank for which the first block beyond is */
-    uint32_t expert, experts; /* of the first block that does not fit; and of each rank */
-    uint32_t rows; /* RECV: that the rank is to receive, CECL_SPLITS_ROWS_MAX + 1 at most */
+    uint32_t to;              /* SEND: to which rank the first block that does not fit goes */
+    uint32_t expert, experts; /* of the first block that does not fit; and how many a rank has */
+    uint32_t rows; /* RECV: how many the rank is to receive, CECL_SPLITS_ROWS_MAX + 1 at most */
     uint32_t room; /* rows of the buffer */
 };
 #define CECL_SPLITS_TROUBLE_WORDS (sizeof(struct cecl_splits_trouble) / sizeof(uint32_t))

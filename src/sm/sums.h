@@ -4,8 +4,8 @@
  *
  * Products and sums are fp32, in that order, each rounded to nearest even, and never fused. The result
  * is rounded once, to the type of the elements; sm/reduce.h says how, and what NaN and overflow give.
- * Without weights rows are added as they are. A place that is no row is left out; a token without any
- * row gets +0.
+ * Without weights rows are added as they are. A place that is not the number of a row is skipped. A
+ * token without any row gets +0.
  *
  * This file knows pointers, and no communicator. Host and GPU give the same bits. */
 #ifndef CECL_SM_SUMS_H

@@ -248,8 +248,8 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
         return refuse(reader, line, "four words, name, ranks, device and value,");
     if (is_word(words[0], "late.catch_up_ns")) { /* in files from before late.pending_ns */
         cecl_log(CECL_LOG_WARN, -1,
-                 "CECL_TUNING: %.150s:%d: late.catch_up_ns is no more, and is left out; "
-                 "late.pending_ns takes its place",
+                 "CECL_TUNING: %.150s:%d: late.catch_up_ns no longer exists, and is ignored; "
+                 "late.pending_ns replaces it",
                  reader->name, reader->line);
         return ceclSuccess;
     }

@@ -6,7 +6,7 @@
 enum {
     CECL_LANE_MAIN, /* the caller's stream */
     CECL_LANE_SIDE, /* a stream of the communicator */
-    CECL_LANES, /* these have epochs; lanes from here on are streams without: for messages, or */
+    CECL_LANES,     /* lanes from here on are streams without epochs: for messages, or */
     CECL_LANE_NET = CECL_LANES, /* for what leaves the node. Its counter is CECL_COUNTER_NET */
     CECL_LANES_MAX = CECL_LANES + 64
 };
@@ -28,14 +28,14 @@ enum {
      * has words of its own (a slot), and the caller gives slot and value; k is which of them. */
     CECL_COUNTER_EARLY = CECL_COUNTER_MOVED + 2,
     /* Of one-sided calls: how many signals of one number this rank has sent to the peer. Each number has words
-     * of its own (a slot), given as those of EARLY are. */
+     * of its own (a slot); as with EARLY, the caller gives slot and value. */
     CECL_COUNTER_SIGNAL,
     /* a rank tells its own host how far its calls are: messages that have begun, and all that is done */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
-    CECL_COUNTER_NET, /* and exchanges with other nodes that have ended on this rank */
-    /* and of one-sided calls, in slots: how many calls of a line are done (flags/lines.h), and up to which signal
-     * a stream waits (flags/signals.h) */
+    CECL_COUNTER_NET, /* how many exchanges with other nodes have ended on this rank */
+    /* of one-sided calls, in slots: how many calls of a line are done (flags/lines.h), and for which signal a
+     * stream waits (flags/signals.h) */
     CECL_COUNTER_LINE,
     CECL_COUNTER_REACHED,
     /* a rank tells its own host of a captured call that runs (enum cecl_replay_state) */
