@@ -1503,7 +1503,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             top).
  *
  * These calls cannot be captured, and are refused inside a group, which they do not need. A
- * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy
+ * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. Over nodes (CECL_NODE_SIZE) a peer on
+ * another node is refused (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64
