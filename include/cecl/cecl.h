@@ -935,7 +935,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
  * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
- * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc; staging too small). Since 0.1. */
+ * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
                                                        const uint64_t *sendsplits, void *recvbuff,
                                                        size_t recvrows, uint64_t *recvsplits,
@@ -1510,7 +1510,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             results, as calls do (see Failure at the top).
  *
  * These calls cannot be captured. They are refused inside a group, and need none. A
- * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. ceclCommFinalize, ceclCommDestroy
+ * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. Over nodes (CECL_NODE_SIZE) a peer on
+ * another node is refused (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64

@@ -360,15 +360,16 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    const uint64_t least = missing == SOON ? patience->wait_ns : 0,
+    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET; /* this spends no patience */
+    const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    more = longest(places, patience, missing, start);
     uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && !places->patient && patience->wait_ns != CECL_PLACES_MUST_MEET &&
-            spent >= least && (spent - least >= more || !patience->is_pending(context)))
+        if (has_order(places) && !places->patient && !must_meet && spent >= least &&
+            (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* Asked after a decision, too: a hostile peer may overwrite the decision again and
          * again. */

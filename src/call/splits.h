@@ -34,4 +34,14 @@ static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
                : NULL;
 }
 
+/* The arrays that only kernels use. touched.c lists them; one that the call does not have has 0 bytes. */
+struct cecl_splits_array {
+    int word; /* of the layout: its address */
+    uint64_t bytes;
+    const char *name;
+};
+#define CECL_SPLITS_ARRAYS 4
+void cecl_call_splits_arrays(const struct cecl_call *call,
+                             struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS]);
+
 #endif

@@ -1,5 +1,6 @@
 /* Which memory a call uses on this rank, and whether it may use it. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "call/block.h"
 #include "call/splits.h"
@@ -201,21 +202,24 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
                      cecl_buffer_address(in_place));
 }
 
-/* Checks the arrays that only kernels use. */
-static ceclResult_t check_splits(const struct cecl_call *call, const struct cecl_windows *windows)
+void cecl_call_splits_arrays(const struct cecl_call *call,
+                             struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS])
 {
     const struct cecl_splits_form form = cecl_call_splits(call);
     const uint64_t bytes = (uint64_t)form.nranks * form.experts * sizeof(uint64_t);
-    const struct {
-        int word;
-        uint64_t bytes;
-        const char *name;
-    } arrays[] = {
+    const struct cecl_splits_array all[CECL_SPLITS_ARRAYS] = {
         {CECL_LAYOUT_SPLITS, form.back ? 2 * bytes : bytes, "sendsplits"},
         {CECL_LAYOUT_SPLITS_OUT, 2 * bytes, "recvsplits"},
         {CECL_LAYOUT_SEND_SCALES, form.send_rows * form.scale_bytes, "experts->sendscales"},
         {CECL_LAYOUT_RECV_SCALES, form.recv_rows * form.scale_bytes, "experts->recvscales"}};
-    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+    memcpy(arrays, all, sizeof(all));
+}
+
+static ceclResult_t check_splits(const struct cecl_call *call, const struct cecl_windows *windows)
+{
+    struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS];
+    cecl_call_splits_arrays(call, arrays);
+    for (size_t i = 0; i < CECL_SPLITS_ARRAYS; i++)
         if (arrays[i].bytes > 0)
             CECL_TRY(cecl_window_check(
                 windows, cecl_window_find(windows, cecl_call_address(call, arrays[i].word)),

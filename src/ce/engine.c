@@ -3,6 +3,7 @@
 
 #include "ce/bound.h"
 #include "ce/graph.h"
+#include "util/round.h"
 
 #define SLOT_ALIGN 512u
 
@@ -10,6 +11,16 @@
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
+}
+
+/* The largest table that ranks and experts can need. */
+static uint64_t table_bytes(int nranks)
+{
+    return nranks > CECL_SPLITS_RANKS_MAX
+               ? 0
+               : cecl_round_up(cecl_splits_table_bytes((uint32_t)nranks,
+                                                       CECL_SPLITS_BLOCKS_MAX / (uint32_t)nranks),
+                               SLOT_ALIGN);
 }
 
 /* Afterwards no line of a slot holds a flag that a call could wait for. */
@@ -37,7 +48,9 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
                                    .slot_bytes = slot_bytes,
                                    .carry_bytes = pool->nranks > 1 ? carry_bytes : 0};
     engine->captured_slots_offset = before + slots_bytes(engine);
-    engine->carry_offset = before + 2 * slots_bytes(engine);
+    engine->table_offset = before + 2 * slots_bytes(engine);
+    engine->table_bytes = table_bytes(pool->nranks);
+    engine->carry_offset = engine->table_offset + engine->table_bytes;
     CECL_TRY(cecl_flags_open(&engine->flags, pool, hosted, wish));
     CECL_TRY(cecl_pool_alloc_kept(pool, engine->carry_offset + engine->carry_bytes,
                                   &engine->staging_offset));

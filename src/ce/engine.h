@@ -42,6 +42,9 @@ struct cecl_engine {
     /* slots of small calls: bytes from the start of staging to the first, and to the first of captured
      * calls; and bytes of each; 0: none */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
+    /* bytes from the start of staging to the table of calls by splits on the device, and bytes of it;
+     * 0: too many ranks */
+    uint64_t table_offset, table_bytes;
     /* bytes from the start of staging to the part that only the rank before this one uses, and
      * bytes of that part */
     uint64_t carry_offset, carry_bytes;
@@ -61,8 +64,8 @@ struct cecl_engine {
 };
 
 /* Collective. Opens the flags (see cecl_flags_open). Takes three parts of the pool: staging, slots
- * (slot_bytes: a multiple of 512), and the part through which private memory is carried. A zeroed
- * engine, or one that failed to open, may be closed. */
+ * (slot_bytes: a multiple of 512) and the table of splits, and the part through which private memory
+ * is carried. A zeroed engine, or one that failed to open, may be closed. */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t slot_bytes, uint64_t carry_bytes,
                               const struct cecl_hosted *hosted, enum cecl_flags_wish wish);

@@ -2,10 +2,12 @@
  *
  *     main | tell my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
- * (sm/splits.h says what the kernels do.) Tables lie in staging. A rank may write to its peers'
- * tables at once: it has ended its call before, in which its peers had done with their staging. The
- * first barrier says that all lines are there, and that the peers' streams have come to the call, so
- * that their recvbuffs may be written. No kernel waits. */
+ * (sm/splits.h says what the kernels do.) Tables lie in a part of staging that only these calls use,
+ * because peers may still read their staging when a call has ended here: a reduce-scatter ends with a
+ * reduction. A rank may write to its peers' tables at once: it has ended its last call by splits,
+ * whose last barrier says that they were read. The first barrier says that all lines are there, and
+ * that the peers' streams have come to the call, so that their recvbuffs may be written. No kernel
+ * waits. */
 #include <inttypes.h>
 
 #include "call/splits.h"

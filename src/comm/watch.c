@@ -352,6 +352,7 @@ void cecl_watch_stop(ceclComm_t comm)
 
 static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
 {
+    const struct cecl_flags *flags = &comm->engine.flags;
     struct cecl_progress progress;
     uint32_t *rows = calloc(CECL_LANES * (size_t)comm->nranks, sizeof(*rows));
     const bool known = rows && ask_progress(comm, rows, &progress) == ceclSuccess &&
@@ -359,7 +360,10 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
     free(rows);
     if (!known)
         return cecl_fail(ceclTimeout, "%s is still pending after %lld ms",
-                         cecl_comm_last_call(comm), (long long)waited_ms);
+                         cecl_flags_calls_idle(flags) && !cecl_flags_idle(flags)
+                             ? "a one-sided call"
+                             : cecl_comm_last_call(comm),
+                         (long long)waited_ms);
     char pending[PENDING_BYTES];
     const char *who = cecl_comm_to_blame(comm, &progress.late);
     return cecl_fail(ceclTimeout, "%s is still pending after %lld ms: a call waits for %s",

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "call/splits.h"
 #include "ce/graph.h"
 #include "launch/launcher.h"
 #include "util/alone.h"
@@ -107,14 +108,30 @@ static bool touches(struct cecl_buffer buffer, uint64_t needed, uint64_t offset,
            offset < buffer.offset + needed;
 }
 
-static const struct cecl_call *call_with(const struct cecl_launch *list, uint64_t offset,
-                                         uint64_t bytes)
+/* Whether kernels of a call by splits on the device, this rank's or peers', use these bytes as an array. */
+static bool splits_touch(ceclComm_t comm, const struct cecl_call *call, uint64_t offset,
+                         uint64_t bytes)
 {
-    for (; list; list = list->next_held)
-        for (uint32_t i = 0; i < list->nfull; i++) {
-            const struct cecl_call *call = &list->calls[i];
+    struct cecl_splits_array arrays[CECL_SPLITS_ARRAYS];
+    if (call->op->family != CECL_FAMILY_SPLITS)
+        return false;
+    cecl_call_splits_arrays(call, arrays);
+    for (int i = 0; i < CECL_SPLITS_ARRAYS; i++)
+        if (arrays[i].bytes > 0 &&
+            touches(cecl_window_find(&comm->windows, cecl_call_address(call, arrays[i].word)),
+                    arrays[i].bytes, offset, bytes))
+            return true;
+    return false;
+}
+
+static const struct cecl_call *call_with(ceclComm_t comm, uint64_t offset, uint64_t bytes)
+{
+    for (const struct cecl_launch *at = comm->launcher->captured; at; at = at->next_held)
+        for (uint32_t i = 0; i < at->nfull; i++) {
+            const struct cecl_call *call = &at->calls[i];
             if (touches(call->recv, cecl_call_recv_needed(call), offset, bytes) ||
-                touches(call->send, cecl_call_send_needed(call), offset, bytes))
+                touches(call->send, cecl_call_send_needed(call), offset, bytes) ||
+                splits_touch(comm, call, offset, bytes))
                 return call;
         }
     return NULL;
@@ -126,11 +143,11 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
     cecl_launch_take_returned(comm);
     if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
-    const struct cecl_call *call = call_with(comm->launcher->captured, offset, bytes);
+    const struct cecl_call *call = call_with(comm, offset, bytes);
     if (call) { /* its graph may have been destroyed a moment ago */
         (void)cecl_captured_await(comm);
         cecl_launch_take_returned(comm);
-        call = call_with(comm->launcher->captured, offset, bytes);
+        call = call_with(comm, offset, bytes);
     }
     return call ? cecl_fail(ceclInvalidUsage,
                             "ptr: a graph holds a captured %s that uses this memory; destroy the "

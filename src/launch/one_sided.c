@@ -2,6 +2,7 @@
 #include "launch/one_sided.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "flags/lines.h"
@@ -34,12 +35,15 @@ ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window)
     return ceclSuccess;
 }
 
-static ceclResult_t check_peer(ceclComm_t comm, int peer)
+static ceclResult_t check_peer(ceclComm_t comm, const struct cecl_one_sided_args *args, int peer)
 {
-    return peer >= 0 && peer < comm->nranks
-               ? ceclSuccess
-               : cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer,
-                           comm->nranks - 1);
+    char what[64];
+    if (peer < 0 || peer >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: 0 to %d expected", peer, comm->nranks - 1);
+    if (!cecl_comm_is_away(comm, peer))
+        return ceclSuccess;
+    snprintf(what, sizeof(what), "%s with another node", args->name);
+    return cecl_comm_refuse_over_nodes(comm, what);
 }
 
 static ceclResult_t check_signal(ceclComm_t comm, int signal)
@@ -78,7 +82,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
         return cecl_fail(ceclInvalidArgument, "waits %p, nwaits %d: 1 or more expected",
                          (const void *)args->waits, args->nwaits);
     for (int i = 0; i < args->nwaits; i++) {
-        CECL_TRY(check_peer(comm, args->waits[i].peer));
+        CECL_TRY(check_peer(comm, args, args->waits[i].peer));
         CECL_TRY(check_signal(comm, args->waits[i].signal));
         CECL_TRY(check_count(comm, &args->waits[i], i, &sum));
     }
@@ -182,7 +186,7 @@ static ceclResult_t check(ceclComm_t comm, struct making *making, ceclStream_t s
     CECL_TRY(refuse_capture(comm, args, stream));
     if (args->is_wait)
         return check_waits(comm, args);
-    CECL_TRY(check_peer(comm, args->peer));
+    CECL_TRY(check_peer(comm, args, args->peer));
     if (args->is_signal)
         CECL_TRY(check_signal(comm, args->signal));
     if (args->is_copy)

@@ -63,6 +63,10 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
     part.means.inputs_readable = told->inputs_readable;
     part.means.late = told->late;
     part.means.some_outside = !part.means.late && some_differ(&part);
+    if (call->op->family == CECL_FAMILY_SPLITS) {
+        part.means.staging_offset = comm->engine.table_offset;
+        part.means.staging_bytes = comm->engine.table_bytes;
+    }
     if (call->op->family == CECL_FAMILY_CARRY) {
         part.means.staging_offset = comm->engine.carry_offset;
         part.means.staging_bytes = comm->engine.carry_bytes;

@@ -352,11 +352,12 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* Whether an earlier call of this rank's is pending. Reads only words of the host. */
+/* Whether an earlier call of this rank's is pending; this one does not come behind one-sided calls. Reads
+ * only words of the host. */
 static bool is_pending(void *context)
 {
     ceclComm_t comm = context;
-    return !cecl_flags_idle(&comm->engine.flags);
+    return !cecl_flags_calls_idle(&comm->engine.flags);
 }
 
 /* Waits for the peers, or until they count as late. */

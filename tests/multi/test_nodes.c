@@ -248,6 +248,8 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     const ceclStrided_t strided = {.rows = 2, .width = 4, .recvPitch = 4 * (size_t)multi_nranks};
     ceclComm_t comm = comm_over(layout(1));
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    const int away = multi_rank < (multi_nranks + 1) / 2 ? multi_nranks - 1 : 0;
+    const ceclSignalWait_t wait = {away, 0, 1};
     ceclRequest_t request = NULL;
     ceclDeviceComm_t dc;
     ceclStream_t stream;
@@ -264,6 +266,12 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
         comm, ceclGetPeerPointer(comm, buffer, multi_rank == 0 ? multi_nranks - 1 : 0, &there),
         multi_rank == 0 || multi_rank >= (multi_nranks + 1) / 2 ? ceclInvalidUsage : ceclSuccess,
         NULL);
+    multi_refused(comm, ceclPut(input, 4, ceclInt8, away, NULL, 0, comm, 0), ceclInvalidUsage,
+                  "ceclPut with another node over 2 nodes of");
+    multi_refused(comm, ceclSignal(away, 0, comm, 0), ceclInvalidUsage,
+                  "ceclSignal with another node over 2 nodes of");
+    multi_refused(comm, ceclWaitSignal(1, &wait, comm, 0), ceclInvalidUsage,
+                  "ceclWaitSignal with another node over 2 nodes of");
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     if (!multi_on_gpus(comm)) { /* there streams are captured by CUDA */
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
