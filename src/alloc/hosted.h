@@ -56,7 +56,7 @@ static inline uint32_t cecl_hosted_turn_words(int nranks)
 /* Behind them, a word for each rank that says how far it is in captured calls of one kernel. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
-    return (uint32_t)nranks;
+    return 2 * (uint32_t)nranks; /* of two kinds: enum cecl_numbering */
 }
 static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int rank)
 {

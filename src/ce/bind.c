@@ -422,7 +422,7 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
     const bool counts = is_captured(plan);
     struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
     if (counts) {
-        bound->counting = cecl_turns_counting(&engine->flags);
+        bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_REDUCTION);
         *meeting = cecl_turns_meeting(&engine->flags);
         meeting->does |= fused->does;
         meeting->first = fused->first;

@@ -20,7 +20,7 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
 static void bind_captured(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_turns_meeting(&engine->flags);
-    bound->counting = cecl_turns_counting(&engine->flags);
+    bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_SMALL);
     bound->small.counting = &bound->counting;
 }
 

@@ -50,6 +50,10 @@ enum cecl_flag_way {
     CECL_FLAGS_HOST
 };
 
+/* Captured calls that are one kernel count by kinds, because a small call renews the rows of its slots in the
+ * order of its numbers, each number one row. */
+enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
+
 /* Of requests that are made ready early: see early.h. */
 struct cecl_early {
     struct cecl_early_slot {

@@ -30,7 +30,7 @@ static void *slices_of(const struct cecl_flags *flags)
 
 uint64_t cecl_pads_bytes(int nranks)
 {
-    return (end_at(nranks) + 1 + CECL_LANES + 1 + (size_t)nranks) * sizeof(uint32_t);
+    return (end_at(nranks) + 1 + CECL_LANES + CECL_NUMBERINGS + (size_t)nranks) * sizeof(uint32_t);
 }
 
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
@@ -43,14 +43,14 @@ uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane)
     return cecl_pads_ended(flags) + 1 + lane;
 }
 
-uint32_t *cecl_pads_count(const struct cecl_flags *flags)
+uint32_t *cecl_pads_count(const struct cecl_flags *flags, enum cecl_numbering kind)
 {
-    return cecl_pads_leaving(flags, CECL_LANES);
+    return cecl_pads_leaving(flags, CECL_LANES) + kind;
 }
 
 uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder)
 {
-    const uint32_t *const own = cecl_pads_count(flags) + 1;
+    const uint32_t *const own = cecl_pads_count(flags, CECL_NUMBERINGS);
     return (uint32_t *)cecl_pool_at(flags->pool, holder, flags->pads_offset) +
            (own - pads_of(flags));
 }

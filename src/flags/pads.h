@@ -17,9 +17,9 @@ ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* The words by which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
-/* The word in which kernels count captured calls (struct cecl_counting), and the row of words at a
+/* The word in which kernels count captured calls of a kind (struct cecl_counting), and the row of words at a
  * rank by which the kernels of captured calls meet (struct cecl_meeting). */
-uint32_t *cecl_pads_count(const struct cecl_flags *flags);
+uint32_t *cecl_pads_count(const struct cecl_flags *flags, enum cecl_numbering kind);
 uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
 
 /* -- for cecl_flags_open: how many bytes pads take; zeroing them; writing the table of slices,

@@ -27,27 +27,35 @@ struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags)
     return meeting;
 }
 
-struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags)
+_Static_assert(CECL_NUMBERINGS == 2, "cecl_hosted_count_words has so many for each rank");
+
+static uint32_t *counts_of(const struct cecl_flags *flags, int holder, enum cecl_numbering kind)
 {
-    return (struct cecl_counting){.count = cecl_pads_count(flags),
-                                  .told = cecl_hosted_counts(flags->hosted, 0, flags->nranks) +
-                                          flags->rank,
+    return cecl_hosted_counts(flags->hosted, holder, flags->nranks) + (int)kind * flags->nranks;
+}
+
+struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind)
+{
+    return (struct cecl_counting){.count = cecl_pads_count(flags, kind),
+                                  .told = counts_of(flags, 0, kind) + flags->rank,
                                   .told_apart = flags->hosted->apart,
                                   .begun_value = CECL_REPLAY_BEGUN};
 }
 
-/* How far rank `writer` is in captured calls of one kernel, as far as `holder` was told. */
-static uint32_t count_of(const struct cecl_flags *flags, int holder, int writer)
+/* How far rank `writer` is in captured calls of a kind, as far as this rank was told. */
+static uint32_t count_of(const struct cecl_flags *flags, enum cecl_numbering kind, int writer)
 {
-    const uint32_t *words = cecl_hosted_counts(flags->hosted, holder, flags->nranks);
+    const uint32_t *words = counts_of(flags, flags->rank, kind);
     return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
 }
 
 /* Whether a peer is not where this rank is in a captured call of one kernel. */
 static bool is_behind(const struct cecl_flags *flags, int peer)
 {
-    return (int32_t)(count_of(flags, flags->rank, flags->rank) -
-                     count_of(flags, flags->rank, peer)) > 0;
+    for (int kind = 0; kind < CECL_NUMBERINGS; kind++)
+        if ((int32_t)(count_of(flags, kind, flags->rank) - count_of(flags, kind, peer)) > 0)
+            return true;
+    return false;
 }
 
 bool cecl_turns_go_on(const struct cecl_flags *flags)
@@ -79,7 +87,8 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
     for (int r = 0; r < flags->nranks && flags->hosted; r++) {
         for (int turn = 0; turn < CECL_TURNS; turn++)
             sum = sum * 31 + is_set(flags, flags->rank, r, turn);
-        sum = sum * 31 + count_of(flags, flags->rank, r);
+        for (int kind = 0; kind < CECL_NUMBERINGS; kind++)
+            sum = sum * 31 + count_of(flags, kind, r);
     }
     return sum;
 }

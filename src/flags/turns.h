@@ -29,7 +29,7 @@ void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hos
 
 /* How a captured call of one kernel meets its peers, and counts. It tells by flags->replay that it runs. */
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
-struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags);
+struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind);
 
 /* -- for the watchdog and for teardown -- */
 

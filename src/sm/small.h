@@ -63,8 +63,8 @@ struct cecl_small {
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
     /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
-     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. If the call
-     * counts, the epoch is one more than this, and the epochs of two calls in a row differ by an odd number. */
+     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. A call
+     * that counts takes it from its word instead. */
     uint32_t epoch;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */

@@ -344,8 +344,9 @@ RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, CUDA, 256 * KIB,
          "The largest small call of more than two ranks.")
 RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, HOST, 4 * KIB, "The largest small call there.")
 
-THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 2, 64,
-          "All slots of a rank together take at most one part in this many of the pool.")
+THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 4, 64,
+          "All slots of a rank together take at most one part in this many of the pool. Those of "
+          "captured calls take as much again.")
 RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
 /* ---- urgent communicators */

@@ -243,7 +243,7 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
         counts[r] = r == 0 && odd ? 7 : 8;
     multi_refused(checked,
                   ceclAllGatherv(send, counts[multi_rank], recv, counts, NULL, 0, checked, NULL),
-                  ceclInvalidUsage, "ranks differ in recvcounts or displs");
+                  ceclInvalidUsage, "ranks differ in recvcounts, displs or rows");
     multi_refused(checked, ceclBroadcast(recv, recv, 8, 0, odd ? 1 : 0, checked, NULL),
                   ceclInvalidUsage, "root: 0 on rank 0, 1 on rank");
     multi_check(checked, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = 0}, 3);

@@ -55,7 +55,7 @@ static void check(int rank, int round)
 {
     const struct memory *mine = memory[rank];
     for (int i = 0; i < COUNT; i++)
-        assert_float_equal(mine->output[i], 6 + RANKS * ((rank * COUNT + i) % 7), 0);
+        assert_float_equal(mine->output[i], (float)(6 + RANKS * ((rank * COUNT + i) % 7)), 0);
     for (int p = 0; p < RANKS; p++)
         assert_int_equal(mine->recv[p * ROW], round + p * RANKS + rank);
 }
