@@ -43,9 +43,9 @@ struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum ce
 }
 
 /* How far rank `writer` is in captured calls of a kind, as far as this rank was told. */
-static uint32_t count_of(const struct cecl_flags *flags, enum cecl_numbering kind, int writer)
+static uint32_t count_of(const struct cecl_flags *flags, int kind, int writer)
 {
-    const uint32_t *words = counts_of(flags, flags->rank, kind);
+    const uint32_t *words = counts_of(flags, flags->rank, (enum cecl_numbering)kind);
     return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
 }
 
