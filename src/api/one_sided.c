@@ -21,18 +21,26 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
     return cecl_comm_left(comm, result);
 }
 
+static struct cecl_one_sided_args copy_args(const char *name, const void *local, size_t count,
+                                            ceclDataType_t type, int peer, ceclWindow_t window,
+                                            size_t offset)
+{
+    return (struct cecl_one_sided_args){.name = name,
+                                        .local = (void *)(uintptr_t)local,
+                                        .count = count,
+                                        .type = type,
+                                        .peer = peer,
+                                        .window = window,
+                                        .offset = offset,
+                                        .is_copy = true};
+}
+
 CECL_API ceclResult_t ceclPut(const void *sendbuff, size_t count, ceclDataType_t datatype, int peer,
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
-    const struct cecl_one_sided_args args = {.name = "ceclPut",
-                                             .local = (void *)(uintptr_t)sendbuff,
-                                             .count = count,
-                                             .type = datatype,
-                                             .peer = peer,
-                                             .window = window,
-                                             .offset = offset,
-                                             .is_copy = true};
+    const struct cecl_one_sided_args args =
+        copy_args("ceclPut", sendbuff, count, datatype, peer, window, offset);
     return make(comm, &args, stream);
 }
 
@@ -40,15 +48,9 @@ CECL_API ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datat
                               ceclWindow_t window, size_t offset, ceclComm_t comm,
                               ceclStream_t stream)
 {
-    const struct cecl_one_sided_args args = {.name = "ceclGet",
-                                             .local = recvbuff,
-                                             .count = count,
-                                             .type = datatype,
-                                             .peer = peer,
-                                             .window = window,
-                                             .offset = offset,
-                                             .is_copy = true,
-                                             .gets = true};
+    struct cecl_one_sided_args args =
+        copy_args("ceclGet", recvbuff, count, datatype, peer, window, offset);
+    args.gets = true;
     return make(comm, &args, stream);
 }
 
@@ -56,16 +58,10 @@ CECL_API ceclResult_t ceclPutSignal(const void *sendbuff, size_t count, ceclData
                                     int peer, ceclWindow_t window, size_t offset, int signal,
                                     ceclComm_t comm, ceclStream_t stream)
 {
-    const struct cecl_one_sided_args args = {.name = "ceclPutSignal",
-                                             .local = (void *)(uintptr_t)sendbuff,
-                                             .count = count,
-                                             .type = datatype,
-                                             .peer = peer,
-                                             .window = window,
-                                             .offset = offset,
-                                             .signal = signal,
-                                             .is_copy = true,
-                                             .is_signal = true};
+    struct cecl_one_sided_args args =
+        copy_args("ceclPutSignal", sendbuff, count, datatype, peer, window, offset);
+    args.is_signal = true;
+    args.signal = signal;
     return make(comm, &args, stream);
 }
 

@@ -49,6 +49,16 @@ void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const ch
 /* Byte `index` of what rank `rank` contributes under `seed`. */
 unsigned char multi_byte(uint64_t seed, int rank, size_t index);
 void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);
+/* The next of a sequence of random numbers, of 31 bits. Ranks that begin with one seed draw alike. */
+static inline uint64_t multi_draw(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+static inline uint64_t multi_draw_below(uint64_t *state, uint64_t below)
+{
+    return multi_draw(state) % below;
+}
 /* Copy from host to device and back, and wait for it. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);

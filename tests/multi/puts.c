@@ -14,12 +14,6 @@ struct transfer {
 
 static struct transfer transfers[PUTS_TRANSFERS];
 
-static uint64_t draw(uint64_t *state, uint64_t below)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (*state >> 33) % below;
-}
-
 /* The latest put to a rank; -1: there is none. */
 static int find_relay(int count, int mover)
 {
@@ -34,14 +28,14 @@ static void draw_transfers(int n, uint64_t *x)
 {
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         struct transfer *t = &transfers[i];
-        t->owner = (int)draw(x, (uint64_t)n);
-        t->mover = (t->owner + 1 + (int)draw(x, (uint64_t)n - 1)) % n;
-        t->gets = draw(x, 2);
-        t->number = (int)draw(x, 3) * 31;
-        t->bytes = 1 + (size_t)draw(x, draw(x, 2) ? 300 : PUTS_SLOT - 1);
-        t->relays = !t->gets && draw(x, 2) ? find_relay(i, t->mover) : -1;
-        t->stream_of_owner = (int)draw(x, PUTS_STREAMS);
-        t->stream_of_mover = (int)draw(x, PUTS_STREAMS);
+        t->owner = (int)multi_draw_below(x, (uint64_t)n);
+        t->mover = (t->owner + 1 + (int)multi_draw_below(x, (uint64_t)n - 1)) % n;
+        t->gets = multi_draw_below(x, 2);
+        t->number = (int)multi_draw_below(x, 3) * 31;
+        t->bytes = 1 + (size_t)multi_draw_below(x, multi_draw_below(x, 2) ? 300 : PUTS_SLOT - 1);
+        t->relays = !t->gets && multi_draw_below(x, 2) ? find_relay(i, t->mover) : -1;
+        t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
+        t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
         t->source = i;
         if (t->relays >= 0) { /* on the stream that has waited for those bytes */
             t->bytes = transfers[t->relays].bytes;

@@ -56,12 +56,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* What all ranks do; ranks draw alike. [from][to] */
 struct exchange {
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS];
@@ -74,17 +68,17 @@ struct arguments {
 
 static void draw(uint64_t *x, struct exchange *e)
 {
-    const int n = multi_nranks, first = (int)(next(x) % (uint64_t)n);
-    e->dense = next(x) % 3 == 0;
+    const int n = multi_nranks, first = (int)(multi_draw(x) % (uint64_t)n);
+    e->dense = multi_draw(x) % 3 == 0;
     for (int r = 0; r < n; r++)
         for (int p = 0; p < n; p++)
-            e->counts[r][p] = next(x) % 3 == 0 ? 0 : next(x) % MOST;
+            e->counts[r][p] = multi_draw(x) % 3 == 0 ? 0 : multi_draw(x) % MOST;
     for (int r = 0; r < n; r++) {
         size_t sent = 0, wanted = 0;
         for (int i = 0; i < n; i++) {
             const int p = e->dense ? i : (first + i) % n;
-            e->sent_at[r][p] = sent += e->dense ? 0 : next(x) % 40;
-            e->wanted_at[p][r] = wanted += e->dense ? 0 : next(x) % 40;
+            e->sent_at[r][p] = sent += e->dense ? 0 : multi_draw(x) % 40;
+            e->wanted_at[p][r] = wanted += e->dense ? 0 : multi_draw(x) % 40;
             sent += e->counts[r][p];
             wanted += e->counts[p][r];
         }

@@ -51,12 +51,6 @@ static int tear_down_failed(void **state)
     return 0;
 }
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* What all ranks do; ranks draw alike. */
 struct exchange {
     uint64_t rows[RANKS][RANKS][EXPERTS]; /* [from][to][expert] */
@@ -66,15 +60,15 @@ struct exchange {
 
 static void draw(uint64_t *x, struct exchange *e)
 {
-    *e = (struct exchange){.row = 1 + next(x) % ROW, .sendrows = room, .recvrows = room};
-    e->experts.experts = 1 + next(x) % EXPERTS;
-    e->experts.align = 1 + next(x) % ALIGN;
-    e->experts.scalebytes = next(x) % 2 ? 1 + next(x) % SCALE : 0;
-    const bool thin = next(x) % 3 == 0;
+    *e = (struct exchange){.row = 1 + multi_draw(x) % ROW, .sendrows = room, .recvrows = room};
+    e->experts.experts = 1 + multi_draw(x) % EXPERTS;
+    e->experts.align = 1 + multi_draw(x) % ALIGN;
+    e->experts.scalebytes = multi_draw(x) % 2 ? 1 + multi_draw(x) % SCALE : 0;
+    const bool thin = multi_draw(x) % 3 == 0;
     for (int from = 0; from < multi_nranks; from++)
         for (int to = 0; to < multi_nranks; to++)
             for (size_t i = 0; i < e->experts.experts; i++)
-                e->rows[from][to][i] = thin && next(x) % 4 ? 0 : next(x) % (ROWS + 1);
+                e->rows[from][to][i] = thin && multi_draw(x) % 4 ? 0 : multi_draw(x) % (ROWS + 1);
 }
 
 static void put(const struct exchange *e, uint64_t seed)
@@ -246,7 +240,7 @@ static void graphs_take_rows_out_and_back(void **state)
         for (int from = 0; from < multi_nranks; from++)
             for (int to = 0; to < multi_nranks; to++)
                 for (size_t i = 0; i < e.experts.experts; i++)
-                    e.rows[from][to][i] = next(&x) % ROWS;
+                    e.rows[from][to][i] = multi_draw(&x) % ROWS;
         put(&e, seed);
         MPI_Barrier(MPI_COMM_WORLD);
         multi_ok(comm, ceclGraphLaunch(graph, stream));

@@ -41,12 +41,6 @@ struct work {
     uint32_t *send, *recv; /* room for a block of each rank */
 };
 
-static uint64_t draw(uint64_t *x, uint64_t below)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return (*x >> 33) % below;
-}
-
 /* What rank `rank` gives as element i in launch `seed`. */
 static uint32_t given(uint64_t seed, int rank, size_t i)
 {
@@ -151,10 +145,10 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
 static struct work make(ceclComm_t comm, uint64_t *x, enum kind kind)
 {
     struct work w = {.kind = kind,
-                     .count = 1 + draw(x, COUNT_MOST),
-                     .root = (int)draw(x, (uint64_t)multi_nranks)};
+                     .count = 1 + multi_draw_below(x, COUNT_MOST),
+                     .root = (int)multi_draw_below(x, (uint64_t)multi_nranks)};
     const size_t bytes = w.count * ranks() * sizeof(uint32_t);
-    w.in_place = (kind == GATHER_ALL || kind == SUM_ALL) && draw(x, 2) == 0;
+    w.in_place = (kind == GATHER_ALL || kind == SUM_ALL) && multi_draw_below(x, 2) == 0;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&w.send, bytes));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&w.recv, bytes));
     return w;
@@ -355,8 +349,8 @@ struct arena {
 static void capture_again(struct arena *a, int g)
 {
     multi_ok(a->comm, ceclGraphDestroy(a->graphs[g]));
-    a->graphs[g] = capture(a->comm, a->calls[g], a->ncalls[g], draw(&a->x, 3) == 0,
-                           a->streams[draw(&a->x, STREAMS)]);
+    a->graphs[g] = capture(a->comm, a->calls[g], a->ncalls[g], multi_draw_below(&a->x, 3) == 0,
+                           a->streams[multi_draw_below(&a->x, STREAMS)]);
 }
 
 static void open_arena(struct arena *a, uint64_t seed)
@@ -365,9 +359,9 @@ static void open_arena(struct arena *a, uint64_t seed)
     for (int s = 0; s < STREAMS; s++)
         multi_ok(a->comm, ceclStreamCreate(a->comm, &a->streams[s]));
     for (int g = 0; g <= EAGER; g++) {
-        a->ncalls[g] = 1 + (int)draw(&a->x, CALLS_MOST);
+        a->ncalls[g] = 1 + (int)multi_draw_below(&a->x, CALLS_MOST);
         for (int c = 0; c < a->ncalls[g]; c++)
-            a->calls[g][c] = make(a->comm, &a->x, (enum kind)draw(&a->x, KINDS));
+            a->calls[g][c] = make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, KINDS));
         if (g < GRAPHS)
             capture_again(a, g);
     }
@@ -405,9 +399,9 @@ static void graphs_and_eager_calls_go_on_in_any_order(void **state)
     for (int w = 0; w < windows; w++) {
         ceclStream_t of[GRAPHS + 1];
         for (int g = 0; g <= EAGER; g++)
-            of[g] = arena.streams[draw(&arena.x, STREAMS)];
+            of[g] = arena.streams[multi_draw_below(&arena.x, STREAMS)];
         for (int i = 0; i < WINDOW; i++) {
-            const int g = (int)draw(&arena.x, GRAPHS + 1);
+            const int g = (int)multi_draw_below(&arena.x, GRAPHS + 1);
             launches[i].seed = (uint64_t)w * 1000u + (uint64_t)i * 10u;
             launch_one(&arena, &launches[i], g, of[g]);
         }
@@ -416,7 +410,7 @@ static void graphs_and_eager_calls_go_on_in_any_order(void **state)
         for (int i = 0; i < WINDOW; i++)
             check(&launches[i], "among others");
         if (w % 16 == 15)
-            capture_again(&arena, (int)draw(&arena.x, GRAPHS));
+            capture_again(&arena, (int)multi_draw_below(&arena.x, GRAPHS));
     }
     close_arena(&arena);
     free_launches(launches);

@@ -14,13 +14,6 @@ struct range {
     size_t count;
 };
 
-/* Numbers that are the same on all ranks, or of each rank's own. */
-static uint64_t draw(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 static void put_piece(struct range *range, size_t place)
 {
     range->ops->map(given_comm, range->at + place * range->piece, range->pieces[place],
@@ -67,8 +60,8 @@ static void swap(struct range *range, size_t a, size_t b)
 
 static void change_pieces(struct range *range, uint64_t *own)
 {
-    const size_t a = draw(own) % range->count, b = draw(own) % range->count;
-    switch (draw(own) % 5) {
+    const size_t a = multi_draw(own) % range->count, b = multi_draw(own) % range->count;
+    switch (multi_draw(own) % 5) {
     case 0: replace(range, a); break;
     case 1: swap(range, a, b); break;
     case 2:
@@ -87,16 +80,16 @@ static void change_pieces(struct range *range, uint64_t *own)
  * its own, and a buffer lies within one if it is registered. */
 static void call_on_pieces(struct range *range, uint64_t round, uint64_t *all, uint64_t *own)
 {
-    const enum given_role role = (enum given_role)(draw(all) % ROLES);
-    const bool over_a_seam = draw(all) % 2 == 0, whole = round % WHOLE_EVERY == 0;
+    const enum given_role role = (enum given_role)(multi_draw(all) % ROLES);
+    const bool over_a_seam = multi_draw(all) % 2 == 0, whole = round % WHOLE_EVERY == 0;
     const size_t nranks = (size_t)multi_nranks;
     const size_t bytes = whole ? 2 * range->piece / nranks * nranks : nranks * BLOCK;
     const size_t seams = range->count - 1;
-    size_t begin = draw(own) % seams * range->piece;
+    size_t begin = multi_draw(own) % seams * range->piece;
     if (!whole && over_a_seam)
-        begin += range->piece - 1 - draw(own) % (bytes - 1);
+        begin += range->piece - 1 - multi_draw(own) % (bytes - 1);
     else if (!whole)
-        begin += draw(own) % 2 * range->piece + draw(own) % (range->piece - bytes + 1);
+        begin += multi_draw(own) % 2 * range->piece + multi_draw(own) % (range->piece - bytes + 1);
     unsigned char *at = range->at + begin;
     if (!multi_on_gpus(given_comm) && given_mode == ON_USE && (whole || over_a_seam)) {
         given_refused(role, at, bytes, GIVEN_ENDS);

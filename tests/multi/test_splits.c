@@ -67,12 +67,6 @@ static int tear_down_failed(void **state)
     return 0;
 }
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* What all ranks do; ranks draw alike. */
 struct exchange {
     uint64_t rows[RANKS][RANKS]; /* [from][to] */
@@ -83,15 +77,16 @@ struct exchange {
 static void draw(uint64_t *x, struct exchange *e)
 {
     const int n = multi_nranks;
-    const unsigned kind = (unsigned)(next(x) % 5);
-    *e = (struct exchange){
-        .row = 1 + next(x) % ROW, .send_at = next(x) % 16, .recv_at = next(x) % 16};
+    const unsigned kind = (unsigned)(multi_draw(x) % 5);
+    *e = (struct exchange){.row = 1 + multi_draw(x) % ROW,
+                           .send_at = multi_draw(x) % 16,
+                           .recv_at = multi_draw(x) % 16};
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
             e->rows[from][to] = kind == 0   ? 0
                                 : kind == 1 ? (to == 1 ? ROWS : 0)
-                                : kind == 2 ? next(x) % ROWS
-                                : kind == 3 ? (next(x) % 3 == 0 ? next(x) % ROWS : 0)
+                                : kind == 2 ? multi_draw(x) % ROWS
+                                : kind == 3 ? (multi_draw(x) % 3 == 0 ? multi_draw(x) % ROWS : 0)
                                             : 1;
     e->sendrows = e->recvrows = (size_t)n * ROWS;
 }
@@ -175,7 +170,7 @@ static void splits_are_read_when_the_call_runs(void **state)
     for (; seed < 10; seed++) {
         for (int from = 0; from < multi_nranks; from++)
             for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = next(&x) % ROWS;
+                e.rows[from][to] = multi_draw(&x) % ROWS;
         fill(&e, seed);
         MPI_Barrier(MPI_COMM_WORLD);
         multi_ok(comm, call(&e, NULL));
@@ -219,7 +214,7 @@ static void a_graph_reads_new_splits_at_each_launch(void **state)
     for (uint64_t seed = 0; seed < 12; seed++) {
         for (int from = 0; from < multi_nranks; from++)
             for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = next(&x) % ROWS;
+                e.rows[from][to] = multi_draw(&x) % ROWS;
         fill(&e, seed);
         MPI_Barrier(MPI_COMM_WORLD); /* no rank's launch may come before a peer's input is there */
         if (seed % 3 == 2)
@@ -246,7 +241,7 @@ static void a_request_reads_new_splits_at_each_start(void **state)
     for (uint64_t seed = 0; seed < 6; seed++) {
         for (int from = 0; from < multi_nranks; from++)
             for (int to = 0; to < multi_nranks; to++)
-                e.rows[from][to] = next(&x) % ROWS;
+                e.rows[from][to] = multi_draw(&x) % ROWS;
         fill(&e, seed);
         multi_ok(comm, ceclStart(request, NULL));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));

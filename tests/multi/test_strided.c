@@ -32,12 +32,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 struct test_call {
     bool gathers, in_place;
     ceclDataType_t type;
@@ -67,13 +61,13 @@ static void fill_defaults(struct test_call *c)
 
 static void draw_buffer(uint64_t *x, const ceclStrided_t *g, size_t *pitch, size_t *stride)
 {
-    const size_t n = (size_t)multi_nranks, gap = next(x) % 5;
-    if (next(x) % 2) {
+    const size_t n = (size_t)multi_nranks, gap = multi_draw(x) % 5;
+    if (multi_draw(x) % 2) {
         *stride = g->width + gap;
-        *pitch = (n - 1) * *stride + g->width + next(x) % 5;
+        *pitch = (n - 1) * *stride + g->width + multi_draw(x) % 5;
     } else {
         *pitch = g->width + gap;
-        *stride = g->rows * *pitch + next(x) % 9;
+        *stride = g->rows * *pitch + multi_draw(x) % 9;
     }
 }
 
@@ -81,12 +75,13 @@ static void draw_buffer(uint64_t *x, const ceclStrided_t *g, size_t *pitch, size
 static void draw(uint64_t *x, struct test_call *c)
 {
     static const ceclDataType_t types[] = {ceclInt8, ceclBfloat16, ceclFloat, ceclDouble};
-    *c = (struct test_call){
-        .gathers = next(x) % 2, .in_place = next(x) % 2, .type = types[next(x) % 4]};
+    *c = (struct test_call){.gathers = multi_draw(x) % 2,
+                            .in_place = multi_draw(x) % 2,
+                            .type = types[multi_draw(x) % 4]};
     ceclStrided_t *g = &c->given;
-    g->width = 1 + next(x) % 40;
-    g->rows = 1 + next(x) % 25;
-    if (next(x) % 3) {
+    g->width = 1 + multi_draw(x) % 40;
+    g->rows = 1 + multi_draw(x) % 25;
+    if (multi_draw(x) % 3) {
         draw_buffer(x, g, &g->recvPitch, &g->recvStride);
         draw_buffer(x, g, &g->sendPitch, &g->sendStride);
     }

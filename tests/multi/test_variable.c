@@ -30,12 +30,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 struct variable {
     size_t counts[64], displs[64];
     bool in_place, dense;
@@ -44,14 +38,14 @@ struct variable {
 /* Blocks in an order of their own with gaps, or one behind the other; ranks draw alike. */
 static void draw(uint64_t *x, struct variable *v)
 {
-    const int first = (int)(next(x) % (uint64_t)multi_nranks);
+    const int first = (int)(multi_draw(x) % (uint64_t)multi_nranks);
     size_t at = 0;
-    v->in_place = next(x) % 2;
-    v->dense = next(x) % 3 == 0;
+    v->in_place = multi_draw(x) % 2;
+    v->dense = multi_draw(x) % 3 == 0;
     for (int i = 0; i < multi_nranks; i++) {
         const int r = v->dense ? i : (first + i) % multi_nranks;
-        v->counts[r] = next(x) % 4 == 0 ? 0 : next(x) % MOST;
-        at += v->dense ? 0 : next(x) % 50;
+        v->counts[r] = multi_draw(x) % 4 == 0 ? 0 : multi_draw(x) % MOST;
+        at += v->dense ? 0 : multi_draw(x) % 50;
         v->displs[r] = at;
         at += v->counts[r];
     }
