@@ -62,7 +62,6 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         return;
     }
     const int64_t waited_ms = now - comm->watch.turned;
-    (void)cecl_comm_hear_kernels(comm);
     cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;

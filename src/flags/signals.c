@@ -3,15 +3,10 @@
 
 #include <stdlib.h>
 
-static size_t count_of(int nranks)
-{
-    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (size_t)nranks;
-}
-
 /* Those that tell how far waits are. A rank alone has its own signals here, too. */
 size_t cecl_signals_own_words(int nranks)
 {
-    return (nranks == 1 ? 2 : 1) * count_of(nranks);
+    return (nranks == 1 ? 2u : 1u) * (size_t)cecl_hosted_signal_words(nranks);
 }
 
 static void set_words(uint32_t *words, size_t count)
@@ -24,7 +19,7 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
                                    uint32_t *words)
 {
     struct cecl_signals *signals = &flags->signals;
-    const size_t count = count_of(flags->nranks);
+    const size_t count = cecl_hosted_signal_words(flags->nranks);
     const bool is_alone = flags->nranks == 1;
     if (count == 0 || (!is_alone && !(hosted && hosted->words)))
         return ceclSuccess;
@@ -131,7 +126,7 @@ bool cecl_signal_is_late(const struct cecl_flags *flags, int peer)
 
 void cecl_signals_release(const struct cecl_flags *flags)
 {
-    const uint32_t count = (uint32_t)count_of(flags->nranks);
+    const uint32_t count = cecl_hosted_signal_words(flags->nranks);
     for (uint32_t i = 0; atomic_load(&flags->signals.waited) && i < count; i++)
         if (is_behind(flags, i))
             flags->dev->ops->host_write(flags->dev, word_of(flags, i), 1,
