@@ -65,7 +65,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
     cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
-    cecl_waits_tell(&comm->waits, &late, now);
+    cecl_waits_add(&comm->waits, &late, now);
     lose_a_leaver(comm, &late);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
         time_out(comm, &late, waited_ms);

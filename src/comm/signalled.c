@@ -47,7 +47,7 @@ void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
     cecl_signals_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;
-    cecl_waits_tell(&comm->waits, &late, now_ms);
+    cecl_waits_add(&comm->waits, &late, now_ms);
     if (cecl_comm_time_is_up(comm, &late, now_ms - first.since))
         time_out(comm, &first, &late, now_ms - first.since);
 }
