@@ -458,7 +458,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
  * has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
  * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
- * The call may then be made again, with another list for example. Since 0.1. */
+ * The call may then be made again, with another list for example. If lists differed, a rank that was
+ * out of that call and comes to the next one first is told of the difference: let it call after the
+ * others, or again. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
