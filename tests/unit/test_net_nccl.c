@@ -210,6 +210,8 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     (void)state;
     struct cecl_net *net = opened();
     assert_int_equal(net->ops->error(net), ceclSuccess);
+    const struct cecl_net_transfer list[] = {{fake, 5, 1, true}};
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess); /* no lock is left */
     fake->state = 6;
     for (int i = 0; i < 4; i++) /* the last call's polls */
         (void)!net->ops->error(net);
@@ -244,6 +246,7 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     const int64_t start = cecl_now_ms();
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
     assert_in_range(cecl_now_ms() - start, 250, 3000);
+    assert_non_null(strstr(cecl_message(), "a call has waited for rank 1 for 300 ms"));
     (net->ops->fail)(net);
     close_net(net);
 }
