@@ -5,8 +5,20 @@
 #include "launch/tell.h"
 #include "util/alone.h"
 
-/* A rank that is alone in its node copies its own block on SMs. All ranks refuse alike, whether or not
- * they are such a rank. */
+/* Why a call needs SMs on some rank, or NULL. All ranks refuse alike, whether or not they are such a
+ * rank. */
+static const char *why_copied_locally(const struct cecl_nodes *nodes, const struct cecl_call *call)
+{
+    if (call->op->family == CECL_FAMILY_MESSAGE || call->op->family == CECL_FAMILY_BARRIER)
+        return NULL;
+    if (call->view.shape.width > 0)
+        return "a rank packs and spreads its own strided blocks";
+    for (int n = 0; n < nodes->count; n++)
+        if (cecl_node_size(nodes, n) == 1)
+            return "a rank that is alone in its node copies its own block";
+    return NULL;
+}
+
 static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cecl_call *call)
 {
     ceclComm_t comm = launch->comm;
@@ -19,15 +31,10 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
                          "CECL_SM_NEVER: %s over %s needs SMs: the network, %s, takes up to %d",
                          call->op->name, cecl_nodes_words(nodes, words), comm->engine.net->name,
                          comm->engine.net->sms);
-    for (int n = 0; n < nodes->count && call->op->family != CECL_FAMILY_MESSAGE &&
-                    call->op->family != CECL_FAMILY_BARRIER;
-         n++)
-        if (cecl_node_size(nodes, n) == 1)
-            return cecl_fail(ceclInvalidUsage,
-                             "CECL_SM_NEVER: %s over %s needs an SM: a rank that is alone in its "
-                             "node copies its own block",
-                             call->op->name, cecl_nodes_words(nodes, words));
-    return ceclSuccess;
+    const char *why = why_copied_locally(nodes, call);
+    return why ? cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: %s over %s needs an SM: %s",
+                           call->op->name, cecl_nodes_words(nodes, words), why)
+               : ceclSuccess;
 }
 
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
@@ -39,7 +46,7 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
         return ceclSuccess;
-    /* the lowerings refuse what they cannot do, such as strided blocks or too little staging */
+    /* the lowerings refuse what they cannot do, such as too little staging */
     const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
     struct cecl_plan plan;
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));

@@ -71,10 +71,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
       "built-in table")                                                                            \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed, and that between nodes, which otherwise the loader "    \
-      "finds. Otherwise it "                                                                       \
-      "is the one of a Python wheel beside a "                                                     \
-      "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
+      "the NCCL to which calls are passed, and that between nodes, for which otherwise the "       \
+      "program's own comes first. Otherwise it is the one of a Python wheel beside a library of "  \
+      "the process, then that of LD_LIBRARY_PATH, then the system's")                              \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
       "it ends")                                                                                   \

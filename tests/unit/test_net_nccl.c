@@ -100,12 +100,36 @@ static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state
 {
     (void)state;
     setenv("CECL_NCCL_PATH", "/none/libnccl.so.2", 1);
-    expect_refused(ceclSystemError, "need NCCL, and it was not found: /none/libnccl.so.2");
-    setenv("CECL_NCCL_PATH", "libm.so.6", 1);
-    expect_refused(ceclSystemError, "libm.so.6 lacks ncclGetVersion");
+    expect_refused(ceclSystemError, "CECL_NCCL_PATH=/none/libnccl.so.2: No such file");
+    setenv("CECL_NCCL_PATH", "/dev/null", 1);
+    expect_refused(ceclSystemError, "CECL_NCCL_PATH=/dev/null: ");
+    setenv("CECL_NCCL_PATH", OURS_NCCL, 1);
+    expect_refused(ceclSystemError, "this is cecl's library, not NCCL");
+    setenv("CECL_NCCL_PATH", BARE_NCCL, 1);
+    expect_refused(ceclSystemError, "bare_nccl.so lacks ncclGetUniqueId");
     setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
     fake->version = 21602;
     expect_refused(ceclSystemError, "fake_nccl.so has version 21602");
+}
+
+static void it_is_not_used_under_cecl_run(void **state)
+{
+    (void)state;
+    void *ours = dlopen(OURS_NCCL, RTLD_NOW);
+    unsetenv("CECL_NCCL_PATH");
+    expect_refused(ceclInvalidUsage, "not supported under cecl-run");
+    dlclose(ours);
+}
+
+/* fake_nccl.so is what a program has loaded, and lies beside the wheel. */
+static void the_one_of_a_wheel_is_found(void **state)
+{
+    (void)state;
+    unsetenv("CECL_NCCL_PATH");
+    struct cecl_net *net = NULL;
+    assert_int_equal(open_net(&net), ceclSuccess);
+    assert_string_equal(fake->log, "init ");
+    close_net(net);
 }
 
 static void ranks_with_different_versions_are_refused(void **state)
@@ -186,6 +210,8 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     (void)state;
     struct cecl_net *net = opened();
     assert_int_equal(net->ops->error(net), ceclSuccess);
+    const struct cecl_net_transfer list[] = {{fake, 5, 1, true}};
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess); /* no lock is left */
     fake->state = 6;
     for (int i = 0; i < 4; i++) /* the last call's polls */
         (void)!net->ops->error(net);
@@ -220,6 +246,7 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     const int64_t start = cecl_now_ms();
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
     assert_in_range(cecl_now_ms() - start, 250, 3000);
+    assert_non_null(strstr(cecl_message(), "a call has waited for rank 1 for 300 ms"));
     (net->ops->fail)(net);
     close_net(net);
 }
@@ -229,6 +256,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_library_that_is_missing_or_too_old_is_refused_by_name),
+        TEST(it_is_not_used_under_cecl_run),
+        TEST(the_one_of_a_wheel_is_found),
         TEST(ranks_with_different_versions_are_refused),
         TEST(it_is_made_without_blocking_and_takes_two_sms),
         TEST(a_join_that_does_not_end_is_given_up_in_time),
