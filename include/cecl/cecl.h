@@ -948,7 +948,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, siz
 typedef struct {
     size_t experts; /* on each rank, at least 1; at most 512 on all ranks together */
     /* ceclDispatch: each expert's rows begin at a multiple of `align` rows; at least 1. If it is more
-     * than 1, an expert without rows takes the room of `align` rows. ceclCombine ignores it. */
+     * than 1, an expert without rows takes the room of `align` rows. (It does so in PyTorch's
+     * all_to_all_vdev_2d with a major_align of 1, too.) ceclCombine ignores it. */
     size_t align;
     /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
      * scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses are

@@ -151,6 +151,8 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
+    /* 0: no rows that did not fit were seen; else 2^32 plus the value of `done` at which their call has ended */
+    _Atomic uint64_t trouble_seen;
 };
 
 /* config.c: combines defaults, configuration and environment. */
@@ -249,8 +251,8 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, or the network failed. Returns the asynchronous
- * error, or success. */
+/* Checks whether the kernel of a small call gave up, rows of a call that has ended did not fit, or the network
+ * failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
  * leave, and only peers that need it for a later call fail. */

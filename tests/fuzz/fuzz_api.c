@@ -1,4 +1,4 @@
-/* Sequences of calls of cecl.h on the host device: collectives, and messages alone and in groups. All
+/* Sequences of calls of cecl.h on the host device: collectives, messages alone and in groups, and calls by splits. All
  * ranks are in this process: one thread makes the calls of all of them, in a group or rank after rank,
  * or each rank has a thread. After each batch every byte of all memory is compared with a plain model.
  * Between batches come calls with one thing wrong: they must be refused, and change nothing. */
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "model.h"
+#include "splits.h"
 
 #define CALLS_MOST 6
 #define BATCHES_MOST 8
@@ -549,7 +550,9 @@ static ceclResult_t misuse(int rank, bool groupable)
     switch (family) {
     case 0: return misuse_numbers(which % 10, comms[rank], send, recv);
     case 1: return misuse_buffers(which % 11, comms[rank], send, recv);
-    case 2: return misuse_layouts(which % 9, comms[rank], send, recv);
+    case 2:
+        return which < 9 ? misuse_layouts(which, comms[rank], send, recv)
+                         : splits_misuse(which - 9, comms[rank], send, recv);
     default: return misuse_messages(which % 11, rank, send, recv);
     }
 }
@@ -706,20 +709,29 @@ static void run_split(void)
 
 /* ---- */
 
-static void step(void)
+/* New communicators, which take longer than all others, or a call by splits. False: the communicators have
+ * failed, as they should. */
+static bool run_seldom(void)
+{
+    const unsigned which = take_byte(&in);
+    if (which < 64)
+        run_split();
+    return which < 128 || checks || splits_run(&in, model.nranks, comms);
+}
+
+/* False: the communicators have failed, as they should. */
+static bool step(void)
 {
     switch (take_below(&in, 12)) {
     case 0: change_pool(); break;
     case 1: change_registration(); break;
-    case 2:
-        if (take_byte(&in) < 64) /* it takes longer than all others */
-            run_split();
-        break;
+    case 2: return run_seldom();
     case 3:
     case 4:
     case 5: run_misuse(); break;
     default: run_batch();
     }
+    return true;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -742,6 +754,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
+    bool works = true;
     model.nranks = 1 + (int)take_below(&in, MODEL_RANKS);
     nown = 0;
     draw_settings();
@@ -749,10 +762,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     open_memory();
     for (int r = 0; r < model.nranks; r++)
         OK(ceclStreamCreate(comms[r], &streams[r]));
-    for (int i = 0; i < BATCHES_MOST && in.left > 0; i++)
-        step();
+    for (int i = 0; i < BATCHES_MOST && in.left > 0 && works; i++)
+        works = step();
     for (int r = 0; r < model.nranks; r++)
-        OK(ceclCommDestroy(comms[r]));
+        OK(works ? ceclCommDestroy(comms[r]) : ceclCommAbort(comms[r]));
     close_memory();
     return 0;
 }
