@@ -79,12 +79,12 @@ static inline void draw_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t r
     }
 }
 
-/* Draws the shape of a strided call. */
-static inline void draw_shape(uint64_t *x, int n, struct cecl_part *part)
+/* Draws the shape of a strided call with blocks of `rows` rows. */
+static inline void draw_shape(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
 {
     struct cecl_shape *s = &part->call.view.shape;
     s->width = 1 + next(x) % 6;
-    s->rows = 1 + next(x) % 5;
+    s->rows = rows;
     draw_rows(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
     draw_rows(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
     if (part->call.in_place) {
