@@ -115,6 +115,8 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
+    if (cecl_mesh_spans_hosts(members->parent->mesh))
+        oob->at = cecl_mesh_address(members->parent->mesh);
     ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
@@ -315,6 +317,8 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
                          comm->rank);
     if (!newcomm)
         return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
+    if (cecl_mesh_spans_hosts(comm->mesh)) /* members would meet in memory that they do not share */
+        return cecl_comm_refuse_over_nodes(comm, "a shrink of ranks on several hosts");
     return settle(comm, config, resolved);
 }
 

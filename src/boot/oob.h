@@ -13,11 +13,17 @@
 
 #define CECL_OOB_PART_BYTES 640u /* most bytes that a rank tells the others */
 
+/* An address of TCP, which tcp.h reads. Zeroed: none. */
+struct cecl_address {
+    uint64_t words[4];
+};
+
 struct cecl_oob {
     int nranks, rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined, for messages */
     int64_t deadline;   /* ends every wait (see cecl_deadline) until it has joined */
     bool is_known; /* [out] other ranks have heard of this rank's join, also if the join failed */
+    struct cecl_address at; /* where ranks of other hosts reach this rank; none: they cannot */
     void *context;
     /* All-gathers, once. Collective.
      * send  [bytes] at most CECL_OOB_PART_BYTES
@@ -33,6 +39,9 @@ struct cecl_oob {
  * secret; it is never sent. oob->is_known is set when the root has heard of this rank. Unless the join
  * succeeds then, the root has failed the job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
+/* The address of the interface that CECL_SOCKET_IFNAME names, without a port; none where it is not set.
+ * Local. */
+ceclResult_t cecl_tcp_named_address(struct cecl_address *at);
 /* Joins by `id`, which is kept. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,
                       int64_t timeout_ms);

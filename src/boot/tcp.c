@@ -202,6 +202,39 @@ static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answ
     }
 }
 
+ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
+                           int64_t deadline, int *fd)
+{
+    struct client client = {
+        .fd = -1, .process = -1, .deadline = deadline, .timeout_ms = answer->timeout_ms};
+    const ceclResult_t result = meet_root(id, answer, &client);
+    if (result == ceclSuccess)
+        *fd = client.fd;
+    else if (client.fd >= 0)
+        cecl_net_close(client.fd);
+    return result;
+}
+
+/* This host's address on the interface that is named, or else on the way to the root. None where the root is at
+ * loopback: then all ranks are on its host. */
+static void find_own_address(const struct cecl_tcp_id *id, struct cecl_address *at)
+{
+    socklen_t length = cecl_tcp_length(id->at.any.sa_family);
+    union cecl_tcp_address own = {.kept = {{0}}};
+    if (id->magic != CECL_TCP_MAGIC || length == 0)
+        return;
+    const bool is_named =
+        cecl_tcp_named_address(&own.kept) == ceclSuccess && own.any.sa_family != 0;
+    if (!is_named && !cecl_tcp_is_loopback(id)) {
+        const int fd = cecl_net_open(id->at.any.sa_family, SOCK_DGRAM); /* sends nothing */
+        if (fd >= 0 &&
+            (connect(fd, &id->at.any, length) != 0 || getsockname(fd, &own.any, &length) != 0))
+            own.any.sa_family = 0;
+        cecl_net_drop((int[]){fd}, 1);
+    }
+    *at = own.kept;
+}
+
 static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_tcp_id id;
@@ -238,4 +271,7 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
                              .deadline = cecl_deadline(timeout_ms),
                              .context = (void *)(uintptr_t)id,
                              .allgather = allgather};
+    struct cecl_tcp_id content;
+    memcpy(&content, id, sizeof(content));
+    find_own_address(&content, &oob->at);
 }

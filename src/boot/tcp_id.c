@@ -59,9 +59,8 @@ static int fitness(const struct ifaddrs *one, const char *wanted)
     return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
-static ceclResult_t choose_address(struct cecl_tcp_id *id)
+static ceclResult_t choose_address(const char *wanted, union cecl_tcp_address *at)
 {
-    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
     struct ifaddrs *all;
     int best = 0;
     if (getifaddrs(&all) != 0)
@@ -69,7 +68,7 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
     for (const struct ifaddrs *one = all; one; one = one->ifa_next)
         if (fitness(one, wanted) > best) {
             best = fitness(one, wanted);
-            memcpy(&id->at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
+            memcpy(at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
         }
     freeifaddrs(all);
     if (best == 0 && wanted)
@@ -81,6 +80,16 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
                                 "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
 }
 
+ceclResult_t cecl_tcp_named_address(struct cecl_address *at)
+{
+    union cecl_tcp_address address = {.kept = {{0}}};
+    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
+    if (wanted)
+        CECL_TRY(choose_address(wanted, &address));
+    *at = address.kept;
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
 {
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC, .process = cecl_process_self()};
@@ -90,7 +99,7 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
 
     CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
-    CECL_TRY(choose_address(&id));
+    CECL_TRY(choose_address(cecl_setting_text(CECL_SET_SOCKET_IFNAME), &id.at));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
     /* takes over the listener, also on failure */

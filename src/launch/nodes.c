@@ -30,11 +30,24 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
     return ceclSuccess;
 }
 
+/* A group of the program's may be of calls that stay within this rank. */
+static ceclResult_t check_net(const struct cecl_launch *launch)
+{
+    char words[CECL_NODES_WORDS];
+    if (launch->comm->engine.net || launch->ncalls == 0)
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "%s over %s: ranks are on several hosts, and nothing carries data between "
+                     "them (GPUs: NCCL; the host device has no such network)",
+                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
+}
+
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
 {
     const bool moves = launch->kind == CECL_LAUNCH_COLLECTIVES && launch->nfull > 0;
     if (!launch->comm->nodes)
         return ceclSuccess;
+    CECL_TRY(check_net(launch));
     for (uint32_t i = 0; i < launch->ncalls; i++)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
