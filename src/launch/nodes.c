@@ -63,10 +63,14 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
-    if (!comm->nodes || !comm->shares_process || launch->is_grouped || !cecl_thread_is_alone())
+    const bool over_hosts = cecl_mesh_spans_hosts(comm->mesh);
+    if (!comm->nodes || !comm->shares_process || (launch->is_grouped && !over_hosts) ||
+        !cecl_thread_is_alone())
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "%s: a call over several nodes waits for all other ranks, but this thread "
-                     "has several ranks: put their calls into one group",
-                     launch->calls[0].op->name);
+                     "has several ranks: %s",
+                     launch->calls[0].op->name,
+                     over_hosts ? "on several hosts each needs a thread of its own"
+                                : "put their calls into one group");
 }

@@ -31,7 +31,7 @@ class Job:
 
     def start(self, rank, host, nranks, act, settings):
         env = dict(os.environ, CECL_DEVICE="host", CECL_TIMEOUT_MS=str(TIMEOUT_MS),
-                   CECL_INIT_TIMEOUT_MS="15000", CECL_POOL_BYTES="8M", CECL_DEBUG="warn")
+                   CECL_INIT_TIMEOUT_MS="15000", CECL_POOL_BYTES="64M", CECL_DEBUG="warn")
         command = [PROGRAM, os.path.join(self.folder.name, "id"), str(nranks), str(rank), str(host), act]
         if WAY == "pretended":
             env.update(CECL_HOST_ID=str(host), CECL_SOCKET_IFNAME="lo")
@@ -72,23 +72,24 @@ class Job:
         sys.exit(f"{sys._getframe(2).f_code.co_name}: {why}")
 
 
-def they_join_work_and_leave(sizes):
+def they_join_and_leave(sizes, act):
     ranks = range(sum(sizes))
-    job = Job(sizes, ["work"] * len(ranks))
+    job = Job(sizes, [act] * len(ranks))
     job.expect(ranks, "^joined$")
     job.expect(ranks, "^left$")
     job.end()
 
 
-def a_killed_rank_is_named(victim):
+def a_killed_rank_is_named(victim, act):
     """On every rank, whether it is the first of its host or not."""
     sizes = (2, 3)
     others = [rank for rank in range(5) if rank != victim]
-    job = Job(sizes, ["wait"] * 5)
+    job = Job(sizes, [act] * 5)
     job.expect(range(5), "^joined$")
+    time.sleep(0.3 if act == "go_on" else 0)
     begin = time.monotonic()
     job.ranks[victim].kill()
-    job.expect(others, f"^heard: (rank . gave up: )?rank {victim} ended unexpectedly")
+    job.expect(others, fr"^heard: (\w+: )?(rank . gave up: )?rank {victim} ended unexpectedly")
     job.expect(others, "^aborted$")
     within(job, begin, TIMEOUT_MS / 1000)
     job.end(killed=[victim])
@@ -107,7 +108,7 @@ def the_first_rank_may_leave_before_the_others():
     job.ranks[0].stdin.close()
     job.expect([0], "^left$")
     job.ranks[1].kill()
-    job.expect([2, 3], "^heard: (rank . gave up: )?rank 1 ended unexpectedly")
+    job.expect([2, 3], r"^heard: (\w+: )?(rank . gave up: )?rank 1 ended unexpectedly")
     job.expect([2, 3], "^aborted$")
     job.end(killed=[1])
 
@@ -133,9 +134,10 @@ def odd_settings_are_named():
     job.end()
 
 
-def a_cut_link_is_named():
-    job = Job((2, 2), ["wait"] * 4)
+def a_cut_link_is_named(act):
+    job = Job((2, 2), [act] * 4)
     job.expect(range(4), "^joined$")
+    time.sleep(0.3 if act == "go_on" else 0)
     begin = time.monotonic()
     space("ip", "link", "set", LINK, "down")
     job.expect([0, 1], "^heard: .*no answer for .* from the host of ranks 2 and 3")
@@ -182,19 +184,24 @@ def make_spaces():
 
 
 def try_all():
-    they_join_work_and_leave((2, 3))
+    they_join_and_leave((2, 3), "work")
+    they_join_and_leave((2, 3), "carry")
     if WAY == "pretended":
-        they_join_work_and_leave((1, 2, 3))
-        they_join_work_and_leave((1, 1))
+        for sizes in ((1, 2, 3), (1, 1)):
+            they_join_and_leave(sizes, "work")
+            they_join_and_leave(sizes, "carry")
         odd_settings_are_named()
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
         for victim in (0, 1, 2, 4):
-            a_killed_rank_is_named(victim)
+            a_killed_rank_is_named(victim, "wait")
+        for victim in (0, 4):
+            a_killed_rank_is_named(victim, "go_on")
     else:
-        a_killed_rank_is_named(2)
-        a_killed_rank_is_named(4)
-        a_cut_link_is_named()
+        a_killed_rank_is_named(2, "wait")
+        a_killed_rank_is_named(4, "go_on")
+        a_cut_link_is_named("wait")
+        a_cut_link_is_named("go_on")
         hosts_that_are_not_linked_are_refused()
 
 
