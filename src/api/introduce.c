@@ -11,8 +11,6 @@
 #include "util/queues.h"
 #include "util/settings.h"
 
-#define HELLO_MAGIC 0x6365636c68656c6cu
-
 /* Which host this is: one boot of one kernel, and one network namespace, because Unix sockets reach no further. */
 static ceclResult_t find_host(uint64_t *host)
 {
@@ -31,7 +29,7 @@ static ceclResult_t find_host(uint64_t *host)
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
                       ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *me)
 {
-    *me = (struct cecl_hello){.magic = HELLO_MAGIC,
+    *me = (struct cecl_hello){.magic = CECL_HELLO_MAGIC,
                               .version = CECL_VERSION,
                               .nranks = oob->nranks,
                               .rank = oob->rank,
@@ -122,7 +120,7 @@ static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
                              "rank %d has another version of cecl than rank %d, and most: %d, not "
                              "%d",
                              r, common, (int)all[r].version, (int)all[common].version);
-    return all[0].magic == HELLO_MAGIC && all[0].version == CECL_VERSION
+    return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "the other ranks have another version of cecl: %d, not %d",

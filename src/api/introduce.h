@@ -5,6 +5,7 @@
 #include "boot/mesh.h"
 #include "comm/comm.h"
 
+#define CECL_HELLO_MAGIC 0x6365636c68656c6cu
 #define CECL_HELLO_TEXT_BYTES 200
 
 /* What a rank first sends to the others. */

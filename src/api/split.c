@@ -106,6 +106,13 @@ static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
     return ceclSuccess;
 }
 
+static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_address *at)
+{
+    const struct members *members = oob->context;
+    *at = cecl_mesh_address(members->parent->mesh);
+    return ceclSuccess;
+}
+
 /* Makes the new communicator. All members call. Takes over what `members` holds. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
@@ -116,7 +123,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
     if (cecl_mesh_spans_hosts(members->parent->mesh))
-        oob->at = cecl_mesh_address(members->parent->mesh);
+        oob->find_address = address_in_parent;
     ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;

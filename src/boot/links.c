@@ -23,6 +23,7 @@
 #define LINGER_MS                                                                                  \
     1000 /* how long the thread waits for other hosts to close, too, once all ranks here have */
 #define IN_BYTES 65536u
+#define OUT_BYTES 32768u /* grows if needed, which no exchange does */
 
 /* A line or a link, as the thread has it. */
 struct end {
@@ -230,6 +231,14 @@ static void hear_line(struct links *links, struct end *line)
     }
 }
 
+/* What a rank sent before its last word goes before it: its line of frames is the end before that of its life. */
+static void hear_rank(struct links *links, struct end *line)
+{
+    if (line->kind == LIFE)
+        hear_line(links, line - 1);
+    hear_line(links, line);
+}
+
 /* Takes the messages that have come whole. Returns false if what has come is none. */
 static bool take_messages(struct links *links, struct end *link)
 {
@@ -283,11 +292,10 @@ static void serve(struct links *links, const struct pollfd *polls, struct end *e
         if (end->kind == LINK)
             hear_link(links, end);
         else
-            hear_line(links, end);
+            hear_rank(links, end);
     }
     if (end->fd >= 0 && polls[1].revents) { /* a forked child may hold the line open */
-        if (end->kind == LIFE)
-            hear_line(links, end);
+        hear_rank(links, end);
         end_line(links, end);
     }
 }
@@ -417,37 +425,52 @@ static int *fd_of(const struct cecl_links_plan *plan, int rank, int kind)
     return kind == LINK ? &plan->links[plan->host[rank]] : &plan->lines[rank][kind];
 }
 
-static void drop_all(struct cecl_links_plan *plan)
+static bool is_leader(const struct cecl_links_plan *plan, int rank)
 {
-    for (int r = 0; r < plan->nranks; r++) {
-        cecl_net_drop(plan->lines[r], CECL_LINES_OF_RANK);
-        cecl_net_drop(&plan->processes[r], 1);
-        cecl_net_drop(fd_of(plan, r, LINK), 1);
-    }
+    for (int r = 0; r < rank; r++)
+        if (plan->host[r] == plan->host[rank])
+            return false;
+    return true;
 }
 
-static bool add_end(struct links *links, struct cecl_links_plan *plan, int rank, int kind)
+/* Adds an end, whose descriptors are still the plan's. */
+static bool add_end(struct links *links, const struct cecl_links_plan *plan, int rank, int kind)
 {
     struct end *end = &links->ends[links->nends];
-    int *fd = fd_of(plan, rank, kind);
-    if (*fd < 0)
+    const int fd = *fd_of(plan, rank, kind);
+    if (fd < 0 || (kind == LINK && !is_leader(plan, rank)))
         return true;
-    *end = (struct end){.fd = *fd, .process = -1, .rank = rank};
-    end->kind = kind == LINK ? LINK : kind == FRAMES ? FRAMES : LIFE;
-    *fd = -1;
     links->nends++;
-    if (kind == LIFE) {
-        end->process = plan->processes[rank];
-        plan->processes[rank] = -1;
-    }
+    *end = (struct end){.fd = fd,
+                        .process = kind == LIFE ? plan->processes[rank] : -1,
+                        .rank = rank,
+                        .out = malloc(OUT_BYTES),
+                        .room = OUT_BYTES};
+    end->kind = kind == LINK ? LINK : kind == FRAMES ? FRAMES : LIFE;
     if (kind != LINK)
-        return true;
-    bound_silence(end->fd, plan->silence_ms);
+        return end->out != NULL;
+    bound_silence(fd, plan->silence_ms);
     end->in = malloc(IN_BYTES);
-    return end->in != NULL;
+    return end->out && end->in;
 }
 
-static struct links *make(struct cecl_links_plan *plan)
+/* Frees what has not begun. The descriptors stay the plan's. */
+static void discard(struct links *links)
+{
+    for (int i = 0; i < links->nends; i++)
+        links->ends[i].fd = links->ends[i].process = -1;
+    free_links(links);
+}
+
+static void forget_descriptors(struct cecl_links_plan *plan)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        plan->lines[r][CECL_LINE_FRAMES] = plan->lines[r][CECL_LINE_LIFE] = -1;
+        plan->processes[r] = *fd_of(plan, r, LINK) = -1;
+    }
+}
+
+static struct links *make(const struct cecl_links_plan *plan)
 {
     const size_t n = (size_t)plan->nranks, most = n * (LINK + 1);
     struct links *links = calloc(1, sizeof(*links) + most * sizeof(links->ends[0]));
@@ -468,7 +491,7 @@ static struct links *make(struct cecl_links_plan *plan)
     }
     if (made)
         return links;
-    free_links(links);
+    discard(links);
     return NULL;
 }
 
@@ -477,7 +500,6 @@ ceclResult_t cecl_links_start(struct cecl_links_plan *plan)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_t thread;
     struct links *links = make(plan);
-    drop_all(plan);
     if (!links)
         return cecl_fail(ceclOutOfMemory, "no host memory for links to other hosts");
     pthread_once(&once, watch_forks);
@@ -488,11 +510,12 @@ ceclResult_t cecl_links_start(struct cecl_links_plan *plan)
     const int error = cecl_thread_start(&thread, "cecl-links", run, links);
     if (error) {
         forget(links);
-        free_links(links);
+        discard(links);
         return cecl_fail(ceclSystemError, "no thread for links to other hosts: %s",
                          strerror(error));
     }
     pthread_detach(thread);
+    forget_descriptors(plan);
     return ceclSuccess;
 }
 

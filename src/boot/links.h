@@ -49,7 +49,7 @@ struct cecl_links_plan {
     int64_t silence_ms;       /* how long a host may be silent, ms */
 };
 
-/* Starts the thread, which takes over all descriptors, also on failure: they become -1. */
+/* Starts the thread, which takes over all descriptors: they become -1. On failure they stay the caller's. */
 ceclResult_t cecl_links_start(struct cecl_links_plan *plan);
 
 /* For the end of a process that has leaders: waits until the ranks of its hosts, and it, have said their last

@@ -37,7 +37,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->joining = true;
     mesh->activity = "joining";
     mesh->listener = mesh->reach_fd = -1;
-    mesh->at = oob->at;
+
     for (size_t r = 0; r < n; r++)
         mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);

@@ -42,7 +42,7 @@ struct cecl_reach {
  * invitation  [out] what the peers must be told; the process is set also on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
-/* Listens for links of other hosts, if oob->at is an address. Local.
+/* Listens for links of other hosts, if oob->find_address finds an address. Local.
  * reach  [out] what the peers must be told */
 ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach);
 /* Says that ranks are on several hosts; before cecl_mesh_connect. Local, and with one verdict on all ranks, unless
@@ -58,7 +58,7 @@ bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh);
 bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank);
 /* The first rank of this rank's host. */
 int cecl_mesh_leader(const struct cecl_mesh *mesh);
-/* This rank's oob->at, for a communicator that is made out of this one. */
+/* Where other hosts reach this rank, for a communicator that is made out of this one. */
 struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
 
 /* Connects all ranks, which have told each other their invitations. Collective.

@@ -104,6 +104,11 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
+        if (errno == ECONNREFUSED && mesh->peers[peer].process < 0)
+            return cecl_fail(ceclRemoteError,
+                             "rank %d is not on this host, though its host has the same id, or it "
+                             "has ended; if so, give each host an id of its own (CECL_HOST_ID)",
+                             peer);
         if (!cecl_net_is_early(errno))
             return mesh_io_error(mesh, peer, "connecting to", errno);
         if (cecl_ms_left(mesh->init_deadline) == 0)
@@ -271,17 +276,16 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
 /* Tells the ranks to which there is no connection yet why this one gives up. Ranks that have called
  * are let in first, because they may not listen any more; they hear the reason by that connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
-                             struct cecl_door *door)
+                             struct cecl_door *door, const struct mesh_life *reason)
 {
     for (int looks = 0; looks < 2 && door->bytes > 0; looks++) /* accepting, then hearing */
         (void)attend(mesh, of_rank(all, mesh->rank), door, 0);
-    const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
     for (int r = 0; r < mesh->nranks; r++) {
         if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
             continue;
-        if (!call_with_reason(of_rank(all, r), mesh->rank, &reason)) {
+        if (!call_with_reason(of_rank(all, r), mesh->rank, reason)) {
             cecl_door_close(door); /* gives back its descriptors */
-            (void)call_with_reason(of_rank(all, r), mesh->rank, &reason);
+            (void)call_with_reason(of_rank(all, r), mesh->rank, reason);
         }
     }
 }
@@ -355,8 +359,15 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
         result = mesh_connect_hosts(mesh, &calls);
     if (result == ceclRemoteError)
         result = find_reason(mesh, mine, &door, result);
-    if (result != ceclSuccess)
-        tell_unconnected(mesh, &all, &door);
+    if (result == ceclSuccess) {
+        cecl_door_close(&door);
+        return ceclSuccess;
+    }
+    const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    tell_unconnected(mesh, &all, &door, &reason);
     cecl_door_close(&door);
-    return result;
+    mesh_hosts_give_up(mesh, &calls, &reason);
+    return cecl_fail_with(result, words);
 }

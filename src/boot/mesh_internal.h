@@ -112,9 +112,10 @@ struct cecl_mesh {
     uint32_t word;
     int take_turn;            /* the rank that cecl_mesh_take asks first */
     void *verdicts;           /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at;   /* as oob->at */
+    struct cecl_address at;   /* where other hosts reach this rank */
     int reach_fd;             /* listens for links, until the mesh is connected, or -1 */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
+    struct mesh_hosts *room;  /* for it, until that is known, or NULL */
     struct mesh_peer peers[];
 };
 
@@ -143,6 +144,9 @@ struct mesh_calls {
     ceclResult_t (*go_on)(struct cecl_mesh *mesh);
 };
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls);
+/* Tells the leaders to which this one has no thread yet why this host gives up. Best effort, within moments. */
+void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
+                        const struct mesh_life *reason);
 void mesh_hosts_close(struct cecl_mesh *mesh);
 
 /* mesh_away.c: frames of ranks of other hosts. Nothing here waits. `begin`: takes the frames that came early. */

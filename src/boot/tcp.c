@@ -215,24 +215,32 @@ ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer 
     return result;
 }
 
-/* This host's address on the interface that is named, or else on the way to the root. None where the root is at
- * loopback: then all ranks are on its host. */
-static void find_own_address(const struct cecl_tcp_id *id, struct cecl_address *at)
+/* This host's address on the way to the root. Sends nothing. */
+static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_address *at)
 {
     socklen_t length = cecl_tcp_length(id->at.any.sa_family);
+    const int fd = cecl_net_open(id->at.any.sa_family, SOCK_DGRAM);
+    if (fd < 0)
+        return ceclSystemError;
+    if (connect(fd, &id->at.any, length) != 0 || getsockname(fd, &at->any, &length) != 0)
+        at->kept = (struct cecl_address){{0}};
+    close(fd);
+    return ceclSuccess;
+}
+
+/* The address of the interface that is named, or else of the one on the way to the root. None where the root is at
+ * loopback: then all ranks are on its host. */
+static ceclResult_t find_address(const struct cecl_oob *oob, struct cecl_address *at)
+{
+    struct cecl_tcp_id id;
     union cecl_tcp_address own = {.kept = {{0}}};
-    if (id->magic != CECL_TCP_MAGIC || length == 0)
-        return;
-    const bool is_named =
-        cecl_tcp_named_address(&own.kept) == ceclSuccess && own.any.sa_family != 0;
-    if (!is_named && !cecl_tcp_is_loopback(id)) {
-        const int fd = cecl_net_open(id->at.any.sa_family, SOCK_DGRAM); /* sends nothing */
-        if (fd >= 0 &&
-            (connect(fd, &id->at.any, length) != 0 || getsockname(fd, &own.any, &length) != 0))
-            own.any.sa_family = 0;
-        cecl_net_drop((int[]){fd}, 1);
-    }
+    memcpy(&id, oob->context, sizeof(id));
+    CECL_TRY(cecl_tcp_named_address(oob, &own.kept));
+    if (own.any.sa_family == 0 && id.magic == CECL_TCP_MAGIC &&
+        cecl_tcp_length(id.at.any.sa_family) > 0 && !cecl_tcp_is_loopback(&id))
+        CECL_TRY(find_way(&id, &own));
     *at = own.kept;
+    return ceclSuccess;
 }
 
 static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
@@ -270,8 +278,6 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
                              .timeout_ms = timeout_ms,
                              .deadline = cecl_deadline(timeout_ms),
                              .context = (void *)(uintptr_t)id,
-                             .allgather = allgather};
-    struct cecl_tcp_id content;
-    memcpy(&content, id, sizeof(content));
-    find_own_address(&content, &oob->at);
+                             .allgather = allgather,
+                             .find_address = find_address};
 }
