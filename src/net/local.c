@@ -30,6 +30,7 @@ struct local {
     char *memory;
     size_t room; /* bytes of each ring, a power of two */
     int rank, nranks;
+    ceclStream_t work; /* of the last exchange; NULL: there was none */
     _Atomic bool failed;
     /* -- written by the stream's thread that carries out the exchange -- */
     _Atomic bool runs;
@@ -237,6 +238,7 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
     x->count = count;
     for (uint32_t i = 0; i < count; i++)
         x->list[i].transfer = list[i];
+    local->work = work;
     return local->dev->ops->call(local->dev, work, &x->call);
 }
 
@@ -278,9 +280,14 @@ static void fail_net(struct cecl_net *net)
 
 /* ---- life */
 
+/* In a failed communicator a call may be over while its exchanges are still to be taken from the queue. They
+ * look at the transport. */
 static void close_net(struct cecl_net *net)
 {
-    free(net);
+    struct local *local = (struct local *)net;
+    if (local->work)
+        (void)!local->dev->ops->stream_synchronize(local->dev, local->work);
+    free(local);
 }
 
 static const struct cecl_net_ops ops = {

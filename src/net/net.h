@@ -45,7 +45,7 @@ struct cecl_net_ops {
     ceclResult_t (*error)(struct cecl_net *net);
     /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
     void (*fail)(struct cecl_net *net);
-    /* Frees the transport. None of its exchanges is pending. */
+    /* Frees the transport. Its exchanges have ended, or it has failed. */
     void (*close)(struct cecl_net *net);
 };
 
