@@ -54,13 +54,24 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+/* A request waits on the host only where its first start may have to connect ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
-    if (!comm->nodes || !comm->shares_process || launch->is_grouped || !cecl_thread_is_alone())
+    const char *name = launch->calls[0].op->name;
+    if (!comm->nodes || !comm->shares_process || !cecl_thread_is_alone())
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "%s: a call over several nodes waits for all other ranks, but this thread "
-                     "has several ranks: put their calls into one group",
-                     launch->calls[0].op->name);
+    if (launch->is_request)
+        return comm->engine.net->connects
+                   ? cecl_fail(ceclInvalidUsage,
+                               "a request of %s: over several nodes a start may wait for all other "
+                               "ranks, but this thread has several ranks: use a thread for each",
+                               name)
+                   : ceclSuccess;
+    return launch->is_grouped
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "%s: a call over several nodes waits for all other ranks, but this "
+                           "thread has several ranks: put their calls into one group",
+                           name);
 }

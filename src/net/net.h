@@ -56,6 +56,8 @@ struct cecl_net {
     int sms;       /* how many SMs an exchange takes at most */
     /* whether `late` names only the ranks whose bytes are missing; otherwise it names all of the exchange */
     bool is_exact;
+    /* whether an exchange may wait on the host, for a peer to which there is no connection yet */
+    bool connects;
 };
 
 /* local.c: between pretended nodes of one host. Each two ranks of different nodes have a mailbox for each

@@ -318,15 +318,12 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     const int away = multi_rank < (multi_nranks + 1) / 2 ? multi_nranks - 1 : 0;
     const ceclSignalWait_t wait = {away, 0, 1};
-    ceclRequest_t request = NULL;
     ceclDeviceComm_t dc;
     ceclStream_t stream;
     ceclGraph_t graph;
     void *buffer, *there;
     multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
     char *const input = (char *)buffer + 4096;
-    multi_refused(comm, ceclAllGatherInit(input, buffer, 4, ceclInt8, comm, &request),
-                  ceclInvalidUsage, "a request over 2 nodes of");
     multi_refused(comm, ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "over 2 nodes of");
     multi_refused(
         comm, ceclGetPeerPointer(comm, buffer, multi_rank == 0 ? multi_nranks - 1 : 0, &there),
@@ -463,6 +460,30 @@ static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **stat
     (void)!ceclCommAbort(comm);
 }
 
+/* The start of a request does not wait on the host, so the watchdog finds who is missing. */
+static void a_rank_that_does_not_start_is_named_on_all(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(300);
+    ceclRequest_t request = NULL;
+    void *buffer;
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
+    multi_ok(comm, ceclAllGatherInit((char *)buffer + 2048, buffer, 4, ceclInt8, comm, &request));
+    snprintf(words, sizeof(words), "waited for rank %d", multi_nranks - 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != multi_nranks - 1) {
+        const ceclResult_t result = ceclStart(request, 0);
+        assert_true(result == ceclSuccess || multi_on_gpus(comm)); /* NCCL may wait to connect */
+        const ceclResult_t error = multi_async_within(comm, 10);
+        assert_true(error == ceclTimeout || error == ceclRemoteError);
+        if (!strstr(ceclGetLastError(comm), words))
+            fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
 static void ends_of_a_message_that_differ_are_named(void **state)
 {
     (void)state;
@@ -506,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_peer_that_leaves_is_named),
         cmocka_unit_test(a_peer_that_aborts_is_named),
         cmocka_unit_test(a_rank_that_stays_away_from_a_collective_is_named_on_all),
+        cmocka_unit_test(a_rank_that_does_not_start_is_named_on_all),
         cmocka_unit_test(ends_of_a_message_that_differ_are_named),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);

@@ -163,6 +163,14 @@ static void a_join_that_does_not_end_is_given_up_in_time(void **state)
     assert_string_equal(fake->log, "init abort ");
 }
 
+static void a_join_that_fails_is_refused_in_nccls_words(void **state)
+{
+    (void)state;
+    fake->state = 6;
+    expect_refused(ceclRemoteError, "ncclCommInitRankConfig failed: remote process exited");
+    assert_string_equal(fake->log, "init abort ");
+}
+
 static void an_exchange_is_one_group_in_order(void **state)
 {
     (void)state;
@@ -261,6 +269,7 @@ int main(void)
         TEST(ranks_with_different_versions_are_refused),
         TEST(it_is_made_without_blocking_and_takes_two_sms),
         TEST(a_join_that_does_not_end_is_given_up_in_time),
+        TEST(a_join_that_fails_is_refused_in_nccls_words),
         TEST(an_exchange_is_one_group_in_order),
         TEST(what_waits_is_listed_until_it_has_ended),
         TEST(an_error_of_nccls_is_passed_on_in_words),
