@@ -198,10 +198,38 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
+/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
+ * them anything. */
+static bool has_lent_net(ceclComm_t comm)
+{
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && comm->config.net == CECL_NET_MPI &&
+           comm->config.node < 0;
+}
+
 /* Whether nodes are pretended ones, and the ranks' device is the host. */
 static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST;
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !has_lent_net(comm);
+}
+
+/* Collective. All ranks open pipes, or none. */
+static ceclResult_t open_lent_net(ceclComm_t comm)
+{
+    const struct cecl_net_lender *lender = cecl_net_lent();
+    struct cecl_net_pipes pipes = {.context = NULL};
+    CECL_TRY(cecl_mesh_agree(
+        comm->mesh, lender ? lender->check(lender->context)
+                           : cecl_fail(ceclInvalidUsage,
+                                       "CECL_NET=mpi: only ceclCommInitMpi makes a communicator "
+                                       "whose nodes MPI connects")));
+    ceclResult_t result = lender->open(lender->context, &pipes);
+    if (result == ceclSuccess) {
+        result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
+                                     &comm->engine.net);
+        if (result != ceclSuccess)
+            pipes.close(pipes.context);
+    }
+    return cecl_mesh_agree(comm->mesh, result);
 }
 
 /* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
@@ -211,6 +239,8 @@ static ceclResult_t open_net(ceclComm_t comm)
     char words[CECL_NODES_WORDS];
     ceclResult_t result = ceclSuccess;
     comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
+    if (has_lent_net(comm))
+        return open_lent_net(comm);
     if (has_local_net(comm))
         result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
                                      comm->rank, comm->nranks, &comm->engine.net);

@@ -263,8 +263,9 @@ static void children_keep_their_parents_nodes(void **state)
     const int half = (multi_nranks + 1) / 2;
     ceclComm_t comm = comm_over(layout(1)), child = NULL;
     assert_non_null(strstr(path_of(comm, "path"), "2 nodes"));
-    assert_non_null(
-        strstr(path_of(comm, "reason"), multi_on_gpus(comm) ? "NCCL 2" : "shared memory"));
+    assert_non_null(strstr(path_of(comm, "reason"), multi_on_gpus(comm)  ? "NCCL 2"
+                                                    : getenv("CECL_NET") ? "MPI"
+                                                                         : "shared memory"));
     multi_ok(comm, ceclCommSplit(comm, multi_rank / half, 0, &child, NULL));
     assert_null(strstr(path_of(child, "path"), "nodes"));
     multi_ok(NULL, ceclCommDestroy(child));
@@ -308,6 +309,34 @@ static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
     expect_no_comm(multi_rank == odd ? "2" : "1", words);
     snprintf(words, sizeof(words), "ranks differ in CECL_NODE_SIZE: not set on rank %d, 1 on", odd);
     expect_no_comm(multi_rank == odd ? NULL : "1", words);
+}
+
+/* Where the tests go by MPI it has all threads. */
+static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    const bool goes_by_mpi = getenv("CECL_NET") != NULL;
+    ceclComm_t comm = NULL;
+    ceclUniqueId id;
+    ceclComm_t some = comm_over(layout(1));
+    const bool on_gpus = multi_on_gpus(some);
+    multi_ok(NULL, ceclCommDestroy(some));
+    if (on_gpus) /* NCCL connects nodes there */
+        skip();
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    multi_setenv("CECL_NODE_SIZE", "1");
+    multi_setenv("CECL_NET", "mpi");
+    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
+                  ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi");
+    if (!goes_by_mpi) {
+        multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config), ceclInvalidUsage,
+                      "needs MPI_THREAD_MULTIPLE; MPI gave MPI_THREAD_FUNNELED");
+        multi_setenv("CECL_NET", NULL);
+    }
+    multi_setenv("CECL_NODE_SIZE", NULL);
 }
 
 static void what_cannot_leave_a_node_is_refused_by_name(void **state)
@@ -482,6 +511,7 @@ static void a_rank_that_does_not_start_is_named_on_all(void **state)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     (void)!ceclCommAbort(comm);
+    multi_ok(NULL, ceclRequestFree(request));
 }
 
 static void ends_of_a_message_that_differ_are_named(void **state)
@@ -521,6 +551,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(children_keep_their_parents_nodes),
         cmocka_unit_test(sizes_that_are_none_are_refused),
         cmocka_unit_test(a_rank_that_has_other_nodes_is_named_on_all),
+        cmocka_unit_test(mpi_between_nodes_is_refused_where_it_cannot_be),
         cmocka_unit_test(what_cannot_leave_a_node_is_refused_by_name),
         cmocka_unit_test(the_least_staging_suffices),
         cmocka_unit_test(a_peer_that_stays_away_is_named_in_time),
