@@ -1440,9 +1440,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  *     ceclStart(request, gather);    // sendbuff may be written until here
  *
  * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
- * push then, whatever direction the options say. In two cases the start exchanges flags as any other
- * start does, on all ranks alike: for small calls that touch no buffer of a peer, and for a request
- * of gathers that is made while 512 others exist (4096 / nranks among more than 8 ranks).
+ * push then, whatever direction the options say. In three cases the start exchanges flags as any
+ * other start does, on all ranks alike: over nodes (CECL_NODE_SIZE), for small calls that touch no
+ * buffer of a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks
+ * among more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
  *         The program may use recvbuff before this call and after the start, but not between.
  *

@@ -198,14 +198,44 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
+/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
+ * them anything. */
+static bool has_lent_net(ceclComm_t comm)
+{
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && comm->config.node < 0 &&
+           (comm->config.net == CECL_NET_MPI ||
+            (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
+}
+
 /* Whether nodes are pretended ones of one host, and the ranks' device is the host. */
 static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_mesh_spans_hosts(comm->mesh);
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_mesh_spans_hosts(comm->mesh) &&
+           !has_lent_net(comm);
+}
+
+/* Collective. All ranks open pipes, or none. */
+static ceclResult_t open_lent_net(ceclComm_t comm)
+{
+    const struct cecl_net_lender *lender = cecl_net_lent();
+    struct cecl_net_pipes pipes = {.context = NULL};
+    CECL_TRY(cecl_mesh_agree(
+        comm->mesh, lender ? lender->check(lender->context)
+                           : cecl_fail(ceclInvalidUsage,
+                                       "CECL_NET=mpi: only ceclCommInitMpi makes a communicator "
+                                       "whose nodes MPI connects")));
+    ceclResult_t result = lender->open(lender->context, &pipes);
+    if (result == ceclSuccess) {
+        result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
+                                     &comm->engine.net);
+        if (result != ceclSuccess)
+            pipes.close(pipes.context);
+    }
+    return cecl_mesh_agree(comm->mesh, result);
 }
 
 /* Collective. Opens the transport for the communicator's device and hosts. On the host device, ranks on several
- * hosts have none: launch/nodes.c refuses their calls. */
+ * hosts have none without MPI: launch/nodes.c refuses their calls. */
 static ceclResult_t open_transport(ceclComm_t comm)
 {
     struct cecl_net **net = &comm->engine.net;
@@ -213,6 +243,8 @@ static ceclResult_t open_transport(ceclComm_t comm)
         return cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
                                   comm->config.timeout_ms,
                                   cecl_deadline(comm->config.init_timeout_ms), net);
+    if (has_lent_net(comm))
+        return open_lent_net(comm);
     if (!has_local_net(comm))
         return ceclSuccess;
     return cecl_mesh_agree(

@@ -30,6 +30,7 @@ struct cecl_resolved {
     int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
     int32_t local_copy;  /* CECL_LOCAL_COPY's value */
+    int32_t net;         /* enum cecl_net_wish */
     int32_t share_gpu;   /* CECL_SHARE_GPU's value */
     int32_t check;
     int32_t register_on_use; /* 0 or 1; may differ between ranks */

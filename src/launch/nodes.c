@@ -45,7 +45,7 @@ static ceclResult_t check_net(const struct cecl_launch *launch)
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "%s over %s: ranks are on several hosts, and nothing carries data between "
-                     "them (GPUs: NCCL; the host device has no such network)",
+                     "them (GPUs: NCCL; the host device: MPI, after ceclCommInitMpi)",
                      launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 
@@ -67,17 +67,29 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+/* A request waits on the host only where its first start may have to connect ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
-    const bool over_hosts = cecl_mesh_spans_hosts(comm->mesh);
-    if (!comm->nodes || !comm->shares_process || (launch->is_grouped && !over_hosts) ||
-        !cecl_thread_is_alone())
+    const char *name = launch->calls[0].op->name;
+    if (!comm->nodes || !comm->shares_process || !cecl_thread_is_alone())
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "%s: a call over several nodes waits for all other ranks, but this thread "
-                     "has several ranks: %s",
-                     launch->calls[0].op->name,
-                     over_hosts ? "on several hosts each needs a thread of its own"
-                                : "put their calls into one group");
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: a call over several hosts waits for all other ranks, but this thread "
+                         "has several ranks: use a thread for each",
+                         name);
+    if (launch->is_request)
+        return comm->engine.net->connects
+                   ? cecl_fail(ceclInvalidUsage,
+                               "a request of %s: over several nodes a start may wait for all other "
+                               "ranks, but this thread has several ranks: use a thread for each",
+                               name)
+                   : ceclSuccess;
+    return launch->is_grouped
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "%s: a call over several nodes waits for all other ranks, but this "
+                           "thread has several ranks: put their calls into one group",
+                           name);
 }

@@ -269,7 +269,8 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
+        if (!cecl_comm_is_away(comm, rank)) /* nobody reaches memory of another node */
+            note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
         version = record->version;
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
@@ -316,7 +317,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
     for (int r = 0; r < comm->nranks; r++) {
         const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
         const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
-        if (r == comm->rank || !is_known(launch, r))
+        if (r == comm->rank || cecl_comm_is_away(comm, r) || !is_known(launch, r))
             continue;
         if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
             return false;

@@ -456,7 +456,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
                   ? ceclSuccess
                   : cecl_fail(ceclOutOfMemory, "no host memory for a network of %d ranks", nranks));
     if (result == ceclSuccess) {
-        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS};
+        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS, .connects = true};
         nccl->dev = dev;
         nccl->rank = rank;
         nccl->nranks = nranks;

@@ -66,8 +66,8 @@ static inline uint64_t next(uint64_t *x)
 }
 
 /* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
-static inline void draw_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
-                             uint64_t *pitch, uint64_t *stride)
+static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
+                                     uint64_t *pitch, uint64_t *stride)
 {
     const uint64_t gap = next(x) % 3;
     if (next(x) % 2) { /* side by side */
@@ -80,13 +80,13 @@ static inline void draw_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t r
 }
 
 /* Draws the shape of a strided call with blocks of `rows` rows. */
-static inline void draw_shape(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
+static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
 {
     struct cecl_shape *s = &part->call.view.shape;
     s->width = 1 + next(x) % 6;
     s->rows = rows;
-    draw_rows(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
-    draw_rows(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
+    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
+    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
     if (part->call.in_place) {
         s->send_pitch = s->recv_pitch;
         s->send_stride = s->recv_stride;

@@ -113,7 +113,7 @@ static void random_calls_use_the_bytes_of_their_blocks(void **state)
         call->rank = (int32_t)(next(&x) % (uint64_t)call->nranks);
         call->root = call->op->rooted ? (int32_t)(next(&x) % (uint64_t)call->nranks) : 0;
         if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED)
-            draw_shape(&x, call->nranks, 1 + next(&x) % (next(&x) % 8 ? 8 : 30), &part);
+            draw_strided(&x, call->nranks, 1 + next(&x) % (next(&x) % 8 ? 8 : 30), &part);
         if (op == CECL_OP_ALL_GATHERV || op == CECL_OP_ALL_TO_ALLV || op == CECL_OP_ALL_TO_ALLV_AT)
             draw_layout(&x, &part, layout);
         call->recv = call->send = (struct cecl_buffer){&pool, next(&x) % 40};

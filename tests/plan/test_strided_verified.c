@@ -9,7 +9,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
     static const uint64_t staging[] = {40, 64, 200, 4096};
     *part = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER_STRIDED : CECL_OP_ALL_TO_ALL_STRIDED,
                     next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
-    draw_shape(x, n, 1 + next(x) % 5, part);
+    draw_strided(x, n, 1 + next(x) % 5, part);
     part->way.move.no_sm = next(x) % 2;
     part->way.move.beside = !part->way.move.no_sm && next(x) % 2;
     if (part->way.move.no_sm)

@@ -163,6 +163,14 @@ static void a_join_that_does_not_end_is_given_up_in_time(void **state)
     assert_string_equal(fake->log, "init abort ");
 }
 
+static void a_join_that_fails_is_refused_in_nccls_words(void **state)
+{
+    (void)state;
+    fake->state = 6;
+    expect_refused(ceclRemoteError, "ncclCommInitRankConfig failed: remote process exited");
+    assert_string_equal(fake->log, "init abort ");
+}
+
 static void an_exchange_is_one_group_in_order(void **state)
 {
     (void)state;
@@ -171,6 +179,19 @@ static void an_exchange_is_one_group_in_order(void **state)
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
     assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
     assert_string_equal(fake->log, "start send(1,5,0) recv(1,3,0) end ");
+    close_net(net);
+}
+
+static void a_group_that_nccl_refuses_is_passed_on_in_words(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    fake->ends = 6;
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "ncclGroupEnd failed: remote process exited"));
+    fake->ends = 0;
     close_net(net);
 }
 
@@ -261,7 +282,9 @@ int main(void)
         TEST(ranks_with_different_versions_are_refused),
         TEST(it_is_made_without_blocking_and_takes_two_sms),
         TEST(a_join_that_does_not_end_is_given_up_in_time),
+        TEST(a_join_that_fails_is_refused_in_nccls_words),
         TEST(an_exchange_is_one_group_in_order),
+        TEST(a_group_that_nccl_refuses_is_passed_on_in_words),
         TEST(what_waits_is_listed_until_it_has_ended),
         TEST(an_error_of_nccls_is_passed_on_in_words),
         TEST(a_failed_network_is_aborted_once_and_refuses_exchanges),
