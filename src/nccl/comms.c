@@ -9,6 +9,7 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/rails.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -201,6 +202,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
         cecl_nccl_library()->ceclCommDestroy(entry->ours);
     else if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
+    if (is_out)
+        cecl_nccl_rails_close(entry);
     const bool is_mine = destroys && cecl_nccl_life_claim(&entry->life);
     cecl_nccl_comm_retire(entry, is_out ? CECL_NCCL_ENDING_TO_FREE : CECL_NCCL_ENDING_TO_LOST);
     return is_mine;

@@ -7,6 +7,21 @@
 #include "nccl/life.h"
 #include "nccl/reason.h"
 
+struct cecl_nccl_exchange;
+
+/* What leaves a node: see rails.h. */
+struct cecl_nccl_rails {
+    _Atomic bool exist;
+    _Atomic bool has_event; /* `event` was recorded */
+    void *event;            /* behind the latest exchange or passed call; NULL on the host device */
+    struct cecl_nccl_exchange *exchange; /* while cecl's communicator is made */
+    /* -- the thread's open group of NCCL's has calls of the communicator -- */
+    bool is_in_group;
+    ncclComm_t comm;
+    cudaStream_t stream; /* of the latest such call */
+    struct cecl_nccl_comm *next_in_group;
+};
+
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
  * may get the entry of one that has ended. */
 struct cecl_nccl_comm {
@@ -23,6 +38,7 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
+    struct cecl_nccl_rails rails;
     bool learns; /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */

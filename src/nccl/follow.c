@@ -9,6 +9,7 @@
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/group.h"
+#include "nccl/passed.h"
 #include "nccl/process.h"
 #include "util/grow.h"
 #include "util/thread.h"
@@ -132,6 +133,7 @@ static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
         return result;
+    result = cecl_nccl_pass_ended(result);
     end_registering(true);
     result = follow(result, group.wishes, group.count);
     forget_wishes();

@@ -228,6 +228,15 @@ bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
     return error == 0;
 }
 
+ceclResult_t cecl_nccl_gpu_await(void *event, cudaStream_t stream)
+{
+    int mode = RELAXED;
+    driver.capture_mode(&mode);
+    const int error = driver.event_wait(stream, event, 0);
+    driver.capture_mode(&mode);
+    return check(error, "event_wait");
+}
+
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns)
 {
     float ms = 0;

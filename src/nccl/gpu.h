@@ -54,8 +54,10 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
 /* Records the time at which `stream` comes to this point. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
+/* Work that is enqueued on `stream` from now on waits for the place where `event` was last recorded. */
+ceclResult_t cecl_nccl_gpu_await(void *event, cudaStream_t stream);
 /* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot
- * tell. Neither cecl_nccl_gpu_note nor this function disturbs a capture. */
+ * tell. None of these three functions disturbs a capture. */
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

@@ -7,8 +7,10 @@
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
+#include "nccl/learning.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/rails.h"
 #include "util/log.h"
 
 #define HELLO UINT32_C(0x6e63636c)
@@ -194,15 +196,17 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
     const ceclConfig_t config = config_for(exchange);
-    ceclResult_t result =
-        cecl->ceclCommInitOob(&entry->ours, exchange->nranks, exchange->rank, &oob, &config);
+    const ceclNcclNet_t net = cecl_nccl_rails_lend(entry, exchange);
+    ceclResult_t result = cecl->ceclCommInitOobNccl(&entry->ours, exchange->nranks, exchange->rank,
+                                                    &oob, &net, &config);
     if (result == ceclSuccess)
         result = cecl->ceclCommLimits(entry->ours, &entry->limits);
     if (result == ceclSuccess)
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    return result == ceclSuccess && learns != LEARNS_NOTHING
+    /* ranks of several nodes need not share memory */
+    return result == ceclSuccess && learns != LEARNS_NOTHING && !entry->rails.exist
                ? cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS)
                : result;
 }
@@ -242,6 +246,7 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     entry->ours = NULL;
+    cecl_nccl_rails_close(entry);
     return result;
 }
 
@@ -258,9 +263,12 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
         entry->reason = CECL_NCCL_ONE_RANK;
     else
         CECL_TRY(settle(exchange, together, entry, &learns));
-    entry->learns = learns != LEARNS_NOTHING;
-    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, learns)
-                                                : ceclSuccess;
+    if (entry->reason == CECL_NCCL_NO_REASON)
+        CECL_TRY(make_on_all(exchange, entry, learns));
+    entry->learns = learns != LEARNS_NOTHING && !entry->rails.exist;
+    if (entry->rails.exist) /* nothing else reports it before it ends */
+        cecl_nccl_learn_report(entry);
+    return ceclSuccess;
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
@@ -268,6 +276,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     struct cecl_nccl_exchange exchange;
     entry->ours = NULL;
+    entry->rails = (struct cecl_nccl_rails){.exist = false};
     entry->result = ceclSuccess;
     entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;
     if (entry->reason != CECL_NCCL_NO_REASON)

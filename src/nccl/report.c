@@ -36,12 +36,14 @@ static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "not tried: each attempt to begin failed. It is tried some hundred steps later",
     "not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period",
     "not tried, because it has learned too many periods before",
+    "no trials, because it has several nodes, between which a split of NCCL's communicator carries "
+    "the bytes",
     "decided",
     "decided by what was learned earlier",
 };
 static const char *const state_names[CECL_NCCL_TRIAL_STATES] = {
-    "off",     "searching", "classes", "waiting", "put_off", "apart",
-    "running", "left",      "unknown", "full",    "decided", "recalled"};
+    "off",  "searching", "classes", "waiting", "put_off", "apart",   "running",
+    "left", "unknown",   "full",    "nodes",   "decided", "recalled"};
 
 static struct entry *find(const void *key)
 {

@@ -22,6 +22,7 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_LEFT, /* as PUT_OFF or APART, at the last attempt of all. It is tried later */
     CECL_NCCL_TRIAL_UNKNOWN,  /* nothing is tried, and the file has no verdict on the period */
     CECL_NCCL_TRIAL_FULL,     /* so many decisions have fallen that there is no room for more */
+    CECL_NCCL_TRIAL_NODES,    /* several nodes, whose ranks need not share memory */
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
     CECL_NCCL_TRIAL_RECALLED, /* by what was learned earlier */
     CECL_NCCL_TRIAL_STATES

@@ -283,8 +283,12 @@ static void close_net(struct cecl_net *net)
     free(net);
 }
 
-static const struct cecl_net_ops ops = {
-    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
+static const struct cecl_net_ops ops = {.exchange = exchange,
+                                        .late = late,
+                                        .error = error_of,
+                                        .fail = fail_net,
+                                        .give_up = fail_net,
+                                        .close = close_net};
 
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net)

@@ -9,7 +9,7 @@
  *                   \-> fail: exchanges end at once, without their bytes
  *
  * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
- * on GPUs. A transport that puts into its peers' windows would need one more function here: to register one.
+ * on GPUs, and wherever the program lends its NCCL. A transport that puts into its peers' windows would need one more function here: to register one.
  * A transport knows no plan and no collective. Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
@@ -45,6 +45,9 @@ struct cecl_net_ops {
     ceclResult_t (*error)(struct cecl_net *net);
     /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
     void (*fail)(struct cecl_net *net);
+    /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
+     * transport's memory stays. */
+    void (*give_up)(struct cecl_net *net);
     /* Frees the transport. None of its exchanges is pending. */
     void (*close)(struct cecl_net *net);
 };
@@ -69,9 +72,10 @@ ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank
 /* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time. Collective over the mesh.
  *
  * timeout_ms  limit of the host's waits in an exchange; 0: none
- * deadline    of making NCCL's communicator */
+ * deadline    of making NCCL's communicator
+ * lent        the program's NCCL, on all ranks; NULL: it is opened at run time. Copied */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline,
-                                struct cecl_net **net);
+                                const ceclNcclNet_t *lent, struct cecl_net **net);
 
 #endif

@@ -120,6 +120,7 @@ static void lines_say_why_nothing_was_tried(void **state)
         {CECL_NCCL_TRIAL_APART, "ranks were too many steps apart", "\"apart\""},
         {CECL_NCCL_TRIAL_RUNNING, "a trial is under way", "\"running\""},
         {CECL_NCCL_TRIAL_LEFT, "each attempt to begin failed", "\"left\""},
+        {CECL_NCCL_TRIAL_NODES, "it has several nodes, between which a split", "\"nodes\""},
         {CECL_NCCL_TRIAL_UNKNOWN, "CECL_NCCL_LEARNED does not know its period", "\"unknown\""},
         {CECL_NCCL_TRIAL_FULL, "it has learned too many periods before", "\"full\""}};
     (void)state;
