@@ -133,7 +133,12 @@ ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
-    atomic_store(&entry->result, finalize_ours(entry));
+    ncclResult_t result = finalize_ours(entry);
+    if (entry->rails.exist) { /* the split has ended, so NCCL's communicator may */
+        const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(atomic_load(&entry->nccl));
+        result = result == ceclSuccess && theirs != ceclInProgress ? theirs : result;
+    }
+    atomic_store(&entry->result, result);
     (void)!cecl_nccl_life_go(&entry->life, CECL_NCCL_FINALIZING_TO_READY);
     cecl_nccl_comm_leave(entry);
     return NULL;

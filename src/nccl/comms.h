@@ -39,7 +39,8 @@ struct cecl_nccl_comm {
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
     struct cecl_nccl_rails rails;
-    bool learns; /* decided by trials, or by verdicts from the file */
+    bool is_non_blocking; /* NCCL works in the background */
+    bool learns;          /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
@@ -125,7 +126,8 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
+/* The same without waiting, for a communicator that NCCL itself finalizes in the background. If it has rails,
+ * NCCL's communicator is finalized behind them. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator beside `comm`, if there is one. If another thread is in a call during an

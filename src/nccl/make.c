@@ -276,6 +276,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     struct cecl_nccl_exchange exchange;
     entry->ours = NULL;
+    entry->is_non_blocking = in_background;
     entry->rails = (struct cecl_nccl_rails){.exist = false};
     entry->result = ceclSuccess;
     entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;

@@ -420,19 +420,48 @@ static void fail_net(struct cecl_net *net)
 
 /* ---- life */
 
-/* A peer that has gone would hold up an orderly end. */
+struct ending {
+    struct nccl *nccl;
+    nccl_comm comm; /* which nobody else knows any more */
+};
+
+/* Whether NCCL has ended in order. A peer that has gone would hold that up. */
+static bool is_finalized(const struct ending *ending)
+{
+    const struct nccl_functions *api = ending->nccl->api;
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    const int64_t deadline = cecl_deadline(FINALIZE_MS);
+    nccl_result state = api->CommFinalize(ending->comm);
+    bool is_asked = state == NCCL_SUCCESS || state == NCCL_IN_PROGRESS;
+    state = NCCL_IN_PROGRESS;
+    while (is_asked && state == NCCL_IN_PROGRESS && cecl_ms_left(deadline) != 0) {
+        is_asked = api->CommGetAsyncError(ending->comm, &state) == NCCL_SUCCESS;
+        if (is_asked && state == NCCL_IN_PROGRESS)
+            nanosleep(&pause, NULL);
+    }
+    return is_asked && state == NCCL_SUCCESS;
+}
+
 static ceclResult_t end_comm(void *context)
 {
-    struct nccl *nccl = context;
-    if (!nccl->comm)
-        return ceclSuccess;
-    if (!atomic_load(&nccl->failed) &&
-        check(nccl, "ncclCommFinalize", nccl->api->CommFinalize(nccl->comm)) == ceclSuccess &&
-        await(nccl, "ncclCommFinalize", cecl_deadline(FINALIZE_MS)) == ceclSuccess)
-        nccl->api->CommDestroy(nccl->comm);
+    const struct ending *ending = context;
+    const struct nccl *nccl = ending->nccl;
+    if (!atomic_load(&nccl->failed) && is_finalized(ending))
+        nccl->api->CommDestroy(ending->comm);
     else
-        nccl->api->CommAbort(nccl->comm);
+        nccl->api->CommAbort(ending->comm);
     return ceclSuccess;
+}
+
+static void finish(struct cecl_net *net)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    pthread_mutex_lock(&nccl->lock);
+    struct ending ending = {nccl, nccl->comm};
+    nccl->comm = NULL;
+    pthread_mutex_unlock(&nccl->lock);
+    if (ending.comm)
+        (void)!nccl->dev->ops->within(nccl->dev, end_comm, &ending);
 }
 
 /* Returns whether an abort in the background, if there is one, has ended. */
@@ -463,7 +492,7 @@ static void close_net(struct cecl_net *net)
     }
     if (nccl->has_aborter)
         pthread_join(nccl->aborter, NULL);
-    (void)!nccl->dev->ops->within(nccl->dev, end_comm, nccl);
+    finish(net);
     if (nccl->begun)
         nccl->dev->ops->words_free(nccl->dev, nccl->begun);
     pthread_mutex_destroy(&nccl->lock);
@@ -475,6 +504,7 @@ static const struct cecl_net_ops ops = {.exchange = exchange,
                                         .error = error_of,
                                         .fail = fail_net,
                                         .give_up = give_up,
+                                        .finish = finish,
                                         .close = close_net};
 
 /* What a rank tells the others. */

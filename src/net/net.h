@@ -5,7 +5,7 @@
  * two ranks the k-th send of one meets the k-th receive of the other. An exchange ends once each rank that it
  * is with has begun its own exchange with this rank, whatever other exchanges that rank has.
  *
- *     open -> exchange ... exchange -> close
+ *     open -> exchange ... exchange -> finish -> close      (close does what finish would have done)
  *                   \-> fail: exchanges end at once, without their bytes
  *
  * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
@@ -48,6 +48,9 @@ struct cecl_net_ops {
     /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
      * transport's memory stays. */
     void (*give_up)(struct cecl_net *net);
+    /* No exchange is pending, and none follows: ends what the transport has in other libraries, in order and
+     * within bounds. */
+    void (*finish)(struct cecl_net *net);
     /* Frees the transport. None of its exchanges is pending. */
     void (*close)(struct cecl_net *net);
 };

@@ -237,6 +237,26 @@ static void an_error_of_the_split_is_the_communicators(void **state)
     abort_ranks();
 }
 
+static bool finalize(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    bool is = gather(r, 3);
+    story_of(r->comm, story);
+    is = is && ncclCommFinalize(r->comm) == 0;
+    story_of(r->comm, story);
+    if (strcmp(story, "sp") != 0)
+        print_error("%s came, sp expected\n", story);
+    return is && strcmp(story, "sp") == 0;
+}
+
+static void finalizing_ends_the_split_first(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_true(run_ranks(4, finalize));
+    assert_int_equal(outlived(), 0);
+}
+
 /* ---- communicators that work in the background */
 
 static void *run_non_blocking(void *argument)
@@ -297,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(served_and_passed_calls_follow_each_other_over_any_nodes),
         cmocka_unit_test(one_node_splits_nothing),
+        cmocka_unit_test(finalizing_ends_the_split_first),
         cmocka_unit_test(non_blocking_communicators_have_rails_too),
         cmocka_unit_test(an_abort_amid_an_exchange_ends_the_split_first_and_in_time),
         cmocka_unit_test(an_error_of_the_split_is_the_communicators),
