@@ -161,7 +161,7 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
                        ncclResult_t *result)
 {
     cecl_nccl_learn_time(call, comm, false);
-    *result = cecl_nccl_pass(call);
+    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
     cecl_nccl_learn_time(call, comm, true);
     return true;
 }

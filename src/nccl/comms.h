@@ -39,6 +39,7 @@ struct cecl_nccl_comm {
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
     struct cecl_nccl_rails rails;
+    uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL works in the background */
     bool learns;          /* decided by trials, or by verdicts from the file */
     int nranks, rank;

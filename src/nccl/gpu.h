@@ -14,6 +14,7 @@
 struct cecl_nccl_gpu {
     int ordinal;
     void *context;
+    int capture_mode; /* the thread's, to which cecl_nccl_gpu_pause returns */
     cudaStream_t stream;
     unsigned long long memory; /* as CUDA's driver names it */
     size_t bytes;
@@ -38,6 +39,11 @@ ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t t
  * device is unchanged. */
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);
 void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu);
+
+/* The same for a while: `gpu` keeps its stream and its memory. Between cecl_nccl_gpu_return and
+ * cecl_nccl_gpu_pause no call disturbs a capture. */
+void cecl_nccl_gpu_pause(struct cecl_nccl_gpu *gpu);
+bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu);
 
 /* Makes sure that there are a stream and `bytes` of memory. What the memory held may be lost. */
 ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes);

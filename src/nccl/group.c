@@ -214,7 +214,8 @@ ncclResult_t cecl_nccl_group_pass_all(void)
 /* Asks one communicator, because NCCL completes a group on all of its communicators at once. */
 void cecl_nccl_group_await_passed(void)
 {
-    while (group.count > 0 && group.passed && !cecl_nccl_is_enqueued(group.passed))
+    while (group.count > 0 && group.passed &&
+           !cecl_nccl_is_enqueued(group.passed, cecl_nccl_comm_find(group.passed)))
         cecl_nccl_pause_us(20);
 }
 

@@ -11,6 +11,7 @@
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "nccl/rails.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define HELLO UINT32_C(0x6e63636c)
@@ -25,6 +26,7 @@ struct hello {
     int32_t together;
     int32_t learns; /* LEARNS_... */
     int32_t reason; /* why this rank passes all calls, or NO_REASON */
+    uint64_t drawn; /* rank 0's counts */
     uint64_t gains; /* hash of the gains of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
@@ -62,6 +64,7 @@ static struct hello introduce(int together, const struct cecl_nccl_known *known)
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
                          .learns = own_learning(known),
+                         .drawn = (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15),
                          .gains = known ? known->hash : 0,
                          .reason = (int32_t)own_reason()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
@@ -130,6 +133,7 @@ static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
         *learns = all[rank].learns < *learns ? all[rank].learns : *learns;
         has_gains = has_gains && all[rank].gains == mine.gains;
     }
+    entry->drawn = all[0].drawn;
     entry->measured = has_gains ? entry->known : NULL;
     all[whose].words[WORDS - 1] = '\0';
     if (entry->reason == CECL_NCCL_NOT_MADE)
@@ -205,8 +209,7 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    /* ranks of several nodes need not share memory */
-    return result == ceclSuccess && learns != LEARNS_NOTHING && !entry->rails.exist
+    return result == ceclSuccess && learns != LEARNS_NOTHING
                ? cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS)
                : result;
 }
@@ -265,7 +268,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
         CECL_TRY(settle(exchange, together, entry, &learns));
     if (entry->reason == CECL_NCCL_NO_REASON)
         CECL_TRY(make_on_all(exchange, entry, learns));
-    entry->learns = learns != LEARNS_NOTHING && !entry->rails.exist;
+    entry->learns = learns != LEARNS_NOTHING;
     if (entry->rails.exist) /* nothing else reports it before it ends */
         cecl_nccl_learn_report(entry);
     return ceclSuccess;

@@ -73,7 +73,7 @@ static ceclResult_t begin_pass(const struct cecl_nccl_call *call, struct cecl_nc
 static ceclResult_t end_pass(struct cecl_nccl_comm *entry, bool is_in_background)
 {
     struct cecl_nccl_rails *rails = &entry->rails;
-    while (is_in_background && !cecl_nccl_is_enqueued(rails->comm))
+    while (is_in_background && !cecl_nccl_is_enqueued(rails->comm, entry))
         cecl_nccl_pause_us(20);
     if (!cecl_nccl_comm_enter(entry, rails->comm, CECL_NCCL_MADE))
         return ceclSuccess;
@@ -104,9 +104,8 @@ ncclResult_t cecl_nccl_pass_ordered(const struct cecl_nccl_call *call, struct ce
     return ends ? cecl_nccl_pass_ended(result) : result;
 }
 
-bool cecl_nccl_is_enqueued(ncclComm_t comm)
+bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
-    struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
     ncclResult_t error = ceclSuccess;
     /* the communicator is being ended */
     if (entry && !cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE))

@@ -17,7 +17,7 @@ ncclResult_t cecl_nccl_pass_ordered(const struct cecl_nccl_call *call, struct ce
  * `result`, or an error of its own. */
 ncclResult_t cecl_nccl_pass_ended(ncclResult_t result);
 
-/* Whether NCCL has enqueued what it enqueues on `comm` in the background. */
-bool cecl_nccl_is_enqueued(ncclComm_t comm);
+/* Whether NCCL has enqueued what it enqueues on `comm` in the background. `entry`: that of `comm`, or NULL. */
+bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry);
 
 #endif

@@ -22,7 +22,6 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_LEFT, /* as PUT_OFF or APART, at the last attempt of all. It is tried later */
     CECL_NCCL_TRIAL_UNKNOWN,  /* nothing is tried, and the file has no verdict on the period */
     CECL_NCCL_TRIAL_FULL,     /* so many decisions have fallen that there is no room for more */
-    CECL_NCCL_TRIAL_NODES,    /* several nodes, whose ranks need not share memory */
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */
     CECL_NCCL_TRIAL_RECALLED, /* by what was learned earlier */
     CECL_NCCL_TRIAL_STATES
@@ -40,6 +39,7 @@ struct cecl_nccl_class_report {
 
 struct cecl_nccl_report {
     int rank, nranks;
+    bool has_rails; /* several nodes: see rails.h */
     enum cecl_nccl_trial_state state;
     uint32_t trials;             /* begun so far */
     uint32_t calls;              /* length of a period in calls; 0: none was found */

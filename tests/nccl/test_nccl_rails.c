@@ -1,5 +1,5 @@
-/* The order of passed calls and exchanges over a split of NCCL's communicator on GPUs: what is asked of the
- * driver and of NCCL, which are stand-ins of this test. */
+/* The order of passed calls and exchanges over a split of NCCL's communicator on GPUs, and what ranks of several
+ * nodes exchange for trials: what is asked of the driver and of NCCL, which are stand-ins of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "nccl/gathered.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/rails.h"
@@ -49,11 +50,6 @@ ncclResult_t cecl_nccl_pass_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t 
     add("poll", NULL);
     *error = polls-- > 0 ? ceclInProgress : ceclSuccess;
     return ceclSuccess;
-}
-
-struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm)
-{
-    return comm == COMM ? &entry : NULL;
 }
 
 bool cecl_nccl_gpu_captures(cudaStream_t stream)
@@ -104,6 +100,68 @@ const struct cecl_nccl_process *cecl_nccl_process(void)
 {
     static const struct cecl_nccl_process process = {.real = {.handle = &entry}};
     return &process;
+}
+
+/* ---- the memory of the GPU */
+
+enum { RANKS = 3 };
+
+static struct cecl_trial_rank memory[1 + RANKS];
+static int looks; /* until the stream is done */
+
+ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
+{
+    *gpu = (struct cecl_nccl_gpu){.ordinal = ordinal, .context = memory, .stream = STREAM(7)};
+    add("enter", NULL);
+    return ceclSuccess;
+}
+
+void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu)
+{
+    add(gpu->memory ? "free" : "keep", NULL);
+    *gpu = (struct cecl_nccl_gpu){0};
+}
+
+void cecl_nccl_gpu_pause(struct cecl_nccl_gpu *gpu)
+{
+    (void)gpu;
+    add("pause", NULL);
+}
+
+bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu)
+{
+    (void)gpu;
+    add("return", NULL);
+    return true;
+}
+
+ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes)
+{
+    assert_int_equal(bytes, sizeof(memory));
+    gpu->memory = (uintptr_t)memory;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_put(struct cecl_nccl_gpu *gpu, size_t at, const void *from, size_t bytes)
+{
+    memcpy((char *)(uintptr_t)gpu->memory + at, from, bytes);
+    add("put", NULL);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_get(struct cecl_nccl_gpu *gpu, size_t at, void *to, size_t bytes)
+{
+    memcpy(to, (char *)(uintptr_t)gpu->memory + at, bytes);
+    add("get", NULL);
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done)
+{
+    (void)gpu;
+    add("look", NULL);
+    *is_done = looks-- <= 0;
+    return ceclSuccess;
 }
 
 /* ---- */
@@ -202,6 +260,60 @@ static void a_communicator_that_has_ended_is_not_touched(void **state)
     assert_int_equal(cecl_nccl_life_inside(&entry.life), 0);
 }
 
+/* ---- what is exchanged for trials */
+
+static struct cecl_nccl_gathered gathered;
+
+static int set_up_gathered(void **state)
+{
+    set_up(state);
+    entry.nranks = RANKS;
+    memset(memory, 0, sizeof(memory));
+    looks = 0;
+    assert_int_equal(cecl_nccl_gathered_open(&gathered, &entry), 0);
+    assert_string_equal(log_, "enter pause ");
+    log_[0] = '\0';
+    return 0;
+}
+
+static void ranks_parts_are_read_at_the_next_exchange(void **state)
+{
+    (void)state;
+    struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "return put nccl note7 pause ");
+    assert_int_equal(memory[0].offer, 5);
+    for (int r = 0; r < RANKS; r++)
+        memory[1 + r].offer = 10 + (uint64_t)r; /* NCCL gathers them meanwhile */
+    log_[0] = '\0';
+    looks = 2;
+    mine.offer = 6;
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "return look look look get put await7 nccl note7 pause ");
+    assert_int_equal(memory[0].offer, 6);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(all[r].offer, 10 + r);
+    log_[0] = '\0';
+    cecl_nccl_gathered_close(&gathered);
+    assert_string_equal(log_, "return look free ");
+}
+
+static void an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to(void **state)
+{
+    (void)state;
+    struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_true(cecl_nccl_life_go(&entry.life, CECL_NCCL_READY_TO_ENDING));
+    looks = 1000;
+    log_[0] = '\0';
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "return look pause ");
+    log_[0] = '\0';
+    cecl_nccl_gathered_close(&gathered);
+    assert_string_equal(log_, "return look keep ");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
@@ -211,6 +323,9 @@ int main(void)
         TEST(an_event_lies_behind_what_nccl_enqueues_in_the_background),
         TEST(captured_calls_and_calls_without_rails_ask_the_driver_nothing),
         TEST(a_communicator_that_has_ended_is_not_touched),
+        cmocka_unit_test_setup(ranks_parts_are_read_at_the_next_exchange, set_up_gathered),
+        cmocka_unit_test_setup(an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to,
+                               set_up_gathered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
