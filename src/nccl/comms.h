@@ -14,6 +14,7 @@ struct cecl_nccl_rails {
     _Atomic bool exist;
     _Atomic bool has_event; /* `event` was recorded */
     void *event;            /* behind the latest exchange or passed call; NULL on the host device */
+    ncclComm_t split;       /* where NCCL writes it, perhaps after an abort */
     struct cecl_nccl_exchange *exchange; /* while cecl's communicator is made */
     /* -- the thread's open group of NCCL's has calls of the communicator -- */
     bool is_in_group;

@@ -10,7 +10,8 @@ static int split(void *context, void *config, void **split)
 {
     struct cecl_nccl_comm *entry = context;
     struct cecl_nccl_rails *rails = &entry->rails;
-    ceclResult_t result = cecl_nccl_exchange_split(rails->exchange, config, (ncclComm_t *)split);
+    ceclResult_t result = cecl_nccl_exchange_split(rails->exchange, config, &rails->split);
+    *split = result == ceclSuccess ? rails->split : NULL;
     if (result == ceclSuccess && entry->ordinal >= 0)
         result = cecl_nccl_gpu_make_events(entry->ordinal, &rails->event, 1);
     rails->exist = result == ceclSuccess;
