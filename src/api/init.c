@@ -75,7 +75,7 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     }
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
-    const ceclResult_t result = cecl_comm_setup(&oob, &join->config, NULL, local, &join->comm);
+    const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
     if (result != ceclSuccess && oob.is_known)
         say_used_up(result);
     return result;
@@ -135,8 +135,8 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
                   : ceclSuccess;
 }
 
-static ceclResult_t join_by_oob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
-                                const ceclConfig_t *config, const ceclNcclNet_t *net)
+CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
+                                      const ceclConfig_t *config)
 {
     struct cecl_resolved resolved;
 
@@ -158,13 +158,7 @@ static ceclResult_t join_by_oob(ceclComm_t *comm, int nranks, int rank, const ce
                             .deadline = cecl_deadline(resolved.init_timeout_ms),
                             .context = (void *)(uintptr_t)oob,
                             .allgather = ask_caller};
-    return cecl_comm_setup(&ours, &resolved, net, local, comm);
-}
-
-CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, const ceclOob_t *oob,
-                                      const ceclConfig_t *config)
-{
-    return join_by_oob(comm, nranks, rank, oob, config, NULL);
+    return cecl_comm_setup(&ours, &resolved, local, comm);
 }
 
 CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
@@ -176,7 +170,10 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
                          !net            ? ""
                          : !net->library ? "->library"
                                          : "->split");
-    return join_by_oob(comm, nranks, rank, oob, config, net);
+    cecl_net_nccl_lend(net);
+    const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, oob, config);
+    cecl_net_nccl_lend(NULL);
+    return result;
 }
 
 /* ---- all ranks in one process */

@@ -7,10 +7,9 @@
 
 /* setup.c. Collective over `oob`, which the caller keeps. `local` is a fault that this rank already
  * knows of, with its message recorded. A rank with a fault takes part all the same, so that all
- * ranks learn of it. Waits end at oob->deadline. `lent`: the program's NCCL, for the network between
- * nodes; NULL: it lends none. */
+ * ranks learn of it. Waits end at oob->deadline. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             const ceclNcclNet_t *lent, ceclResult_t local, ceclComm_t *comm);
+                             ceclResult_t local, ceclComm_t *comm);
 
 /* end.c. Frees all parts of a communicator that exist. `drained` says that no work is pending on
  * its memory. If work is pending, or graphs hold calls of it, mappings are left alone. Returns how

@@ -199,33 +199,33 @@ static ceclResult_t open_hosted(ceclComm_t comm)
 }
 
 /* Whether nodes are pretended ones, and the ranks' device is the host. */
-static bool has_local_net(ceclComm_t comm, const ceclNcclNet_t *lent)
+static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !lent;
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_net_nccl_lent();
 }
 
 /* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
  * needs a process of its own. */
-static ceclResult_t open_net(ceclComm_t comm, const ceclNcclNet_t *lent)
+static ceclResult_t open_net(ceclComm_t comm)
 {
     char words[CECL_NODES_WORDS];
     ceclResult_t result = ceclSuccess;
     comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
-    if (has_local_net(comm, lent))
+    if (has_local_net(comm))
         result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
                                      comm->rank, comm->nranks, &comm->engine.net);
     else if (comm->shares_process && comm->dev->kind == CECL_KIND_CUDA)
         result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
                            cecl_nodes_words(comm->nodes, words));
     CECL_TRY(cecl_mesh_agree(comm->mesh, result));
-    return has_local_net(comm, lent)
+    return has_local_net(comm)
                ? ceclSuccess
-               : cecl_net_nccl_open(
-                     comm->dev, comm->mesh, comm->rank, comm->nranks, comm->config.timeout_ms,
-                     cecl_deadline(comm->config.init_timeout_ms), lent, &comm->engine.net);
+               : cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
+                                    comm->config.timeout_ms,
+                                    cecl_deadline(comm->config.init_timeout_ms), &comm->engine.net);
 }
 
-static ceclResult_t open_shared(ceclComm_t comm, const ceclNcclNet_t *lent)
+static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
         [CECL_SHARED_PLACES] = cecl_places_bytes(comm->nranks),
@@ -237,7 +237,7 @@ static ceclResult_t open_shared(ceclComm_t comm, const ceclNcclNet_t *lent)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
-        [CECL_SHARED_NET] = has_local_net(comm, lent) ? cecl_net_local_bytes(comm->nranks) : 0,
+        [CECL_SHARED_NET] = has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0,
         [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
@@ -281,8 +281,7 @@ static ceclResult_t start_threads(ceclComm_t comm)
 
 /* The stages that follow the introduction. */
 static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
-                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
-                          const ceclNcclNet_t *lent)
+                          const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     comm->ranks_here = cecl_hellos_here(all, comm->rank, comm->nranks);
     comm->shares_process = comm->ranks_here > 1;
@@ -292,7 +291,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     comm->few_queues = cecl_hellos_have_few_queues(all, comm->nranks);
     CECL_TRY(cecl_mesh_agree(comm->mesh, begin(comm, all)));
     comm->tuning = tunings[comm->dev->kind == CECL_KIND_HOST ? CECL_TUNING_HOST : CECL_TUNING_CUDA];
-    CECL_TRY(open_shared(comm, lent));
+    CECL_TRY(open_shared(comm));
     CECL_TRY(open_hosted(comm));
     CECL_TRY(settle_sizes(comm));
 
@@ -304,7 +303,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, flags_wish(comm)));
     if (comm->nodes)
-        CECL_TRY(open_net(comm, lent));
+        CECL_TRY(open_net(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
@@ -379,7 +378,7 @@ static void say_joined(ceclComm_t comm)
 }
 
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
-                             const ceclNcclNet_t *lent, ceclResult_t local, ceclComm_t *out)
+                             ceclResult_t local, ceclComm_t *out)
 {
     struct cecl_hello *all = calloc((size_t)oob->nranks, sizeof(*all));
     ceclComm_t comm = comm_new(oob->rank, oob->nranks, config);
@@ -391,7 +390,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
     if (mesh) /* there is a communicator */
         comm->mesh = mesh;
     if (result == ceclSuccess)
-        result = build(comm, all, tunings, lent);
+        result = build(comm, all, tunings);
     free(all);
     if (result != ceclSuccess)
         return give_up(comm, result);

@@ -115,7 +115,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
-    ceclResult_t result = cecl_comm_setup(oob, config, NULL, ceclSuccess, &child);
+    ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
         members->parent_ranks = NULL;

@@ -278,23 +278,13 @@ static void fail_net(struct cecl_net *net)
 
 /* ---- life */
 
-static void finish(struct cecl_net *net)
-{
-    (void)net;
-}
-
 static void close_net(struct cecl_net *net)
 {
     free(net);
 }
 
-static const struct cecl_net_ops ops = {.exchange = exchange,
-                                        .late = late,
-                                        .error = error_of,
-                                        .fail = fail_net,
-                                        .give_up = fail_net,
-                                        .finish = finish,
-                                        .close = close_net};
+static const struct cecl_net_ops ops = {
+    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
 
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net)

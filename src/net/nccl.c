@@ -507,6 +507,20 @@ static const struct cecl_net_ops ops = {.exchange = exchange,
                                         .finish = finish,
                                         .close = close_net};
 
+/* ---- what the program lends */
+
+static _Thread_local const ceclNcclNet_t *lent;
+
+void cecl_net_nccl_lend(const ceclNcclNet_t *net)
+{
+    lent = net;
+}
+
+const ceclNcclNet_t *cecl_net_nccl_lent(void)
+{
+    return lent;
+}
+
 /* What a rank tells the others. */
 struct offer {
     int32_t version;
@@ -584,8 +598,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
 }
 
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
-                                int nranks, int timeout_ms, int64_t deadline,
-                                const ceclNcclNet_t *lent, struct cecl_net **net)
+                                int nranks, int timeout_ms, int64_t deadline, struct cecl_net **net)
 {
     struct nccl *nccl = calloc(1, sizeof(*nccl));
     struct offer *all = calloc((size_t)nranks, sizeof(*all));

@@ -46,7 +46,7 @@ struct cecl_net_ops {
     /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
     void (*fail)(struct cecl_net *net);
     /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
-     * transport's memory stays. */
+     * transport's memory stays. NULL: it has nothing there, as for `finish`. */
     void (*give_up)(struct cecl_net *net);
     /* No exchange is pending, and none follows: ends what the transport has in other libraries, in order and
      * within bounds. */
@@ -75,10 +75,13 @@ ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank
 /* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time. Collective over the mesh.
  *
  * timeout_ms  limit of the host's waits in an exchange; 0: none
- * deadline    of making NCCL's communicator
- * lent        the program's NCCL, on all ranks; NULL: it is opened at run time. Copied */
+ * deadline    of making NCCL's communicator */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline,
-                                const ceclNcclNet_t *lent, struct cecl_net **net);
+                                struct cecl_net **net);
+/* Until the next such call of the calling thread, the networks that it opens are splits of what the program
+ * lends. NULL: nothing. */
+void cecl_net_nccl_lend(const ceclNcclNet_t *net);
+const ceclNcclNet_t *cecl_net_nccl_lent(void);
 
 #endif

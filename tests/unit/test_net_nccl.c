@@ -52,7 +52,7 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
-    return cecl_net_nccl_open(dev, NULL, 0, 2, 300, cecl_deadline(300), NULL, net);
+    return cecl_net_nccl_open(dev, NULL, 0, 2, 300, cecl_deadline(300), net);
 }
 
 static void expect_refused(ceclResult_t want, const char *words)
@@ -250,7 +250,10 @@ static ceclResult_t open_lent(struct cecl_net **net)
 {
     const ceclNcclNet_t lent = {&orders, dlopen(FAKE_NCCL, RTLD_NOW), split, order};
     orders = 0;
-    return cecl_net_nccl_open(dev, NULL, 0, 2, 300, cecl_deadline(300), &lent, net);
+    cecl_net_nccl_lend(&lent);
+    const ceclResult_t result = open_net(net);
+    cecl_net_nccl_lend(NULL);
+    return result;
 }
 
 static void what_a_program_lends_is_split_ordered_and_ended(void **state)
