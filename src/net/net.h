@@ -9,7 +9,7 @@
  *                   \-> fail: exchanges end at once, without their bytes
  *
  * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
- * on GPUs, and wherever the program lends its NCCL. A transport that puts into its peers' windows would need one more function here: to register one.
+ * on GPUs. A transport that puts into its peers' windows would need one more function here: to register one.
  * A transport knows no plan and no collective. Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
@@ -45,14 +45,14 @@ struct cecl_net_ops {
     ceclResult_t (*error)(struct cecl_net *net);
     /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
     void (*fail)(struct cecl_net *net);
+    /* Frees the transport. None of its exchanges is pending. */
+    void (*close)(struct cecl_net *net);
     /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
      * transport's memory stays. NULL: it has nothing there, as for `finish`. */
     void (*give_up)(struct cecl_net *net);
     /* No exchange is pending, and none follows: ends what the transport has in other libraries, in order and
      * within bounds. */
     void (*finish)(struct cecl_net *net);
-    /* Frees the transport. None of its exchanges is pending. */
-    void (*close)(struct cecl_net *net);
 };
 
 /* The first part of every transport. */
