@@ -198,11 +198,17 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
+/* Whether NCCL carries data between nodes: on GPUs, and where a program that runs on NCCL lends its own. */
+static bool has_nccl_net(ceclComm_t comm)
+{
+    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
+}
+
 /* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
  * them anything. */
 static bool has_lent_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && comm->config.node < 0 &&
+    return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&
            (comm->config.net == CECL_NET_MPI ||
             (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
 }
@@ -210,7 +216,7 @@ static bool has_lent_net(ceclComm_t comm)
 /* Whether nodes are pretended ones of one host, and the ranks' device is the host. */
 static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_mesh_spans_hosts(comm->mesh) &&
+    return comm->nodes && !has_nccl_net(comm) && !cecl_mesh_spans_hosts(comm->mesh) &&
            !has_lent_net(comm);
 }
 
@@ -239,7 +245,7 @@ static ceclResult_t open_lent_net(ceclComm_t comm)
 static ceclResult_t open_transport(ceclComm_t comm)
 {
     struct cecl_net **net = &comm->engine.net;
-    if (comm->dev->kind == CECL_KIND_CUDA)
+    if (has_nccl_net(comm))
         return cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
                                   comm->config.timeout_ms,
                                   cecl_deadline(comm->config.init_timeout_ms), net);

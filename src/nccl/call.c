@@ -10,6 +10,7 @@
 #include "nccl/gpu.h"
 #include "nccl/group.h"
 #include "nccl/learn.h"
+#include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
@@ -38,7 +39,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
 
 /* Whether cecl could serve a call of this kind. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
-                                            const struct cecl_nccl_comm *comm)
+                                            const struct cecl_nccl_comm *comm, bool is_strict)
 {
     if (!has_rank(call, comm->nranks))
         return CECL_NCCL_NO_SUCH_RANK;
@@ -52,7 +53,10 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_TYPE;
     if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
         return CECL_NCCL_SMS_FORBIDDEN;
-    return CECL_NCCL_NO_REASON;
+    return comm->rails.exist &&
+                   (comm->limits.smPolicy == CECL_SM_NEVER || (is_strict && !call->reduces))
+               ? CECL_NCCL_BETWEEN_NODES
+               : CECL_NCCL_NO_REASON;
 }
 
 static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
@@ -64,7 +68,8 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, bool *is_timed)
 {
-    const enum cecl_nccl_reason reason = reason_of_kind(call, comm);
+    const enum cecl_nccl_reason reason =
+        reason_of_kind(call, comm, process->policy == CECL_NCCL_STRICT);
     if (reason != CECL_NCCL_NO_REASON)
         return reason;
     /* A captured call is made once and may be replayed any number of times, so it does not count in
@@ -156,7 +161,7 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
                        ncclResult_t *result)
 {
     cecl_nccl_learn_time(call, comm, false);
-    *result = cecl_nccl_pass(call);
+    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
     cecl_nccl_learn_time(call, comm, true);
     return true;
 }
@@ -179,5 +184,10 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         *result = cecl_nccl_group_refuse(refuse(call, reason));
     if (is_timed)
         return pass_timed(call, comm, result);
-    return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
+    if (refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result)))
+        return true;
+    if (!comm || !comm->rails.exist)
+        return false;
+    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
+    return true;
 }

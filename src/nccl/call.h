@@ -51,9 +51,6 @@ struct cecl_nccl_call {
  * for the end of a group. False: the caller passes it to NCCL now. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
-/* Passes a call to NCCL that was kept until the end of a group. */
-ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
-
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 {
