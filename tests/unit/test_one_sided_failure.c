@@ -4,11 +4,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"
@@ -220,11 +224,58 @@ static void a_failed_communicator_ends_with_waits_pending(void **state)
         assert_int_equal(ceclStreamSynchronize(comms[0], streams[i]), ceclRemoteError);
 }
 
+/* ---- a process that ends */
+
+static ceclComm_t ending;
+
+/* Runs behind the look at pending calls. As with a GPU, words cannot be read any more afterwards. */
+static void signal_at_exit(void)
+{
+    ending->dev->ordinal = 0;
+    OK(ceclSignal(0, 6, ending, NULL));
+}
+
+static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic int *is_made)
+{
+    alarm(30);
+    atexit(signal_at_exit);
+    while (!*is_made)
+        pause_ms(1);
+    OK(ceclCommInitRank(&ending, 2, *id, 1));
+    exit(0);
+}
+
+/* Whether such a call was carried out is not known, so the rank says no goodbye. */
+static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **state)
+{
+    struct {
+        _Atomic int is_made;
+        ceclUniqueId id;
+    } *meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_ptr_not_equal(meeting, MAP_FAILED);
+    setenv("CECL_DEVICE", "host", 1);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        end_with_a_signal(&meeting->id, &meeting->is_made);
+    OK(ceclGetUniqueId(&meeting->id));
+    meeting->is_made = 1;
+    OK(ceclCommInitRank(&comms[0], 2, meeting->id, 0));
+    expect_error(0, ceclRemoteError, "rank 1 ended unexpectedly", 0, SLACK_MS);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    munmap(meeting, sizeof(*meeting));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* first, because this process must have no threads when it forks */
+        cmocka_unit_test_teardown(a_process_with_a_call_after_the_last_look_ends_unexpectedly,
+                                  teardown),
         TEST(a_wait_without_a_signal_names_the_peer),
         TEST(a_wait_has_a_time_of_its_own),
         TEST(the_time_begins_when_the_stream_comes_to_the_wait),
