@@ -2,6 +2,7 @@
 #include "puts.h"
 
 #define GUARD 0xa5
+#define CAPTURED 1 /* the stream that is captured: the default stream cannot be */
 
 struct transfer {
     int owner, mover, number;
@@ -24,7 +25,8 @@ static int find_relay(int count, int mover)
     return found;
 }
 
-static void draw_transfers(int n, uint64_t *x)
+/* In a program that is captured all calls are on one stream. */
+static void draw_transfers(int n, bool is_captured, uint64_t *x)
 {
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         struct transfer *t = &transfers[i];
@@ -36,6 +38,8 @@ static void draw_transfers(int n, uint64_t *x)
         t->relays = !t->gets && multi_draw_below(x, 2) ? find_relay(i, t->mover) : -1;
         t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
         t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
+        if (is_captured)
+            t->stream_of_owner = t->stream_of_mover = CAPTURED;
         t->source = i;
         if (t->relays >= 0) { /* on the stream that has waited for those bytes */
             t->bytes = transfers[t->relays].bytes;
@@ -130,12 +134,12 @@ static void check(const struct puts *puts)
 
 void puts_prepare(const struct puts *puts, uint64_t *x)
 {
-    draw_transfers(puts->n, x);
+    draw_transfers(puts->n, puts->launches > 0, x);
     prepare(puts);
 }
 
 /* No rank waits for the hosts of others: an owner signals when its memory is ready, and each transfer is acknowledged. */
-ceclResult_t puts_make(const struct puts *puts)
+static ceclResult_t make_calls(const struct puts *puts)
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < PUTS_TRANSFERS && result == ceclSuccess; i++) {
@@ -147,6 +151,28 @@ ceclResult_t puts_make(const struct puts *puts)
             puts->between(puts->context, i);
     }
     return result;
+}
+
+/* Each launch does the same again. The graph ends with its last launch. */
+static ceclResult_t launch(const struct puts *puts)
+{
+    ceclStream_t stream = puts->streams[CAPTURED];
+    ceclGraph_t graph = NULL;
+    ceclResult_t result = ceclStreamBeginCapture(puts->comm, stream);
+    if (result != ceclSuccess)
+        return result;
+    const ceclResult_t made = make_calls(puts);
+    result = ceclStreamEndCapture(puts->comm, stream, &graph);
+    for (int i = 0; i < puts->launches && made == ceclSuccess && result == ceclSuccess; i++)
+        result = ceclGraphLaunch(graph, stream);
+    if (graph)
+        multi_ok(puts->comm, ceclGraphDestroy(graph));
+    return made != ceclSuccess ? made : result;
+}
+
+ceclResult_t puts_make(const struct puts *puts)
+{
+    return puts->launches > 0 ? launch(puts) : make_calls(puts);
 }
 
 /* The communicator may fail at any time, and then nothing is right. */

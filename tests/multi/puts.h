@@ -18,6 +18,7 @@ struct puts {
     unsigned char *shared, *local; /* PUTS_BYTES: this rank's in the window, and any other */
     ceclStream_t streams[PUTS_STREAMS];
     uint64_t seed; /* of the bytes; differs from round to round */
+    int launches; /* 0: calls are made; else a graph captures them, and is launched so often. Equal on all ranks */
     /* called between the transfers; may be NULL */
     void (*between)(void *context, int transfer);
     void *context;

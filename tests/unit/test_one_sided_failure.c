@@ -224,6 +224,66 @@ static void a_failed_communicator_ends_with_waits_pending(void **state)
         assert_int_equal(ceclStreamSynchronize(comms[0], streams[i]), ceclRemoteError);
 }
 
+/* ---- graphs */
+
+static ceclGraph_t graph;
+
+static void launch(int rank, int times, bool waits, int peer)
+{
+    ceclStream_t stream;
+    OK(ceclStreamCreate(comms[rank], &stream));
+    OK(ceclStreamBeginCapture(comms[rank], stream));
+    if (waits)
+        wait_for(rank, peer, 5, stream);
+    else
+        OK(ceclSignal(peer, 5, comms[rank], stream));
+    OK(ceclStreamEndCapture(comms[rank], stream, &graph));
+    for (int i = 0; i < times; i++)
+        OK(ceclGraphLaunch(graph, stream));
+}
+
+static void a_graph_that_waits_in_vain_names_the_peer(void **state)
+{
+    (void)state;
+    launch(0, 1, true, 1);
+    OK(ceclSignal(0, 5, comms[1], NULL)); /* of no graph */
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for",
+                 TIMEOUT_MS / 2, TIMEOUT_MS + SLACK_MS);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclPutSignal has sent signal 5"));
+    OK(ceclGraphDestroy(graph));
+}
+
+/* One signal may be under way. */
+static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
+{
+    (void)state;
+    launch(0, 2, false, 1);
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for",
+                 TIMEOUT_MS / 2, TIMEOUT_MS + SLACK_MS);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "has taken its last signal 5"));
+    OK(ceclGraphDestroy(graph));
+}
+
+static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
+{
+    (void)state;
+    launch(0, 1, true, 2);
+    pause_ms(20);
+    leave(2);
+    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that was launched here", 0,
+                 TIMEOUT_MS + SLACK_MS);
+    OK(ceclGraphDestroy(graph));
+}
+
+static void a_graph_is_launched_while_its_communicator_fails(void **state)
+{
+    (void)state;
+    launch(0, 50, true, 1);
+    OK(ceclCommRevoke(comms[1]));
+    expect_error(0, ceclRemoteError, "rank 1", 0, SLACK_MS);
+    OK(ceclGraphDestroy(graph));
+}
+
 /* ---- a process that ends */
 
 static ceclComm_t ending;
@@ -286,6 +346,10 @@ int main(void)
         TEST(an_abort_with_a_call_pending_fails_the_others),
         TEST(the_rank_at_the_end_of_the_waits_is_named),
         TEST(a_failed_communicator_ends_with_waits_pending),
+        TEST(a_graph_that_waits_in_vain_names_the_peer),
+        TEST(a_signal_that_nobody_takes_holds_up_the_next),
+        TEST(a_graph_that_waits_for_a_rank_that_leaves_ends),
+        TEST(a_graph_is_launched_while_its_communicator_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
