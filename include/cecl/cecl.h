@@ -1539,7 +1539,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             does a wait for its signals. When the communicator fails, waits end with undefined
  *             results, as calls do (see Failure at the top).
  *
- * These calls cannot be captured. They are refused inside a group, and need none. A
+ *   Graphs    A graph may capture one-sided calls, other ones on each rank, and without the peers.
+ *             Each launch sends and takes signals. Those of captured calls are counted apart: a
+ *             captured wait takes only signals of captured calls. A captured signal waits until a
+ *             captured wait has taken the one before it of that number, so at most one is under way;
+ *             a captured ceclWaitSignal takes at most 256. "The order in which the host made the
+ *             calls" is the order of launches. Destroy the graph before the window ends.
+ *
+ * These calls are refused inside a group, and need none. A
  * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. Over nodes (CECL_NODE_SIZE) a peer on
  * another node is refused (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
@@ -1582,8 +1589,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Collective, blocking: waits until all ranks have come. Not in a group.
  * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
- * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
- * its stream first; another rank refused its call, or gave another window; inside a group),
+ * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending, or a graph
+ * holds one: synchronize its stream, or destroy the graph first; another rank refused its call, or gave another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
@@ -1602,7 +1609,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
  * destroyed), ceclInvalidUsage (a buffer that ends behind its allocation; the peer has freed its
- * memory; the peer is this rank, and an SM is not allowed; `stream` captures; inside a group),
+ * memory; the peer is this rank, and an SM is not allowed; inside a group),
  * ceclRemoteError (the peer has left: the communicator has failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
@@ -1633,7 +1640,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * none.
  * Errors, nothing enqueued: ceclInvalidArgument (peer or signal out of range; a bad stream),
- * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; `stream` captures; inside a group),
+ * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; inside a group),
  * ceclRemoteError (as in ceclPut). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm,
                                               ceclStream_t stream);
@@ -1645,7 +1652,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
  * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
  * time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
- * a bad stream), ceclInvalidUsage (as in ceclSignal). Since 0.1. */
+ * a bad stream; more signals than a captured call may take), ceclInvalidUsage (as in ceclSignal).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
@@ -1725,7 +1733,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams.
  *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
- *     ceclSend and ceclRecv are refused.
+ *     ceclSend and ceclRecv are refused. For one-sided calls these rules do not hold; see there.
  *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;

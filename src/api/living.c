@@ -51,11 +51,13 @@ static bool look(ceclComm_t comm)
     const struct cecl_flags *flags = &comm->engine.flags;
     const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
     const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
+    const uint64_t one_sided = cecl_lines_made(flags);
     if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0 ||
         !cecl_lines_idle(flags))
         return false;
     comm->living.word = word;
     comm->living.calls = calls;
+    comm->living.one_sided = one_sided;
     return comm->living.is_idle = true;
 }
 
@@ -78,7 +80,8 @@ static bool is_idle(ceclComm_t comm)
     if (comm->dev->ordinal < 0)
         return look(comm);
     return comm->living.is_idle &&
-           comm->living.calls == cecl_flags_done_target(&comm->engine.flags);
+           comm->living.calls == cecl_flags_done_target(&comm->engine.flags) &&
+           comm->living.one_sided == cecl_lines_made(&comm->engine.flags);
 }
 
 static void say_goodbye(ceclComm_t comm)

@@ -140,6 +140,7 @@ struct ceclComm {
         ceclComm_t next, *at;            /* *at is this communicator */
         bool is_idle;                    /* all calls were done as the process began to end: */
         uint32_t word, calls;            /* its last word then, and how many calls that were */
+        uint64_t one_sided;              /* and how many one-sided calls */
     } living;                            /* in living.c's list; at NULL: it is not there */
     _Atomic uint32_t captured;           /* captured calls whose graphs are not gone yet */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */

@@ -293,7 +293,7 @@ void cecl_watch_release(ceclComm_t comm)
     if (pending)
         release_words(comm);
     if (atomic_load(&comm->last_captured)) /* a graph may be launched at any time */
-        cecl_turns_release(&comm->engine.flags);
+        cecl_replays_release(comm);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
