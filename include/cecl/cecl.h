@@ -1175,6 +1175,42 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
+/* Parts of a matrix, of one shape. */
+typedef struct {
+    size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */
+    size_t width, rows; /* elements of a row, and rows; width 0: a call without effect */
+    size_t pitch;       /* elements from one row to the next; 0: nranks * count * width */
+    /* [nranks * count] the element of sendbuff with which each tile begins: first the tiles for rank 0,
+     * then those for rank 1, and so on. They may overlap. NULL: tiles lie side by side. */
+    const size_t *begins;
+} ceclTiles_t;
+
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of them. It is
+ * ceclReduceScatter along any dimension, and a reduction to many roots in one call.
+ *
+ *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
+ *                         [A A][B B]                         [A + C  A + C]
+ *     sendbuff on rank 1: [c c][d d]
+ *                         [C C][D D]                         width 2, rows 2, count 1
+ *
+ * Nothing is packed: copy engines move the rows of tiles to the receiver's staging, as
+ * ceclAlltoAllStrided does, and a kernel reduces them there in chunks, whatever the number of tiles.
+ * (A rank's own tiles are copied within its GPU, which takes SMs.) Bits are those of ceclReduceScatter.
+ * sendbuff  a matrix; read as `tiles` says.
+ * recvbuff  [count * rows * width] elements: this rank's tiles, one behind the other, each without gaps.
+ *           Must not overlap the part of sendbuff that is read.
+ * tiles     read during the call, with its array. count, width, rows and pitch are equal on all ranks;
+ *           `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the caller's.
+ * op        as in ceclReduceScatter.
+ * Both buffers are aligned to their elements.
+ * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
+ * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and more than an address space.
+ * Over several nodes it is refused (ceclInvalidUsage). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, void *recvbuff,
+                                                          const ceclTiles_t *tiles,
+                                                          ceclDataType_t datatype, ceclRedOp_t op,
+                                                          ceclComm_t comm, ceclStream_t stream);
+
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
  * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
  * in a small call each rank reduces everything.
@@ -1392,6 +1428,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterInit(const void *sendbuff, v
                                                          size_t recvcount, ceclDataType_t datatype,
                                                          ceclRedOp_t op, ceclComm_t comm,
                                                          ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTilesInit(const void *sendbuff, void *recvbuff,
+                                                              const ceclTiles_t *tiles,
+                                                              ceclDataType_t datatype,
+                                                              ceclRedOp_t op, ceclComm_t comm,
+                                                              ceclRequest_t *request);
 /* As above; see ceclAllGatherInit. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllReduceInit(const void *sendbuff, void *recvbuff,
                                                      size_t count, ceclDataType_t datatype,

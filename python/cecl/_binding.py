@@ -55,6 +55,12 @@ class Experts(ctypes.Structure):
                 ("recvscales", ctypes.c_void_p), ("scalebytes", ctypes.c_size_t)]
 
 
+class Tiles(ctypes.Structure):
+    """ceclTiles_t"""
+    _fields_ = [("count", ctypes.c_size_t), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t),
+                ("pitch", ctypes.c_size_t), ("begins", ctypes.POINTER(ctypes.c_size_t))]
+
+
 GATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
                           ctypes.c_size_t)
 BARRIER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -102,6 +108,7 @@ _FUNCTIONS = {
     "ceclSend": [_P, _SIZE, _INT, _INT, _P, _P],
     "ceclRecv": [_P, _SIZE, _INT, _INT, _P, _P],
     "ceclBarrier": [_P, _P],
+    "ceclReduceScatterTiles": [_P, _P, ctypes.POINTER(Tiles), _INT, _INT, _P, _P],
     "ceclAlltoAllvDevice": [_P, _SIZE, _P, _P, _SIZE, _P, _SIZE, _INT, _P, _P],
     "ceclDispatch": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
     "ceclCombine": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],

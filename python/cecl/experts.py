@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from . import _binding as binding
 from ._binding import library
-from .torch_backend import _check, _count_of, _type_of
+from .torch_backend import _count_of, _type_of
 
 
 class _Memory:

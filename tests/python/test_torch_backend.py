@@ -17,7 +17,7 @@ except ImportError as missing:
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 from cecl import _binding as binding  # noqa: E402  pylint: disable=wrong-import-position
 import cecl.torch_backend  # noqa: E402, F401  pylint: disable=wrong-import-position, unused-import
-from cecl import experts as moe  # noqa: E402  pylint: disable=wrong-import-position
+from cecl import experts as moe, tiles  # noqa: E402  pylint: disable=wrong-import-position
 
 TYPES = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -282,6 +282,24 @@ def rows_that_do_not_fit_are_told(at):
     raise AssertionError("more rows than there is room for are no error")
 
 
+def tiles_go_to_their_roots(at):
+    """PyTorch's examples: two column blocks for each rank, in turn; the tiles of a matrix, each to another root."""
+    rows, columns, blocks = 6, 5, 2 * at.size
+    every = torch.stack(at.all_numbers(rows * blocks * columns)).view(at.size, rows, -1)
+    whole = every.sum(0)
+    outputs = at.poisoned(2 * rows * columns).view(2, rows, columns)
+    begins = [(0, (rank + tile * at.size) * columns) for rank in range(at.size) for tile in range(2)]
+    tiles.reduce_scatter(outputs, every[at.rank].contiguous(), begins, (rows, columns))
+    for tile in range(2):
+        first = (at.rank + tile * at.size) * columns
+        equal(outputs[tile], whole[:, first: first + columns], f"column block {tile}")
+    output = at.poisoned(2 * columns).view(2, columns)
+    begins = [(rank // 2 * 2, rank % 2 * columns) for rank in range(at.size)]
+    tiles.reduce_scatter(output, every[at.rank].contiguous(), begins, (2, columns))
+    row, column = begins[at.rank]
+    equal(output, whole[row: row + 2, column: column + columns], "a tile")
+
+
 def wrong_arguments_are_named(at):
     def refused(words, call):
         try:
@@ -299,6 +317,7 @@ def wrong_arguments_are_named(at):
     refused(f"{at.size} of torch.int64", lambda: moe.alltoallv_device(rows, out_splits, rows, on_device(at, [1])))
     refused("ceclMemAlloc", lambda: moe.alltoallv_device(rows, out_splits, at.poisoned(8).view(4, 2),
                                                          on_device(at, [0] * at.size)))
+    refused("outside of (4, 2)", lambda: tiles.reduce_scatter(at.poisoned(2), rows, [(3, 1)] * at.size, (1, 2)))
     refused("scales of shapes", lambda: moe.dispatch(rows, out_splits, rows, on_device(at, [0] * at.size), 1,
                                                      scales=(at.poisoned(3), at.poisoned(4))))
     tensor = at.numbers(at.rank, 4)
@@ -325,7 +344,7 @@ def a_rank_that_dies_is_told(at):
 TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
          all_to_all_of_equal_and_of_other_parts, rooted_calls, messages, asynchronous_calls, groups_and_objects,
          functional_collectives, a_module_learns_as_one_alone, rows_by_splits_on_the_device,
-         rows_go_to_experts_and_come_back, rows_that_do_not_fit_are_told, wrong_arguments_are_named,
+         rows_go_to_experts_and_come_back, tiles_go_to_their_roots, rows_that_do_not_fit_are_told, wrong_arguments_are_named,
          a_rank_that_dies_is_told)
 
 
