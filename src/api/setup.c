@@ -7,6 +7,7 @@
 #include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
+#include "api/transport.h"
 #include "boot/meeting.h"
 #include "comm/trace.h"
 #include "launch/check.h"
@@ -210,7 +211,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
-        [CECL_SHARED_NET] = has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0,
+        [CECL_SHARED_NET] = cecl_transport_shared_bytes(comm),
         [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
@@ -276,7 +277,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, flags_wish(comm)));
     if (comm->nodes)
-        CECL_TRY(open_net(comm));
+        CECL_TRY(cecl_transport_open(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));

@@ -536,8 +536,7 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
 {
     const bool is_lent = nccl->lent.library;
     nccl->api = &nccl->lent_api;
-    CECL_TRY(is_lent ? find_all(nccl->lent.library, "the program's NCCL", &nccl->lent_api)
-                     : load(&nccl->api));
+    CECL_TRY(is_lent ? find_all(nccl->lent.library, &nccl->lent_api) : load(&nccl->api));
     mine->version = nccl->api->version;
     mine->is_lent = is_lent;
     snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
