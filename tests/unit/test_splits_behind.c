@@ -97,15 +97,23 @@ static ceclResult_t error_of(int rank)
     return error;
 }
 
+/* What the kernels of rank 0 write once they find rows that do not fit: `what` comes last. */
+static void find_trouble(void)
+{
+    struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
+    told->rank = 2;
+    told->experts = 1;
+    atomic_store((_Atomic uint32_t *)&told->what, CECL_SPLITS_SEND);
+}
+
 /* A rank whose kernel has found rows that do not fit, while a peer has not come to its own kernel: were the
  * rank to fail now, the peer would hear of it and move no rows. */
 static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 {
-    struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
     (void)state;
     for (int r = 0; r < RANKS - 1; r++)
         OK(ceclBarrier(comms[r], NULL));
-    *told = (struct cecl_splits_trouble){CECL_SPLITS_SEND, .rank = 2, .experts = 1};
+    find_trouble();
     assert_int_equal(error_of(0), ceclSuccess);
     (void)!ceclBarrier(comms[RANKS - 1], NULL); /* rank 0 may have failed meanwhile */
     (void)!ceclStreamSynchronize(comms[0], NULL);
@@ -116,10 +124,9 @@ static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 /* A rank that has found the same, and hears of a peer's end first. */
 static void a_peers_end_does_not_hide_rows_that_do_not_fit(void **state)
 {
-    struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
     (void)state;
     OK(ceclBarrier(comms[0], NULL));
-    *told = (struct cecl_splits_trouble){CECL_SPLITS_SEND, .rank = 2, .experts = 1};
+    find_trouble();
     OK(ceclCommRevoke(comms[1]));
     (void)!ceclStreamSynchronize(comms[0], NULL);
     assert_int_equal(error_of(0), ceclInvalidUsage);
