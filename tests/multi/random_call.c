@@ -42,7 +42,8 @@ static bool differ(const struct random_call *c)
 
 bool random_reduces(const struct random_call *c)
 {
-    return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER || c->kind == REDUCE;
+    return c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER || c->kind == REDUCE ||
+           c->kind == REDUCE_SCATTER_TILES;
 }
 
 /* Whether some ranks may be in place and others not. A root is on its own in that anyway. */
@@ -119,6 +120,26 @@ static void leave_defaults_out(struct random_call *c, uint64_t *x)
     leave_out(x, &s->recvStride, gathers ? width : stacked);
 }
 
+/* Strided blocks of sendbuff; in recvbuff the rows of the only tile meet. */
+static void draw_tiles(struct random_call *c, uint64_t *x, size_t most)
+{
+    ceclStrided_t *s = &c->strided;
+    s->rows = 1 + random_next(x) % 20;
+    s->width = random_next(x) % (most / s->rows + 5);
+    draw_layout(c, x, &s->sendPitch, &s->sendStride);
+    c->count = s->width * s->rows;
+    c->rows = s->rows;
+    c->row = s->width * c->size;
+    c->send_pitch = s->sendPitch;
+    c->recv_pitch = s->width;
+    for (int from = 0; from < c->nranks; from++)
+        for (int to = 0; to < c->nranks; to++) {
+            c->counts[from][to] = c->count;
+            c->sent_at[from][to] = (size_t)to * s->sendStride;
+            c->wanted_at[from][to] = 0;
+        }
+}
+
 static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
 {
     ceclStrided_t *s = &c->strided;
@@ -170,10 +191,11 @@ static void draw_type(struct random_call *c, uint64_t *x)
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
     const int n = c->nranks;
-    c->kind = kind;
+    /* tiles do not leave a node */
+    c->kind = kind == REDUCE_SCATTER_TILES && multi_over_nodes() ? REDUCE_SCATTER : kind;
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
-    c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
+    c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV && c->kind != REDUCE_SCATTER_TILES;
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
     c->by_request = random_next(x) % 4 == 0;
@@ -188,6 +210,10 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->send_pitch = c->recv_pitch = 0;
     if (is_strided(c)) {
         draw_strided(c, x, most);
+        return;
+    }
+    if (c->kind == REDUCE_SCATTER_TILES) {
+        draw_tiles(c, x, most);
         return;
     }
     for (int from = 0; from < n; from++)
@@ -281,6 +307,15 @@ static void set_sizes(const struct random_call *c, struct sizes *s)
     }
 }
 
+static ceclTiles_t tiles_of(const struct random_call *c)
+{
+    return (ceclTiles_t){.count = 1,
+                         .width = c->strided.width,
+                         .rows = c->strided.rows,
+                         .pitch = c->send_pitch,
+                         .begins = c->sent_at[c->rank]};
+}
+
 /* The function of each kind, or its Init, with what comes last: a stream or a request. */
 #define CALLS(Init, last)                                                                          \
     switch (c->kind) {                                                                             \
@@ -296,6 +331,8 @@ static void set_sizes(const struct random_call *c, struct sizes *s)
     case ALL_REDUCE: return ceclAllReduce##Init(c->in, c->out, count, type, c->op, comm, last);    \
     case REDUCE_SCATTER:                                                                           \
         return ceclReduceScatter##Init(c->in, c->out, count, type, c->op, comm, last);             \
+    case REDUCE_SCATTER_TILES:                                                                     \
+        return ceclReduceScatterTiles##Init(c->in, c->out, &tiles, type, c->op, comm, last);       \
     case REDUCE: return ceclReduce##Init(c->in, c->out, count, type, c->op, c->root, comm, last);  \
     case ALL_GATHERV:                                                                              \
         return ceclAllGatherv##Init(c->in, s.receives[c->rank], c->out, s.receives, s.to, type,    \
@@ -312,6 +349,7 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
 {
     const ceclDataType_t type = c->type;
     const size_t count = c->count;
+    const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
     set_sizes(c, &s);
     CALLS(, c->stream)
@@ -322,6 +360,7 @@ static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclReque
     const ceclDataType_t type = c->type;
     const size_t count = c->count;
     const bool grouped = false;
+    const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
     set_sizes(c, &s);
     CALLS(Init, request)
@@ -410,7 +449,8 @@ static void fill_inputs(const struct random_call *c, unsigned char *inputs, cons
         unsigned char *input = inputs + (size_t)from * bytes;
         src[from] = input;
         for (size_t i = 0; i < bytes; i++)
-            input[i] = multi_byte(c->seed, from, c->sent_at[from][c->rank] * c->size + i);
+            input[i] =
+                multi_byte(c->seed, from, place(c, c->sent_at[from][c->rank], c->send_pitch, i));
     }
 }
 

@@ -15,9 +15,10 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* of any type by any operation, as the next two */
+    ALL_REDUCE, /* of any type by any operation, as the next three */
     REDUCE_SCATTER,
     REDUCE,
+    REDUCE_SCATTER_TILES, /* one tile for each rank; never in place */
     KINDS
 };
 #define RANKS 64

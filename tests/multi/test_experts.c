@@ -199,30 +199,6 @@ static void rows_go_to_experts_and_come_back(void **state)
     out_and_back(multi_share(200));
 }
 
-/* The example of cecl.h. */
-static void the_header_says_what_happens(void **state)
-{
-    static const uint64_t sends[2][4] = {{1, 2, 0, 1}, {1, 0, 0, 3}};
-    static const uint64_t told[2][8] = {{1, 1, 2, 0, 0, 1, 2, 4}, {0, 0, 1, 3, 0, 0, 2, 3}};
-    static const char *const has[2] = {"abbd", "ADDD"}, *const gets[2] = {"aAbb", "--dDDD"};
-    const ceclExperts_t experts = {.experts = 2, .align = 2};
-    uint64_t got[8];
-    (void)state;
-    if (multi_nranks != 2)
-        return;
-    multi_put(comm, rows[0], has[multi_rank], 4);
-    multi_put(comm, rows[1], "-------", 7);
-    multi_put(comm, splits[0], sends[multi_rank], sizeof(sends[0]));
-    multi_ok(comm, ceclDispatch(rows[0], 4, splits[0], rows[1], 6, splits[1], &experts, 1,
-                                ceclUint8, comm, NULL));
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
-    multi_get(comm, host, rows[1], 7);
-    multi_get(comm, got, splits[1], sizeof(got));
-    assert_memory_equal(host, gets[multi_rank], strlen(gets[multi_rank]));
-    assert_memory_equal(got, told[multi_rank], sizeof(got));
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
 static void graphs_take_rows_out_and_back(void **state)
 {
     uint64_t x = 41;
@@ -404,7 +380,6 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(rows_go_to_experts_and_come_back),
-        TEST(the_header_says_what_happens),
         TEST(graphs_take_rows_out_and_back),
         TEST(tokens_get_the_sums_of_their_rows),
         TEST(refused_sums_do_no_harm),

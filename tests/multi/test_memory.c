@@ -124,10 +124,12 @@ static void every_collective_takes_every_combination_of_kinds(void **state)
 {
     (void)state;
     uint64_t x = 41;
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int in_place = 0; in_place < (kind == ALL_TO_ALLV ? 1 : 2); in_place++)
+    for (int kind = 0; kind < KINDS; kind++) {
+        const bool never_in_place = kind == ALL_TO_ALLV || kind == REDUCE_SCATTER_TILES;
+        for (int in_place = 0; in_place < (never_in_place ? 1 : 2); in_place++)
             for (int i = 0; i < 2 * MEMORY_KINDS * MEMORY_KINDS; i++)
                 run_combination((enum kind)kind, in_place, i, &x);
+    }
 }
 
 /* ---- random calls */

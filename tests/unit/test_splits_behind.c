@@ -1,5 +1,6 @@
-/* A call by splits on the device right behind a reduce-scatter, which ends on a rank while peers still reduce
- * out of their staging: neither disturbs the other. */
+/* When calls by splits on the device disturb others, and when they fail. Right behind a reduce-scatter, which ends on a
+ * rank while peers still reduce out of their staging, neither disturbs the other. Rows that do not fit fail a rank
+ * once its call has ended. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include <cecl/cecl.h>
+#include "comm/comm.h"
 
 #define RANKS 4
 #define COUNT 10000
@@ -81,10 +82,65 @@ static void staging_that_peers_still_read_is_left_alone(void **state)
     }
 }
 
+static int abort_all(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
+    return 0;
+}
+
+static ceclResult_t error_of(int rank)
+{
+    ceclResult_t error = ceclInternalError;
+    OK(ceclCommGetAsyncError(comms[rank], &error));
+    return error;
+}
+
+/* What the kernels of rank 0 write once they find rows that do not fit: `what` comes last. */
+static void find_trouble(void)
+{
+    struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
+    told->rank = 2;
+    told->experts = 1;
+    atomic_store((_Atomic uint32_t *)&told->what, CECL_SPLITS_SEND);
+}
+
+/* A rank whose kernel has found rows that do not fit, while a peer has not come to its own kernel: were the
+ * rank to fail now, the peer would hear of it and move no rows. */
+static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS - 1; r++)
+        OK(ceclBarrier(comms[r], NULL));
+    find_trouble();
+    assert_int_equal(error_of(0), ceclSuccess);
+    (void)!ceclBarrier(comms[RANKS - 1], NULL); /* rank 0 may have failed meanwhile */
+    (void)!ceclStreamSynchronize(comms[0], NULL);
+    assert_int_equal(error_of(0), ceclInvalidUsage);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2"));
+}
+
+/* A rank that has found the same, and hears of a peer's end first. */
+static void a_peers_end_does_not_hide_rows_that_do_not_fit(void **state)
+{
+    (void)state;
+    OK(ceclBarrier(comms[0], NULL));
+    find_trouble();
+    OK(ceclCommRevoke(comms[1]));
+    (void)!ceclStreamSynchronize(comms[0], NULL);
+    assert_int_equal(error_of(0), ceclInvalidUsage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(staging_that_peers_still_read_is_left_alone),
+        cmocka_unit_test_setup_teardown(staging_that_peers_still_read_is_left_alone,
+                                        open_with_memory, close_all),
+        cmocka_unit_test_setup_teardown(rows_that_do_not_fit_are_told_once_the_call_has_ended,
+                                        open_all, abort_all),
+        cmocka_unit_test_setup_teardown(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all,
+                                        abort_all),
     };
-    return cmocka_run_group_tests(tests, open_with_memory, close_all);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
