@@ -132,6 +132,15 @@ catch 2 LOOK_FIRST 'assertion violated 0' -DONE_WAY
 catch 2 EARLY_GOODBYE 'assertion violated 0' -DONE_WAY
 catch 1 OLD_COUNT 'assertion violated.*is_same' -DONE_WAY -DEND
 
+model=handed
+prove 2 3
+prove 2 2 -DFAULTS
+catch 3 NO_TAKEN 'assertion violated.*handed'
+catch 3 LATE_RESET 'assertion violated.*handed'
+catch 3 NO_EVENTS 'assertion violated.*block'
+catch 3 SIGNAL_FIRST 'assertion violated.*block'
+catch 3 RELEASE_ONCE 'invalid end state' -DFAULTS
+
 model=windows
 prove 2 2 -DOWNERS=1 -DCHANGES=3
 prove 2 2 -DPIECES=1 -DCHANGES=1

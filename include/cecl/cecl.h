@@ -1383,6 +1383,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
                                                      size_t sendcount, ceclDataType_t datatype,
                                                      ceclComm_t comm, ceclRequest_t *request);
 
+/* Makes a request of an all-gather whose blocks come in chunks, for which streams can wait one by one
+ * (ceclWaitChunk). So work on the first chunk can begin while the next ones travel.
+ * chunks  1 .. 64, equal on all ranks. Chunk c of each block has the elements from
+ *         c * n on, where n is sendcount / chunks, rounded up; the last chunks may have fewer, or none.
+ * Chunks are announced where ranks push into recvbuff: not with CECL_DIRECTION_PULL, not in a small
+ * call, and not into private memory. There ceclWaitChunk waits for the end of the gather.
+ * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
+ * ceclInvalidArgument also for chunks out of range. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
+                                                           size_t sendcount, int chunks,
+                                                           ceclDataType_t datatype, ceclComm_t comm,
+                                                           ceclRequest_t *request);
+
 /* Make requests of the other collectives. All are as ceclAllGatherInit is, with the arguments
  * of the call itself. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
@@ -1532,6 +1545,29 @@ CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t
  * NULL, count below 1, a request twice) and ceclInvalidUsage (of several communicators). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count,
                                                 ceclStream_t stream);
+
+/* Makes a stream wait for a part of the last start of a gather: usually another stream than the
+ * start's, whose kernels work on what has come while the rest travels. It takes no SM.
+ *
+ *     ceclStart(request, gather);
+ *     for (int c = 0; c < chunks; c++) {
+ *         ceclWaitChunk(request, -1, c, compute);
+ *         matmul<<<..., compute>>>(...); // on chunk c of all blocks
+ *     }
+ *
+ * request  of one ceclAllGather, ceclAllGatherStrided or ceclAllGatherv (1 chunk), or of
+ *          ceclAllGatherChunksInit. Started before.
+ * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
+ *          it is in place. Otherwise, to wait for it is to wait for the whole gather.
+ * chunk    0 .. chunks-1.
+ * stream   goes on once these bytes are in recvbuff, or later.
+ * Local. The host does not wait. Make the call before the request is started again. Threads: one call
+ * at a time on its communicator. Ownership: none.
+ * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of
+ * another device), ceclInvalidUsage (another kind of request; not started; `stream` captures; inside a
+ * group), the asynchronous error. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk,
+                                                 ceclStream_t stream);
 
 /* Frees a request. Requests whose communicator has ended are freed so, too: ceclCommDestroy leaves
  * the handles.

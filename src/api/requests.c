@@ -53,6 +53,14 @@ CECL_API ceclResult_t ceclAllGatherInit(const void *sendbuff, void *recvbuff, si
     INIT(ALL_GATHER, .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype);
 }
 
+CECL_API ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
+                                              size_t sendcount, int chunks, ceclDataType_t datatype,
+                                              ceclComm_t comm, ceclRequest_t *request)
+{
+    INIT(ALL_GATHER, .send = sendbuff, .recv = recvbuff, .count = sendcount, .type = datatype,
+         .chunks = chunks < 1 ? -1 : chunks);
+}
+
 CECL_API ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
                                                const ceclStrided_t *strided,
                                                ceclDataType_t datatype, ceclComm_t comm,
@@ -209,6 +217,22 @@ CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
                        result == ceclSuccess ? path_of(request) : "refused", result);
     cecl_comm_leave(comm);
     return result;
+}
+
+CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)
+{
+    const char *name = "ceclWaitChunk";
+    CECL_TRY(cecl_request_check(request));
+    ceclComm_t comm = request->comm;
+    CECL_TRY(cecl_comm_check(comm));
+    if (cecl_group_is_open())
+        return cecl_group_refuse(
+            refuse_in_group(name, "it is no call that could be carried out with others"));
+    CECL_TRY(cecl_comm_enter(comm, name));
+    const struct cecl_traced traced = cecl_trace_begin(comm, name);
+    const ceclResult_t result = cecl_request_wait_chunk(request, peer, chunk, stream);
+    cecl_trace_end(&traced, 0, 0, "waits for signals", result);
+    return cecl_comm_left(comm, result);
 }
 
 /* Requires requests of communicators that live. */

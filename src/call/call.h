@@ -51,8 +51,9 @@ struct cecl_call {
     struct cecl_options options;
     uint32_t layout_words;
     uint32_t
-        captured;    /* 1: a graph captures the call, and replays it; else 0. Equal on all ranks */
-    uint32_t unused; /* 0 */
+        captured; /* 1: a graph captures the call, and replays it; else 0. Equal on all ranks */
+    uint32_t
+        chunks; /* a gather's blocks come in so many, which peers announce; 0: one. Equal on all ranks */
     struct cecl_view view;
 };
 #define CECL_CALL_KEY_BYTES offsetof(struct cecl_call, view.layout)
@@ -72,6 +73,19 @@ struct cecl_block {
 static inline struct cecl_block cecl_call_block(const struct cecl_call *call, int from, int to)
 {
     return call->op->block(call, from, to);
+}
+
+/* A part of a block that goes at a time. */
+struct cecl_chunk {
+    uint64_t at, bytes;
+};
+/* Chunk c of a block of `bytes`: whole elements, as many as in each other chunk; fewer at the end of the block. */
+static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint64_t bytes,
+                                              uint32_t c)
+{
+    const uint64_t chunks = call->chunks > 1 ? call->chunks : 1, count = bytes / call->element,
+                   each = (count + chunks - 1) / chunks * call->element, at = c * each;
+    return (struct cecl_chunk){at, at >= bytes ? 0 : at + each < bytes ? each : bytes - at};
 }
 
 /* The offset of byte `at` of a block from the block's first byte. `pitch`: the pitch of its

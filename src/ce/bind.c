@@ -503,6 +503,8 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 {
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
+    bound->chunks = plan->chunks;
+    bound->chunk_phase = plan->chunk_phase;
     if (is_captured(plan) && !small) /* it moves no epoch, and its end is a signal of its own */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);

@@ -38,7 +38,8 @@ struct cecl_bound {
      * bound plan lives */
     const struct cecl_call *calls;
     const struct cecl_told *told;
-    struct cecl_advance advance; /* by how much this call moves the flags */
+    struct cecl_advance advance;  /* by how much this call moves the flags */
+    uint32_t chunks, chunk_phase; /* the plan's */
     /* -- all arrays from here on lie in `memory`, with room for all that the plan can need -- */
     uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, ncells;
     struct cecl_command *commands;

@@ -41,6 +41,8 @@ struct ceclRequest {
     bool is_freed;                   /* by the caller, and kept for the library */
     bool is_started;                 /* at least once; then: */
     uint32_t target;                 /* the flags' `done` after its last start */
+    uint32_t begun;                  /* the epoch of the main lane before it */
+    const struct cecl_bound *ran;    /* its program */
     /* a number of its own among the communicator's requests with collectives; equal on all ranks */
     uint32_t number;
     uint32_t signature; /* of a start, for the history */
@@ -113,6 +115,12 @@ void cecl_early_end(ceclRequest_t request, bool frees_slot);
 /* Tells all peers, in the order of `stream`, that they may write to the buffers of these requests, with one
  * exchange of flags for all of them. They are of one communicator. */
 ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_t stream);
+
+/* -- chunk.c -- */
+
+/* Makes a stream wait until a chunk of a rank's block, or with peer -1 of all ranks', has come in the last start. */
+ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
+                                     ceclStream_t stream);
 
 /* -- start.c -- */
 

@@ -95,6 +95,8 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
             "request and make it again, on all ranks");
     uint32_t signature;
     struct cecl_bound *program = choose(request, &signature);
+    request->begun = comm->engine.flags.epoch[CECL_LANE_MAIN];
+    request->ran = program;
     cecl_history_note(&comm->history, signature, cecl_ops[CECL_OP_START].name);
     const ceclResult_t result = cecl_engine_run(&comm->engine, program, stream, &started);
     const uint32_t target = cecl_flags_done_target(&comm->engine.flags);

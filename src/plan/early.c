@@ -32,7 +32,7 @@ bool cecl_plan_may_be_early(const struct cecl_plan *plan)
                                 plan->phases[CECL_LANE_SIDE] == 0 && plan->nreductions == 0;
     for (uint32_t i = 0; i < plan->nsteps && may && !is_past; i++) {
         const struct cecl_step *step = &plan->steps[i];
-        is_past = step->kind == CECL_STEP_WAIT && step->phase == 2;
+        is_past = step->kind == CECL_STEP_WAIT && step->phase >= 2;
         may = step->kind != CECL_STEP_POST && (step->kind != CECL_STEP_COPY || pushes(plan, step));
     }
     for (uint32_t i = 0; i < plan->ncopies && may; i++)
@@ -68,6 +68,7 @@ void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k)
         plan->steps[left++] = step;
     }
     plan->nsteps = left;
+    plan->chunk_phase--;
 }
 
 ceclResult_t cecl_plan_ready(const struct cecl_part *part, uint32_t counter, const uint32_t *k,

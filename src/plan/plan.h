@@ -169,7 +169,10 @@ struct cecl_plan {
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
     bool aside;          /* it is issued beside calls, and marks no end */
-    uint8_t lane;        /* for building: the lane of the next steps */
+    /* Chunk c of a peer's block has come once the peer's main lane has signalled phase chunk_phase + c.
+     * chunks 0: no phase says that. */
+    uint32_t chunks, chunk_phase;
+    uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
     uint32_t open_exchange; /* for building: the same of an EXCHANGE step */

@@ -23,6 +23,7 @@ static ceclWindow_t windows[MODEL_RANKS];
 static bool is_shared;
 static struct transfer transfers[TRANSFERS_MOST];
 static int ntransfers;
+static int launches; /* of graphs that capture the calls; 0: they are made */
 static const struct api_puts *of;
 
 #define OK(expr)                                                                                   \
@@ -100,6 +101,9 @@ static bool draw_transfer(struct input *in, struct transfer *t)
                            .waits_on = (int)(how >> 3 & 3) % 3};
     t->bytes = how >> 5 & 1 ? take_below(in, 3000) : take_below(in, 40);
     t->where = t->gets ? t->mover : t->owner;
+    if (launches >
+        0) /* a signal waits until the one before it was taken, so no wait may be put off */
+        t->first_stream = t->waits_on = 1;
     if (!of->shares[t->owner] ||
         t->mover == t->owner) /* a local copy is refused under some policies */
         t->bytes = 0;
@@ -164,9 +168,8 @@ static void wait_at_the_end(int rank)
         OK(ceclWaitSignal(n, waits, of->comms[rank], of->streams[rank]));
 }
 
-static void *make(void *argument)
+static void make_calls(int rank)
 {
-    const int rank = (int)(intptr_t)argument;
     for (int i = 0; i < ntransfers; i++) {
         const struct transfer *t = &transfers[i];
         const ceclSignalWait_t wait = {t->mover, t->number, 1};
@@ -176,6 +179,22 @@ static void *make(void *argument)
             OK(ceclWaitSignal(1, &wait, of->comms[rank], stream_of(rank, t->waits_on)));
     }
     wait_at_the_end(rank);
+}
+
+static void *make(void *argument)
+{
+    const int rank = (int)(intptr_t)argument;
+    ceclGraph_t graph = NULL;
+    if (launches == 0) {
+        make_calls(rank);
+        return NULL;
+    }
+    OK(ceclStreamBeginCapture(of->comms[rank], of->streams[rank]));
+    make_calls(rank);
+    OK(ceclStreamEndCapture(of->comms[rank], of->streams[rank], &graph));
+    for (int i = 0; i < launches; i++)
+        OK(ceclGraphLaunch(graph, of->streams[rank]));
+    OK(ceclGraphDestroy(graph));
     return NULL;
 }
 
@@ -184,6 +203,7 @@ void api_puts_step(struct input *in, const struct api_puts *ranks)
     const unsigned flags = take_byte(in);
     const int most = 1 + (int)(flags / 2 % TRANSFERS_MOST);
     of = ranks;
+    launches = flags >= 128 ? (int)take_below(in, 4) : 0;
     renew_window(in);
     ntransfers = 0;
     model_begin(of->model, flags);

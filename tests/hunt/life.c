@@ -162,12 +162,14 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
-/* A failure names a rank that was killed, unless a rank revoked the communicator. */
+/* A failure names a rank that was killed, unless a rank revoked the communicator, or a group failed on another one: then it
+ * is that one's rank. */
 static void check_is_named(const struct team *team, const struct hunt *hunt)
 {
     const char *words = ceclGetLastError(team->comm);
     char name[32];
-    bool is_named = strstr(words, "ceclCommRevoke") != NULL;
+    bool is_named = strstr(words, "ceclCommRevoke") ||
+                    strstr(words, "its group failed on another communicator");
     for (int r = 0; r < team->n; r++) {
         snprintf(name, sizeof(name), "rank %d ", r);
         is_named = is_named || (is_victim(hunt, life.seats[team->world[r]]) && strstr(words, name));

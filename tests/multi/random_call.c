@@ -355,10 +355,18 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     CALLS(, c->stream)
 }
 
+/* Into how many chunks a gather's blocks are divided; 0: its request has none. */
+static int chunks_of(const struct random_call *c)
+{
+    return c->kind == ALL_GATHER && c->seed / 8 % 2 ? 1 + (int)(c->seed / 16 % 5) : 0;
+}
+
 static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request)
 {
     const ceclDataType_t type = c->type;
     const size_t count = c->count;
+    if (chunks_of(c) > 0)
+        return ceclAllGatherChunksInit(c->in, c->out, count, chunks_of(c), type, comm, request);
     const bool grouped = false;
     const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
@@ -416,6 +424,9 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
             result = ceclReady(request, c->stream);
         if (result == ceclSuccess)
             result = ceclStart(request, c->stream);
+        if (result == ceclSuccess && chunks_of(c) > 0)
+            result = ceclWaitChunk(request, (int)(c->seed % (uint64_t)(c->nranks + 1)) - 1,
+                                   i % chunks_of(c), c->stream);
     }
     return result;
 }

@@ -66,7 +66,12 @@ static void each_launch_brings_what_is_there_then(void **state)
         assert_memory_equal(came[launch], patterns[(launch + RANKS - 1) % 4], BLOCK);
 }
 
-/* ---- two graphs of one rank, on two streams, that send signals of one number */
+/* ---- two graphs of one rank, on two streams, that send signals of one number, and put to places of their own */
+
+#define SECOND 2048 /* where the second one puts */
+
+static const unsigned char erased[BLOCK];
+static unsigned char came_second[LAUNCHES][BLOCK];
 
 static void put_first(int rank, ceclStream_t stream)
 {
@@ -77,7 +82,7 @@ static void put_first(int rank, ceclStream_t stream)
 static void put_second(int rank, ceclStream_t stream)
 {
     wait_for(rank, 1, FREE, 1, stream);
-    OK(ceclPut(patterns[1], BLOCK, ceclUint8, 1, window[rank], 0, comms[rank], stream));
+    OK(ceclPut(patterns[1], BLOCK, ceclUint8, 1, window[rank], SECOND, comms[rank], stream));
     OK(ceclSignal(1, FULL, comms[rank], stream));
 }
 
@@ -90,6 +95,8 @@ static void take(int rank, ceclStream_t stream)
 static void signals_of_graphs_keep_the_order_of_their_launches(void **state)
 {
     const ceclStream_t one = stream_of(0), other = stream_of(0), taker = stream_of(1);
+    memcpy(memory[1], erased, BLOCK);
+    memcpy(memory[1] + SECOND, erased, BLOCK);
     ceclGraph_t first = captured(0, one, put_first), second = captured(0, other, put_second),
                 taking = captured(1, taker, take);
     (void)state;
@@ -97,6 +104,9 @@ static void signals_of_graphs_keep_the_order_of_their_launches(void **state)
         OK(launch % 3 == 0 ? ceclGraphLaunch(second, other) : ceclGraphLaunch(first, one));
         OK(ceclGraphLaunch(taking, taker));
         OK(ceclMemcpyAsync(comms[1], came[launch], memory[1], BLOCK, taker));
+        OK(ceclMemcpyAsync(comms[1], came_second[launch], memory[1] + SECOND, BLOCK, taker));
+        OK(ceclMemcpyAsync(comms[1], memory[1], erased, BLOCK, taker));
+        OK(ceclMemcpyAsync(comms[1], memory[1] + SECOND, erased, BLOCK, taker));
     }
     OK(ceclGraphDestroy(first));
     OK(ceclGraphDestroy(second));
@@ -104,8 +114,10 @@ static void signals_of_graphs_keep_the_order_of_their_launches(void **state)
     end(0, one);
     end(0, other);
     end(1, taker);
-    for (int launch = 0; launch < LAUNCHES; launch++)
-        assert_memory_equal(came[launch], patterns[launch % 3 == 0], BLOCK);
+    for (int launch = 0; launch < LAUNCHES; launch++) {
+        assert_memory_equal(came[launch], launch % 3 == 0 ? erased : patterns[0], BLOCK);
+        assert_memory_equal(came_second[launch], launch % 3 == 0 ? patterns[1] : erased, BLOCK);
+    }
 }
 
 /* ---- many signals, of which some are taken at once */

@@ -1,0 +1,104 @@
+/* The progress of a gather that was started: a stream waits for a part of it.
+ *
+ * Peers signal after each chunk (ce/lower_all_gather.c), and each in words of its own. So a second stream can wait for
+ * any chunk of any peer, while the gather's own stream waits for all. Where a program has no such signals, the stream
+ * waits for the end of the gather. The wait has a line (flags/lines.h), as a one-sided call has: so it is pending until
+ * it has ended, and is ended if the communicator fails. */
+#include <inttypes.h>
+
+#include "device/capture.h"
+#include "flags/lines.h"
+#include "launch/launcher.h"
+#include "launch/request.h"
+
+static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)
+{
+    const struct cecl_launch *launch = request->collectives;
+    ceclComm_t comm = request->comm;
+    struct cecl_capture capture = {0};
+    if (!launch || launch->nfull > 1 || request->messages || !cecl_early_gathers(launch))
+        return cecl_fail(ceclInvalidUsage,
+                         "request %p: ceclWaitChunk takes a request of one all-gather",
+                         (void *)request);
+    const int chunks = launch->calls[0].chunks > 1 ? (int)launch->calls[0].chunks : 1;
+    if (!request->is_started)
+        return cecl_fail(ceclInvalidUsage, "request %p: not started yet", (void *)request);
+    if (peer < -1 || peer >= comm->nranks)
+        return cecl_fail(ceclInvalidArgument, "peer %d: -1 (all) to %d expected", peer,
+                         comm->nranks - 1);
+    if (chunk < 0 || chunk >= chunks)
+        return cecl_fail(ceclInvalidArgument, "chunk %d: 0 to %d expected", chunk, chunks - 1);
+    if (stream)
+        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    return capture.id == 0 ? comm->dev->ops->stream_check(comm->dev, stream)
+                           : cecl_fail(ceclInvalidUsage,
+                                       "stream %p: captures a graph, and ceclWaitChunk "
+                                       "cannot be captured",
+                                       (void *)stream);
+}
+
+/* Whether signals of peers say that the chunk is there. The own block may come last, and so do bytes that are carried. */
+static bool is_announced(ceclRequest_t request, int peer)
+{
+    const struct cecl_launch *launch = request->collectives;
+    const bool is_own = peer < 0 || peer == request->comm->rank;
+    return request->ran && request->ran->chunks > 0 && launch->leases.after.count == 0 &&
+           (!is_own || launch->calls[0].in_place);
+}
+
+static struct cecl_memop wait_for(ceclRequest_t request, int peer, int chunk)
+{
+    const struct cecl_flags *flags = &request->comm->engine.flags;
+    const uint32_t epoch = request->begun + request->ran->chunk_phase + (uint32_t)chunk;
+    return (struct cecl_memop){cecl_flags_word(flags, flags->rank, peer, CECL_LANE_MAIN),
+                               cecl_flag_value(epoch), CECL_MEMOP_WAIT};
+}
+
+/* Lists what the stream waits for. */
+static size_t list(ceclRequest_t request, int peer, int chunk, struct cecl_memop *ops)
+{
+    const struct cecl_flags *flags = &request->comm->engine.flags;
+    size_t count = 0;
+    if (!is_announced(request, peer)) {
+        ops[count++] = (struct cecl_memop){flags->done, request->target, CECL_MEMOP_WAIT};
+        return count;
+    }
+    for (int r = 0; r < flags->nranks; r++)
+        if (r != flags->rank && (peer < 0 || peer == r))
+            ops[count++] = wait_for(request, r, chunk);
+    return count;
+}
+
+static ceclResult_t issue(ceclRequest_t request, int peer, int chunk, ceclStream_t work)
+{
+    ceclComm_t comm = request->comm;
+    struct cecl_flags *flags = &comm->engine.flags;
+    struct cecl_memop ops[CECL_MAX_RANKS + 2];
+    struct cecl_line_at after,
+        at = cecl_line_begin(flags, comm->dev->ops->stream_id(comm->dev, work), &after);
+    size_t count = 0;
+    if (after.call)
+        ops[count++] = (struct cecl_memop){&flags->lines.done[after.line], cecl_line_value(after),
+                                           CECL_MEMOP_WAIT};
+    count += list(request, peer, chunk, ops + count);
+    ops[count++] =
+        (struct cecl_memop){&flags->lines.done[at.line], cecl_line_value(at), CECL_MEMOP_WRITE};
+    const ceclResult_t result = comm->dev->ops->memops(comm->dev, work, ops, count);
+    if (result != ceclSuccess)
+        cecl_line_roll_back(flags, at);
+    return result;
+}
+
+ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
+                                     ceclStream_t stream)
+{
+    const struct cecl_device_ops *ops = request->comm->dev->ops;
+    ceclStream_t work;
+    CECL_TRY(check(request, peer, chunk, stream));
+    if (!request->collectives->runs)
+        return ceclSuccess;
+    CECL_TRY(ops->stream_fork(request->comm->dev, stream, &work));
+    const ceclResult_t result = issue(request, peer, chunk, work),
+                       joined = ops->stream_join(request->comm->dev, stream, work);
+    return result != ceclSuccess ? result : joined;
+}
