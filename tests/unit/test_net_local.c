@@ -16,7 +16,8 @@
 #include "net/net.h"
 #include "util/clock.h"
 
-#define RANKS 3 /* rank 2 never comes */
+#define RANKS 70
+#define AWAY 66 /* a rank that never comes */
 #define LARGE 300001u
 
 static struct cecl_device *devs[2];
@@ -134,14 +135,14 @@ static void an_exchange_is_late_until_its_peer_has_come(void **state)
 {
     (void)state;
     unsigned char in[8], other[8];
-    const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, 2, false}},
+    const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, AWAY, false}},
                                    second[] = {{bytes[1], 8, 0, true}};
     await_late(0, 0, 0);
     exchange(0, first, 2);
     await_late(0, 2, 1);
     exchange(1, second, 1);
     finish(1);
-    await_late(0, 1, 2); /* the other one is still missing */
+    await_late(0, 1, AWAY); /* the other one is still missing */
     assert_memory_equal(in, bytes[1], 8);
     (nets[0]->ops->fail)(nets[0]);
     finish(0);
@@ -154,15 +155,15 @@ static void what_moves_is_seen(void **state)
     struct cecl_rank_list late = {.count = 0};
     unsigned char in[8];
     uint32_t before = 0, after = 0;
-    nets[0]->ops->late(nets[0], &late, &before);
-    exchange(0, (const struct cecl_net_transfer[]){{in, 8, 1, false}}, 1);
-    await_late(0, 1, 1);
-    nets[0]->ops->late(nets[0], &late, &after);
+    nets[1]->ops->late(nets[1], &late, &before);
+    exchange(1, (const struct cecl_net_transfer[]){{in, 8, 0, false}}, 1);
+    await_late(1, 1, 0);
+    nets[1]->ops->late(nets[1], &late, &after);
     assert_int_equal(after, before);
-    exchange(1, (const struct cecl_net_transfer[]){{bytes[1], 8, 0, true}}, 1);
-    finish(0);
+    exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
+    finish(1);
     after = 0;
-    nets[0]->ops->late(nets[0], &late, &after);
+    nets[1]->ops->late(nets[1], &late, &after);
     assert_true(after > before);
 }
 
