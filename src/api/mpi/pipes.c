@@ -11,7 +11,7 @@
 
 #define MESSAGE_BYTES 65536
 #define TAG 0
-#define CANCEL_TRIES 100 /* of 1 ms: how long closing waits for messages that are in flight */
+#define LANDING_MS 100 /* so long closing waits for messages that are in flight */
 
 /* One direction of one peer. */
 struct message {
@@ -118,27 +118,39 @@ static const char *error_of(void *context)
     return ((const struct pipes *)context)->error;
 }
 
-/* Lets a message go. If it stays in flight, MPI keeps its memory. */
-static void end_message(struct pipes *pipes, struct message *message, bool usable, bool receives)
+/* Asks for all messages that are in flight to land. Returns whether they have. */
+static bool have_landed(struct pipes *pipes)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-    if (usable && message->flies && receives)
-        (void)MPI_Cancel(&message->request);
-    for (int i = 0; usable && i < CANCEL_TRIES && !has_landed(pipes, message); i++)
-        nanosleep(&pause, NULL);
-    if (message->flies && usable)
-        (void)MPI_Request_free(&message->request);
+    bool all = true;
+    for (int r = 0; r < pipes->nranks; r++) {
+        all = has_landed(pipes, &pipes->out[r]) && all;
+        all = has_landed(pipes, &pipes->in[r]) && all;
+    }
+    return all;
+}
+
+/* MPI keeps the memory of a message that stays in flight. */
+static void let_go(struct message *message, bool usable)
+{
     if (!message->flies)
         free(message->bytes);
+    else if (usable)
+        (void)MPI_Request_free(&message->request);
 }
 
 static void close_pipes(void *context)
 {
     struct pipes *pipes = context;
+    const struct timespec pause = {.tv_nsec = 1000000};
     const bool usable = is_usable(pipes);
+    for (int r = 0; r < pipes->nranks && usable; r++)
+        if (pipes->in[r].flies)
+            (void)MPI_Cancel(&pipes->in[r].request);
+    for (int i = 0; i < LANDING_MS && usable && !have_landed(pipes); i++)
+        nanosleep(&pause, NULL);
     for (int r = 0; r < pipes->nranks; r++) {
-        end_message(pipes, &pipes->out[r], usable, false);
-        end_message(pipes, &pipes->in[r], usable, true);
+        let_go(&pipes->out[r], usable);
+        let_go(&pipes->in[r], usable);
     }
     if (usable)
         (void)MPI_Comm_free(&pipes->comm);
