@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "boot/links.h"
 #include "flags/lines.h"
 #include "util/clock.h"
 #include "util/fork.h"
 
 /* How long pending calls may hold up the end of the process. */
 #define ENDING_MS 200
+/* How long a process that has links to other hosts waits for the ranks of its own host to end. */
+#define LINKS_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
@@ -95,6 +98,7 @@ __attribute__((destructor)) static void end(void)
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         say_goodbye(comm);
     pthread_mutex_unlock(&lock);
+    cecl_links_end(LINKS_MS);
 }
 
 /* CUDA has registered its own exit handlers before, so they run after this one. */

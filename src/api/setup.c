@@ -41,7 +41,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
                 "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
                 "SMs, so no call that moves data is zero SM");
         for (int r = 0; r < comm->nranks; r++)
-            if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
+            if (!cecl_mesh_is_away(comm->mesh, r) && !cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(
                     ceclInvalidUsage,
                     "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
@@ -198,18 +198,20 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
-/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
- * them anything. */
+/* Whether data goes between nodes by what another library lends: over hosts it is all that can. Children keep to
+ * their own ways: nobody lends them anything. */
 static bool has_lent_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && comm->config.net == CECL_NET_MPI &&
-           comm->config.node < 0;
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && comm->config.node < 0 &&
+           (comm->config.net == CECL_NET_MPI ||
+            (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
 }
 
-/* Whether nodes are pretended ones, and the ranks' device is the host. */
+/* Whether nodes are pretended ones of one host, and the ranks' device is the host. */
 static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !has_lent_net(comm);
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_mesh_spans_hosts(comm->mesh) &&
+           !has_lent_net(comm);
 }
 
 /* Collective. All ranks open pipes, or none. */
@@ -232,6 +234,24 @@ static ceclResult_t open_lent_net(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
+/* Collective. Opens the transport for the communicator's device and hosts. On the host device, ranks on several
+ * hosts may have none: launch/nodes.c refuses their calls. */
+static ceclResult_t open_transport(ceclComm_t comm)
+{
+    struct cecl_net **net = &comm->engine.net;
+    if (comm->dev->kind == CECL_KIND_CUDA)
+        return cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
+                                  comm->config.timeout_ms,
+                                  cecl_deadline(comm->config.init_timeout_ms), net);
+    if (has_lent_net(comm))
+        return open_lent_net(comm);
+    if (!has_local_net(comm))
+        return ceclSuccess;
+    return cecl_mesh_agree(
+        comm->mesh, cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
+                                        comm->rank, comm->nranks, net));
+}
+
 /* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
  * needs a process of its own. */
 static ceclResult_t open_net(ceclComm_t comm)
@@ -239,20 +259,11 @@ static ceclResult_t open_net(ceclComm_t comm)
     char words[CECL_NODES_WORDS];
     ceclResult_t result = ceclSuccess;
     comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
-    if (has_lent_net(comm))
-        return open_lent_net(comm);
-    if (has_local_net(comm))
-        result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
-                                     comm->rank, comm->nranks, &comm->engine.net);
-    else if (comm->shares_process)
+    if (comm->dev->kind == CECL_KIND_CUDA && comm->shares_process)
         result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
                            cecl_nodes_words(comm->nodes, words));
     CECL_TRY(cecl_mesh_agree(comm->mesh, result));
-    return has_local_net(comm)
-               ? ceclSuccess
-               : cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
-                                    comm->config.timeout_ms,
-                                    cecl_deadline(comm->config.init_timeout_ms), &comm->engine.net);
+    return open_transport(comm);
 }
 
 static ceclResult_t open_shared(ceclComm_t comm)
@@ -402,7 +413,10 @@ static void say_joined(ceclComm_t comm)
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
              flag_ways[comm->engine.flags.way],
              comm->local_copies ? ", local copies by a copy engine (probed)" : "",
-             comm->nodes ? "; network: " : "", comm->nodes ? comm->engine.net->name : "");
+             comm->nodes ? "; network: " : "",
+             comm->engine.net ? comm->engine.net->name
+             : comm->nodes    ? "none"
+                              : "");
     if (comm->nodes)
         cecl_log(CECL_LOG_INFO, comm->rank, "%s", cecl_nodes_words(comm->nodes, words));
 }

@@ -149,6 +149,8 @@ static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, co
         return cecl_fail(ceclInvalidUsage,
                          "a communicator of %d ranks has no one-sided calls: %d ranks at most",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        return cecl_comm_refuse_over_nodes(comm, "a window of ranks on several hosts");
     if (bytes > 0 && !ptr)
         return cecl_fail(ceclInvalidArgument, "ptr: NULL, with %zu bytes", bytes);
     return ceclSuccess;

@@ -66,7 +66,7 @@ static bool exchange_awaits(ceclComm_t comm, int rank)
     struct cecl_rank_list late = {.count = 0};
     uint32_t moved = 0;
     bool awaits = false;
-    if (net->is_exact && net->ops->late(net, &late, &moved))
+    if (net && net->is_exact && net->ops->late(net, &late, &moved))
         for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
             awaits = awaits || late.ranks[i] == rank;
     return awaits;

@@ -37,11 +37,24 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
                : ceclSuccess;
 }
 
+/* A group of the program's may be of calls that stay within this rank. */
+static ceclResult_t check_net(const struct cecl_launch *launch)
+{
+    char words[CECL_NODES_WORDS];
+    if (launch->comm->engine.net || launch->ncalls == 0)
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "%s over %s: ranks are on several hosts, and nothing carries data between "
+                     "them (GPUs: NCCL; the host device: MPI, in communicators of ceclCommInitMpi)",
+                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
+}
+
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
 {
     const bool moves = launch->kind == CECL_LAUNCH_COLLECTIVES && launch->nfull > 0;
     if (!launch->comm->nodes)
         return ceclSuccess;
+    CECL_TRY(check_net(launch));
     for (uint32_t i = 0; i < launch->ncalls; i++)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
@@ -59,19 +72,22 @@ ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
     const char *name = launch->calls[0].op->name;
+    const bool over_hosts = cecl_mesh_spans_hosts(comm->mesh);
     if (!comm->nodes || !comm->shares_process || !cecl_thread_is_alone())
         return ceclSuccess;
     if (launch->is_request)
-        return comm->engine.net->connects
+        return over_hosts || comm->engine.net->connects
                    ? cecl_fail(ceclInvalidUsage,
                                "a request of %s: over several nodes a start may wait for all other "
                                "ranks, but this thread has several ranks: use a thread for each",
                                name)
                    : ceclSuccess;
-    return launch->is_grouped
+    return launch->is_grouped && !over_hosts
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "%s: a call over several nodes waits for all other ranks, but this "
-                           "thread has several ranks: put their calls into one group",
-                           name);
+                           "thread has several ranks: %s",
+                           name,
+                           over_hosts ? "on several hosts each needs a thread of its own"
+                                      : "put their calls into one group");
 }

@@ -46,6 +46,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "back to write), or stream writes to memory of the host (auto with CECL_URGENT=1, or where " \
       "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank; copy or write may hang there when a "  \
       "rank fails)")                                                                               \
+    X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "found out", "text",                                \
+      "ranks with different texts count as on different hosts, also where they are not; for "      \
+      "containers or clones that cannot be told apart, and to try a program as over hosts")        \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
@@ -111,7 +114,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
+      "network interface by which ranks reach each other: the listener of ceclGetUniqueId is "     \
+      "on it, and hosts are linked by it. To be set for several hosts where the id is made; with " \
+      "ceclCommInitMpi and ceclCommInitOob on all ranks")                                          \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
