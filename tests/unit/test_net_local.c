@@ -137,6 +137,8 @@ static void an_exchange_is_late_until_its_peer_has_come(void **state)
     unsigned char in[8], other[8];
     const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, AWAY, false}},
                                    second[] = {{bytes[1], 8, 0, true}};
+    assert_true(nets[0]->is_exact);
+    assert_string_equal(nets[0]->name, "shared memory between pretended nodes");
     await_late(0, 0, 0);
     exchange(0, first, 2);
     await_late(0, 2, 1);
@@ -167,18 +169,39 @@ static void what_moves_is_seen(void **state)
     assert_true(after > before);
 }
 
+/* The ring of rank 0 has 5 bytes left for the next one's size, which are too few. */
+static void a_size_goes_as_a_whole(void **state)
+{
+    (void)state;
+    enum { ROOM = 2048, FIRST = ROOM - 8 - 5, SECOND = 100 };
+    unsigned char in[FIRST + SECOND];
+    assert_int_equal(cecl_net_local_bytes(RANKS), RANKS * RANKS * (ROOM + 128));
+    exchange(0,
+             (const struct cecl_net_transfer[]){{bytes[0], FIRST, 1, true},
+                                                {bytes[0] + FIRST, SECOND, 1, true}},
+             2);
+    await_late(0, 1, 1);
+    exchange(
+        1,
+        (const struct cecl_net_transfer[]){{in, FIRST, 0, false}, {in + FIRST, SECOND, 0, false}},
+        2);
+    finish(1);
+    assert_int_equal(nets[1]->ops->error(nets[1]), ceclSuccess);
+    assert_memory_equal(in, bytes[0], FIRST + SECOND);
+}
+
 static void ends_that_differ_are_named_by_the_receiver(void **state)
 {
     (void)state;
     unsigned char in[8] = {0};
-    exchange(0, (const struct cecl_net_transfer[]){{in, 7, 1, false}}, 1);
-    exchange(1, (const struct cecl_net_transfer[]){{bytes[1], 8, 0, true}}, 1);
+    exchange(1, (const struct cecl_net_transfer[]){{in, 7, 0, false}}, 1);
+    exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
     finish(0);
     finish(1);
-    assert_int_equal(nets[1]->ops->error(nets[1]), ceclSuccess);
-    assert_int_equal(nets[0]->ops->error(nets[0]), ceclInvalidUsage);
+    assert_int_equal(nets[0]->ops->error(nets[0]), ceclSuccess);
+    assert_int_equal(nets[1]->ops->error(nets[1]), ceclInvalidUsage);
     assert_non_null(
-        strstr(cecl_message(), "from rank 1 to rank 0: ceclSend has 8 bytes, ceclRecv 7"));
+        strstr(cecl_message(), "from rank 0 to rank 1: ceclSend has 8 bytes, ceclRecv 7"));
     for (int i = 0; i < 8; i++)
         assert_int_equal(in[i], 0);
 }
@@ -229,6 +252,7 @@ int main(void)
         TEST(transfers_meet_in_order_and_arrive_whole),
         TEST(an_exchange_is_late_until_its_peer_has_come),
         TEST(what_moves_is_seen),
+        TEST(a_size_goes_as_a_whole),
         TEST(ends_that_differ_are_named_by_the_receiver),
         TEST(a_failed_network_moves_nothing),
         TEST(a_network_is_closed_once_its_stream_is_done),
