@@ -4,6 +4,7 @@
 #include "api/mpi/pipes.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,17 @@
 #define TAG 0
 #define LANDING_MS 100 /* so long closing waits for messages that are in flight */
 
+struct buffer {
+    struct buffer *next;
+    char bytes[MESSAGE_BYTES];
+};
+
 /* One direction of one peer. */
 struct message {
     MPI_Request request;
     bool flies;
-    size_t count, taken; /* bytes of a message that has come */
-    char *bytes;         /* [MESSAGE_BYTES]; NULL: none was needed yet */
+    size_t count, taken;   /* bytes of a message that has come */
+    struct buffer *buffer; /* NULL: none was needed yet */
 };
 
 struct pipes {
@@ -39,11 +45,11 @@ static bool is_usable(struct pipes *pipes)
 
 static bool has_room(struct pipes *pipes, struct message *message)
 {
-    if (!message->bytes)
-        message->bytes = malloc(MESSAGE_BYTES);
-    if (!message->bytes)
+    if (!message->buffer)
+        message->buffer = malloc(sizeof(*message->buffer));
+    if (!message->buffer)
         pipes->error = "no host memory for a message";
-    return message->bytes != NULL;
+    return message->buffer != NULL;
 }
 
 /* Whether no message of this direction is in flight. */
@@ -72,8 +78,8 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
     if (now < least || now == 0 || !is_usable(pipes) || !has_landed(pipes, out) ||
         !has_room(pipes, out))
         return 0;
-    memcpy(out->bytes, bytes, now);
-    if (MPI_Isend(out->bytes, (int)now, MPI_BYTE, peer, TAG, pipes->comm, &out->request) !=
+    memcpy(out->buffer->bytes, bytes, now);
+    if (MPI_Isend(out->buffer->bytes, (int)now, MPI_BYTE, peer, TAG, pipes->comm, &out->request) !=
         MPI_SUCCESS) {
         pipes->error = "MPI_Isend failed";
         return 0;
@@ -90,8 +96,8 @@ static size_t take(void *context, int peer, void *bytes, size_t count, size_t le
     if (!is_usable(pipes) || !has_room(pipes, in))
         return 0;
     if (!in->flies && in->taken == in->count) {
-        if (MPI_Irecv(in->bytes, MESSAGE_BYTES, MPI_BYTE, peer, TAG, pipes->comm, &in->request) !=
-            MPI_SUCCESS) {
+        if (MPI_Irecv(in->buffer->bytes, MESSAGE_BYTES, MPI_BYTE, peer, TAG, pipes->comm,
+                      &in->request) != MPI_SUCCESS) {
             pipes->error = "MPI_Irecv failed";
             return 0;
         }
@@ -102,7 +108,7 @@ static size_t take(void *context, int peer, void *bytes, size_t count, size_t le
     const size_t there = in->count - in->taken, now = count < there ? count : there;
     if (now < least)
         return 0;
-    memcpy(bytes, in->bytes + in->taken, now);
+    memcpy(bytes, in->buffer->bytes + in->taken, now);
     in->taken += now;
     return now;
 }
@@ -129,12 +135,20 @@ static bool have_landed(struct pipes *pipes)
     return all;
 }
 
-/* MPI keeps the memory of a message that stays in flight. */
+/* A message that stays in flight keeps its memory: MPI may use it at any time. */
 static void let_go(struct message *message, bool usable)
 {
-    if (!message->flies)
-        free(message->bytes);
-    else if (usable)
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct buffer *kept;
+    if (!message->flies) {
+        free(message->buffer);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    message->buffer->next = kept;
+    kept = message->buffer;
+    pthread_mutex_unlock(&lock);
+    if (usable)
         (void)MPI_Request_free(&message->request);
 }
 
