@@ -27,6 +27,7 @@ values() {
     CECL_NCCL) echo off all ;;
     CECL_NCCL_PATH) echo libnccl.so.2 other.so ;;
     CECL_NCCL_STATS | CECL_NVTX | CECL_REGISTER_ON_USE) echo 0 1 ;;
+    CECL_NET) echo auto MPI ;;
     CECL_NODE_SIZE) echo 1 2 ;;
     CECL_SM_POLICY) echo never allow ;;
     CECL_SOCKET_IFNAME) echo lo none ;;

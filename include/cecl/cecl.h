@@ -342,7 +342,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
  *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
- * on this host, in the same network namespace (container), reach.
+ * on this host, in the same network namespace (container), reach. Set it for ranks on several hosts.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -363,9 +363,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
- * several ranks are late. Ranks must be on one host in this version.
- * CECL_NODE_SIZE makes pretended nodes of it: over these a collective waits on the host until all ranks
- * have made it, and what cannot leave a node is refused (ceclInvalidUsage, with the layout).
+ * several ranks are late. Ranks may be on several hosts, each of which is a node; the host device has no
+ * network between hosts yet, so calls over them are refused there. CECL_NODE_SIZE makes pretended nodes of a
+ * host. Over nodes a collective waits on the host until all ranks have made it, and what cannot leave a node is
+ * refused (ceclInvalidUsage, with the layout); over hosts also ceclCommShrink. The first rank of a host must not
+ * end its process long before the others: its connections to other hosts are theirs.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -1624,9 +1626,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             a captured ceclWaitSignal takes at most 256. "The order in which the host made the
  *             calls" is the order of launches. Destroy the graph before the window ends.
  *
- * These calls are refused inside a group, and need none. A
- * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. Over nodes (CECL_NODE_SIZE) a peer on
- * another node is refused (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
+ * These calls are refused inside a group, and need none. A communicator of more than
+ * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
+ * (ceclInvalidUsage), and over hosts windows are. ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64

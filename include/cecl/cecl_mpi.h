@@ -11,10 +11,12 @@ extern "C" {
 #endif
 
 /* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI until this call returns,
- * and never after; but with CECL_NET=mpi data goes between nodes on the host device by a duplicate of
- * mpiComm: MPI must have MPI_THREAD_MULTIPLE, and MPI_Finalize follows the communicator's end.
+ * and never after; but on the host device, data goes between hosts (with CECL_NET=mpi between nodes) by a
+ * duplicate of mpiComm: MPI must have MPI_THREAD_MULTIPLE, and MPI_Finalize follows the
+ * communicator's end.
  * comm     [out] written on success only.
- * mpiComm  an intracommunicator; its ranks must be on one host in this version.
+ * mpiComm  an intracommunicator. If its ranks are on several hosts, CECL_SOCKET_IFNAME must name the network
+ *          interface that connects them, on all ranks; see ceclCommInitRankConfig.
  * config   NULL for defaults; read during the call only.
  * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
  * ceclCommInitOob; an error of MPI's is ceclSystemError. Since 0.1. */

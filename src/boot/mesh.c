@@ -18,8 +18,6 @@
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
-#define FRAME_MAGIC 0x6365636cu
-
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **out)
 {
@@ -105,13 +103,6 @@ bool cecl_mesh_broken(const struct cecl_mesh *mesh)
 
 /* ---- the part of one peer */
 
-/* Whether the peer's frame belongs to the same exchange as ours. */
-static bool matches(const struct mesh_header *theirs, const struct mesh_header *ours)
-{
-    return theirs->sequence == ours->sequence && theirs->bytes == ours->bytes &&
-           memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
-}
-
 static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
@@ -123,18 +114,6 @@ static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct me
     return peer->transfer.sent || cecl_net_is_early(errno)
                ? ceclSuccess
                : mesh_io_error(mesh, rank, "sending to", errno);
-}
-
-/* Judges a frame of `got` bytes. `is_long`: it had more. */
-static ceclResult_t judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
-                                size_t got, bool is_long)
-{
-    t->received = true;
-    const bool is_whole = got == sizeof(t->header) + x->bytes && !is_long;
-    return got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
-                   (matches(&t->header, &x->header) && !is_whole)
-               ? cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank)
-               : ceclSuccess;
 }
 
 /* Receives the peer's frame, if it has come. One descriptor is expected; others are closed. The
@@ -159,20 +138,8 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
         t->fd = fds[0];
     cecl_net_drop(fds + 1, nfds - 1);
     t->fd_lost = flags & MSG_CTRUNC;
-    return judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
+    return mesh_judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
 }
-ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
-                             const char *packet, size_t bytes)
-{
-    struct mesh_transfer *t = &mesh->peers[rank].transfer;
-    const size_t head = bytes < sizeof(t->header) ? bytes : sizeof(t->header), rest = bytes - head;
-    memcpy(&t->header, packet, head);
-    if (x->bytes > 0 && rest > 0)
-        memcpy(x->recv + (size_t)rank * (size_t)x->header.bytes, packet + head,
-               rest < x->bytes ? rest : x->bytes);
-    return judge_frame(rank, x, t, bytes, rest > x->bytes);
-}
-
 /* ---- all peers at the same time */
 
 /* A late rank may itself wait for another one, which completed the exchange before with this rank
@@ -294,7 +261,7 @@ static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange
     }
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         const struct mesh_header *theirs = &mesh->peers[r].transfer.header;
-        if (r == mesh->rank || matches(theirs, &x->header))
+        if (r == mesh->rank || mesh_frame_matches(theirs, &x->header))
             continue;
         result =
             cecl_fail(ceclInvalidUsage,
@@ -313,7 +280,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const cha
 {
     const int64_t deadline =
         atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
-    struct mesh_exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
+    struct mesh_exchange x = {.header = {.magic = MESH_FRAME_MAGIC, .bytes = bytes}, .fd = fd};
     ceclResult_t result = ceclSuccess;
     size_t done = 0;
 

@@ -24,28 +24,6 @@
 
 _Static_assert(sizeof(struct mesh_life) <= CECL_OOB_PART_BYTES, "an answer holds a reason");
 
-/* ---- questions */
-
-bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh)
-{
-    return mesh && mesh->hosts;
-}
-
-bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank)
-{
-    return mesh && mesh->hosts && mesh->hosts->host[rank] != mesh->hosts->host[mesh->rank];
-}
-
-int cecl_mesh_leader(const struct cecl_mesh *mesh)
-{
-    return mesh->hosts ? mesh->hosts->leader : 0;
-}
-
-struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh)
-{
-    return mesh->at;
-}
-
 static bool is_leader(const struct cecl_mesh *mesh)
 {
     return mesh->hosts && mesh->hosts->leader == mesh->rank;

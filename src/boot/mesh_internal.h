@@ -122,7 +122,13 @@ struct cecl_mesh {
 /* mesh_connect.c: listens for the peers. */
 ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine);
 
-/* mesh.c: takes a peer's frame, whose first `bytes` bytes are at `packet`. */
+#define MESH_FRAME_MAGIC 0x6365636cu
+/* mesh_frame.c: whether the peer's frame belongs to the same exchange as ours. */
+bool mesh_frame_matches(const struct mesh_header *theirs, const struct mesh_header *ours);
+/* Judges a frame of `got` bytes. `is_long`: it had more. */
+ceclResult_t mesh_judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
+                              size_t got, bool is_long);
+/* Takes a peer's frame, whose first `bytes` bytes are at `packet`. */
 ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
                              const char *packet, size_t bytes);
 

@@ -45,7 +45,7 @@ static ceclResult_t check_net(const struct cecl_launch *launch)
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "%s over %s: ranks are on several hosts, and nothing carries data between "
-                     "them (GPUs: NCCL; the host device: MPI, after ceclCommInitMpi)",
+                     "them (GPUs: NCCL; the host device: MPI, in communicators of ceclCommInitMpi)",
                      launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 

@@ -197,8 +197,9 @@ static ceclResult_t make_collectives(ceclRequest_t request, const struct cecl_ca
     launcher->making = NULL;
     launch->comm->registry.telling_ns = 0; /* the next call's peers are not behind for this */
     request->number = ++launcher->nrequests;
-    if (launch->is_open)
-        return ceclSuccess;
+    if (launch
+            ->is_open) /* over hosts, ranks have met by now, and the next call's records take the place of these */
+        return cecl_mesh_spans_hosts(launch->comm->mesh) ? read_one(request) : ceclSuccess;
     launch->told = cecl_tell_alone(launch->calls, launch->nfull); /* there is nothing to read */
     request->is_read = true;
     return ceclSuccess;

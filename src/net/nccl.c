@@ -549,13 +549,39 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
                : ceclSuccess;
 }
 
+/* The version that most ranks have; the first of several. */
+static int32_t common_version(const struct offer *all, int nranks)
+{
+    int32_t common = 0;
+    int most = 0;
+    for (int r = 0; r < nranks; r++) {
+        int same = 0;
+        for (int q = 0; q < nranks; q++)
+            same += all[q].version == all[r].version;
+        if (same > most) {
+            most = same;
+            common = all[r].version;
+        }
+    }
+    return common;
+}
+
+/* Names the ranks that differ from most others. */
 static ceclResult_t compare_versions(const struct offer *all, int nranks)
 {
-    for (int r = 1; r < nranks; r++)
-        if (all[r].version != all[0].version)
-            return cecl_fail(ceclInvalidUsage,
-                             "ranks have different versions of NCCL: %d on rank 0, %d on rank %d",
-                             (int)all[0].version, (int)all[r].version, r);
+    const int32_t common = common_version(all, nranks);
+    int32_t odd = common;
+    struct cecl_rank_list ranks = {.count = 0};
+    for (int r = 0; r < nranks; r++) {
+        if (all[r].version == common || (odd != common && all[r].version != odd))
+            continue;
+        odd = all[r].version;
+        cecl_rank_list_add(&ranks, r);
+    }
+    if (odd != common)
+        return cecl_fail(ceclInvalidUsage,
+                         "ranks have different versions of NCCL: %d on %s, %d on most others",
+                         (int)odd, cecl_rank_list_words(&ranks), (int)common);
     for (int r = 1; r < nranks; r++)
         if (all[r].is_lent != all[0].is_lent)
             return cecl_fail(ceclInvalidUsage,

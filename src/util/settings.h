@@ -92,7 +92,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(NET, "CECL_NET", CHOICE, EQUAL, "auto", "", "auto|mpi",                                      \
       "what carries data between nodes on the host device. mpi: MPI, also between pretended "      \
       "nodes, in communicators that ceclCommInitMpi makes; it needs MPI_THREAD_MULTIPLE. auto: "   \
-      "shared memory between pretended nodes")                                                     \
+      "MPI between hosts, shared memory between pretended nodes")                                  \
     X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "one node", "ranks",                          \
       "makes pretended nodes of one host: so many ranks in each, as in 4, or a list, as in 3,5. "  \
       "What leaves a node goes over the network: shared memory on the host device, NCCL on GPUs")  \

@@ -72,9 +72,9 @@ class Job:
         sys.exit(f"{sys._getframe(2).f_code.co_name}: {why}")
 
 
-def they_join_and_leave(sizes, act):
+def they_join_and_leave(sizes, act, **settings):
     ranks = range(sum(sizes))
-    job = Job(sizes, [act] * len(ranks))
+    job = Job(sizes, [act] * len(ranks), {rank: settings for rank in ranks})
     job.expect(ranks, "^joined$")
     job.expect(ranks, "^left$")
     job.end()
@@ -190,6 +190,8 @@ def try_all():
         for sizes in ((1, 2, 3), (1, 1)):
             they_join_and_leave(sizes, "work")
             they_join_and_leave(sizes, "carry")
+        they_join_and_leave((2, 3), "carry", CECL_CHECK="1")
+        they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()

@@ -208,8 +208,11 @@ static void expect_one_message_each(enum cecl_op_index op)
         for (int p = 0; p < 12; p++)
             assert_int_equal(sent[p], p / 4 != r / 4 && p % 4 == r % 4 ? 4 * 8 : 0);
         assert_int_equal(plans[r].nexchanges, 1);
-        if (op == CECL_OP_ALL_TO_ALL_STRIDED)
+        if (op == CECL_OP_ALL_TO_ALL_STRIDED) {
             assert_int_equal(sends, 2);
+            /* its rooms are free; one round; two within the node */
+            assert_int_equal(plans[r].phases[CECL_LANE_MAIN], 4);
+        }
     }
     free_plans(plans, 12);
 }

@@ -16,7 +16,8 @@
 #include "net/net.h"
 #include "util/clock.h"
 
-#define RANKS 3 /* rank 2 never comes */
+#define RANKS 70
+#define AWAY 66 /* a rank that never comes */
 #define LARGE 300001u
 
 static struct cecl_device *devs[2];
@@ -134,14 +135,16 @@ static void an_exchange_is_late_until_its_peer_has_come(void **state)
 {
     (void)state;
     unsigned char in[8], other[8];
-    const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, 2, false}},
+    const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, AWAY, false}},
                                    second[] = {{bytes[1], 8, 0, true}};
+    assert_true(nets[0]->is_exact);
+    assert_string_equal(nets[0]->name, "shared memory between pretended nodes");
     await_late(0, 0, 0);
     exchange(0, first, 2);
     await_late(0, 2, 1);
     exchange(1, second, 1);
     finish(1);
-    await_late(0, 1, 2); /* the other one is still missing */
+    await_late(0, 1, AWAY); /* the other one is still missing */
     assert_memory_equal(in, bytes[1], 8);
     (nets[0]->ops->fail)(nets[0]);
     finish(0);
@@ -154,30 +157,51 @@ static void what_moves_is_seen(void **state)
     struct cecl_rank_list late = {.count = 0};
     unsigned char in[8];
     uint32_t before = 0, after = 0;
-    nets[0]->ops->late(nets[0], &late, &before);
-    exchange(0, (const struct cecl_net_transfer[]){{in, 8, 1, false}}, 1);
-    await_late(0, 1, 1);
-    nets[0]->ops->late(nets[0], &late, &after);
+    nets[1]->ops->late(nets[1], &late, &before);
+    exchange(1, (const struct cecl_net_transfer[]){{in, 8, 0, false}}, 1);
+    await_late(1, 1, 0);
+    nets[1]->ops->late(nets[1], &late, &after);
     assert_int_equal(after, before);
-    exchange(1, (const struct cecl_net_transfer[]){{bytes[1], 8, 0, true}}, 1);
-    finish(0);
+    exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
+    finish(1);
     after = 0;
-    nets[0]->ops->late(nets[0], &late, &after);
+    nets[1]->ops->late(nets[1], &late, &after);
     assert_true(after > before);
+}
+
+/* The ring of rank 0 has 5 bytes left for the next one's size, which are too few. */
+static void a_size_goes_as_a_whole(void **state)
+{
+    (void)state;
+    enum { ROOM = 2048, FIRST = ROOM - 8 - 5, SECOND = 100 };
+    unsigned char in[FIRST + SECOND];
+    assert_int_equal(cecl_net_local_bytes(RANKS), RANKS * RANKS * (ROOM + 128));
+    exchange(0,
+             (const struct cecl_net_transfer[]){{bytes[0], FIRST, 1, true},
+                                                {bytes[0] + FIRST, SECOND, 1, true}},
+             2);
+    await_late(0, 1, 1);
+    exchange(
+        1,
+        (const struct cecl_net_transfer[]){{in, FIRST, 0, false}, {in + FIRST, SECOND, 0, false}},
+        2);
+    finish(1);
+    assert_int_equal(nets[1]->ops->error(nets[1]), ceclSuccess);
+    assert_memory_equal(in, bytes[0], FIRST + SECOND);
 }
 
 static void ends_that_differ_are_named_by_the_receiver(void **state)
 {
     (void)state;
     unsigned char in[8] = {0};
-    exchange(0, (const struct cecl_net_transfer[]){{in, 7, 1, false}}, 1);
-    exchange(1, (const struct cecl_net_transfer[]){{bytes[1], 8, 0, true}}, 1);
+    exchange(1, (const struct cecl_net_transfer[]){{in, 7, 0, false}}, 1);
+    exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
     finish(0);
     finish(1);
-    assert_int_equal(nets[1]->ops->error(nets[1]), ceclSuccess);
-    assert_int_equal(nets[0]->ops->error(nets[0]), ceclInvalidUsage);
+    assert_int_equal(nets[0]->ops->error(nets[0]), ceclSuccess);
+    assert_int_equal(nets[1]->ops->error(nets[1]), ceclInvalidUsage);
     assert_non_null(
-        strstr(cecl_message(), "from rank 1 to rank 0: ceclSend has 8 bytes, ceclRecv 7"));
+        strstr(cecl_message(), "from rank 0 to rank 1: ceclSend has 8 bytes, ceclRecv 7"));
     for (int i = 0; i < 8; i++)
         assert_int_equal(in[i], 0);
 }
@@ -228,6 +252,7 @@ int main(void)
         TEST(transfers_meet_in_order_and_arrive_whole),
         TEST(an_exchange_is_late_until_its_peer_has_come),
         TEST(what_moves_is_seen),
+        TEST(a_size_goes_as_a_whole),
         TEST(ends_that_differ_are_named_by_the_receiver),
         TEST(a_failed_network_moves_nothing),
         TEST(a_network_is_closed_once_its_stream_is_done),

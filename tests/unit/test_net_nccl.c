@@ -1,6 +1,6 @@
 /* The network of GPUs against a library that only looks like NCCL: how it is found and refused, what it is
- * asked to do, and how long anything waits for it. One rank of two, on the host device; the other one's words
- * are made up. */
+ * asked to do, and how long anything waits for it. One rank of a few, on the host device; the others'
+ * words are made up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@
 static struct fake_nccl *fake;
 static struct cecl_device *dev;
 static ceclStream_t stream;
-static int other_version; /* what the other rank says; 0: the same */
+static int nranks;
+static int other_version; /* what the other ranks say; 0: the same */
 
 /* Parentheses around an op `fail`: cmocka has a macro of that name. */
 
@@ -41,10 +42,10 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 {
     (void)mesh;
     assert_true(strlen(kind) <= 7);
-    memcpy(recv, send, bytes);
-    memcpy((char *)recv + bytes, send, bytes);
-    if (other_version)
-        memcpy((char *)recv + bytes, &(int32_t){other_version}, sizeof(int32_t));
+    for (int r = 0; r < nranks; r++)
+        memcpy((char *)recv + (size_t)r * bytes, send, bytes);
+    for (int r = 1; r < nranks && other_version; r++)
+        memcpy((char *)recv + (size_t)r * bytes, &(int32_t){other_version}, sizeof(int32_t));
     return ceclSuccess;
 }
 
@@ -52,7 +53,7 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
-    return cecl_net_nccl_open(dev, NULL, 0, 2, 300, cecl_deadline(300), net);
+    return cecl_net_nccl_open(dev, NULL, 0, nranks, 300, cecl_deadline(300), net);
 }
 
 static void expect_refused(ceclResult_t want, const char *words)
@@ -83,6 +84,7 @@ static int set_up(void **state)
     (void)state;
     *fake = (struct fake_nccl){.version = 22803, .polls = 3};
     other_version = 0;
+    nranks = 2;
     setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
     return cecl_host_open(&dev) != ceclSuccess ||
            dev->ops->stream_create(dev, &stream) != ceclSuccess;
@@ -136,7 +138,9 @@ static void ranks_with_different_versions_are_refused(void **state)
 {
     (void)state;
     other_version = 22900;
-    expect_refused(ceclInvalidUsage, "22803 on rank 0, 22900 on rank 1");
+    expect_refused(ceclInvalidUsage, "22900 on rank 1, 22803 on most others");
+    nranks = 4;
+    expect_refused(ceclInvalidUsage, "22803 on rank 0, 22900 on most others");
 }
 
 static void it_is_made_without_blocking_and_takes_two_sms(void **state)

@@ -4,6 +4,7 @@
 #include "api/mpi/pipes.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,19 @@
 
 #define MESSAGE_BYTES 65536
 #define TAG 0
-#define CANCEL_TRIES 100 /* of 1 ms: how long closing waits for messages that are in flight */
+#define LANDING_MS 100 /* so long closing waits for messages that are in flight */
+
+struct buffer {
+    struct buffer *next;
+    char bytes[MESSAGE_BYTES];
+};
 
 /* One direction of one peer. */
 struct message {
     MPI_Request request;
     bool flies;
-    size_t count, taken; /* bytes of a message that has come */
-    char *bytes;         /* [MESSAGE_BYTES]; NULL: none was needed yet */
+    size_t count, taken;   /* bytes of a message that has come */
+    struct buffer *buffer; /* NULL: none was needed yet */
 };
 
 struct pipes {
@@ -39,11 +45,11 @@ static bool is_usable(struct pipes *pipes)
 
 static bool has_room(struct pipes *pipes, struct message *message)
 {
-    if (!message->bytes)
-        message->bytes = malloc(MESSAGE_BYTES);
-    if (!message->bytes)
+    if (!message->buffer)
+        message->buffer = malloc(sizeof(*message->buffer));
+    if (!message->buffer)
         pipes->error = "no host memory for a message";
-    return message->bytes != NULL;
+    return message->buffer != NULL;
 }
 
 /* Whether no message of this direction is in flight. */
@@ -72,8 +78,8 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
     if (now < least || now == 0 || !is_usable(pipes) || !has_landed(pipes, out) ||
         !has_room(pipes, out))
         return 0;
-    memcpy(out->bytes, bytes, now);
-    if (MPI_Isend(out->bytes, (int)now, MPI_BYTE, peer, TAG, pipes->comm, &out->request) !=
+    memcpy(out->buffer->bytes, bytes, now);
+    if (MPI_Isend(out->buffer->bytes, (int)now, MPI_BYTE, peer, TAG, pipes->comm, &out->request) !=
         MPI_SUCCESS) {
         pipes->error = "MPI_Isend failed";
         return 0;
@@ -90,8 +96,8 @@ static size_t take(void *context, int peer, void *bytes, size_t count, size_t le
     if (!is_usable(pipes) || !has_room(pipes, in))
         return 0;
     if (!in->flies && in->taken == in->count) {
-        if (MPI_Irecv(in->bytes, MESSAGE_BYTES, MPI_BYTE, peer, TAG, pipes->comm, &in->request) !=
-            MPI_SUCCESS) {
+        if (MPI_Irecv(in->buffer->bytes, MESSAGE_BYTES, MPI_BYTE, peer, TAG, pipes->comm,
+                      &in->request) != MPI_SUCCESS) {
             pipes->error = "MPI_Irecv failed";
             return 0;
         }
@@ -102,7 +108,7 @@ static size_t take(void *context, int peer, void *bytes, size_t count, size_t le
     const size_t there = in->count - in->taken, now = count < there ? count : there;
     if (now < least)
         return 0;
-    memcpy(bytes, in->bytes + in->taken, now);
+    memcpy(bytes, in->buffer->bytes + in->taken, now);
     in->taken += now;
     return now;
 }
@@ -118,27 +124,47 @@ static const char *error_of(void *context)
     return ((const struct pipes *)context)->error;
 }
 
-/* Lets a message go. If it stays in flight, MPI keeps its memory. */
-static void end_message(struct pipes *pipes, struct message *message, bool usable, bool receives)
+/* Asks for all messages that are in flight to land. Returns whether they have. */
+static bool have_landed(struct pipes *pipes)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-    if (usable && message->flies && receives)
-        (void)MPI_Cancel(&message->request);
-    for (int i = 0; usable && i < CANCEL_TRIES && !has_landed(pipes, message); i++)
-        nanosleep(&pause, NULL);
-    if (message->flies && usable)
+    bool all = true;
+    for (int r = 0; r < pipes->nranks; r++) {
+        all = has_landed(pipes, &pipes->out[r]) && all;
+        all = has_landed(pipes, &pipes->in[r]) && all;
+    }
+    return all;
+}
+
+/* A message that stays in flight keeps its memory: MPI may use it at any time. */
+static void let_go(struct message *message, bool usable)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct buffer *kept;
+    if (!message->flies) {
+        free(message->buffer);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    message->buffer->next = kept;
+    kept = message->buffer;
+    pthread_mutex_unlock(&lock);
+    if (usable)
         (void)MPI_Request_free(&message->request);
-    if (!message->flies)
-        free(message->bytes);
 }
 
 static void close_pipes(void *context)
 {
     struct pipes *pipes = context;
+    const struct timespec pause = {.tv_nsec = 1000000};
     const bool usable = is_usable(pipes);
+    for (int r = 0; r < pipes->nranks && usable; r++)
+        if (pipes->in[r].flies)
+            (void)MPI_Cancel(&pipes->in[r].request);
+    for (int i = 0; i < LANDING_MS && usable && !have_landed(pipes); i++)
+        nanosleep(&pause, NULL);
     for (int r = 0; r < pipes->nranks; r++) {
-        end_message(pipes, &pipes->out[r], usable, false);
-        end_message(pipes, &pipes->in[r], usable, true);
+        let_go(&pipes->out[r], usable);
+        let_go(&pipes->in[r], usable);
     }
     if (usable)
         (void)MPI_Comm_free(&pipes->comm);
