@@ -90,7 +90,7 @@ def a_killed_rank_is_named(victim, act):
     time.sleep(0.3 if act == "go_on" else 0)
     begin = time.monotonic()
     job.ranks[victim].kill()
-    job.expect(others, fr"^heard: (\w+: )?(rank . gave up: )?rank {victim} ended unexpectedly")
+    job.expect(others, fr"^heard: (\w+: |rank . gave up: )*rank {victim} ended unexpectedly")
     job.expect(others, "^aborted$")
     within(job, begin, TIMEOUT_MS / 1000)
     job.end(killed=[victim])
@@ -109,7 +109,7 @@ def the_first_rank_may_leave_before_the_others():
     job.ranks[0].stdin.close()
     job.expect([0], "^left$")
     job.ranks[1].kill()
-    job.expect([2, 3], r"^heard: (\w+: )?(rank . gave up: )?rank 1 ended unexpectedly")
+    job.expect([2, 3], r"^heard: (\w+: |rank . gave up: )*rank 1 ended unexpectedly")
     job.expect([2, 3], "^aborted$")
     job.end(killed=[1])
 
