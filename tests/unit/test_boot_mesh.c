@@ -689,9 +689,24 @@ static void a_long_list_of_ranks_is_cut_and_counted(void **state)
     assert_non_null(strstr(cecl_rank_list_words(&list), ", 64014, 64015 and 984 more"));
 }
 
+/* A clone of a machine may have its host id. */
+static void rank_with_this_host_id_that_is_elsewhere_is_named(void **state)
+{
+    (void)state;
+    struct oob_threads nobody = OOB_THREADS_NONE;
+    struct cecl_oob oob = oob_of_thread(&nobody, 2, 1, 1000);
+    struct cecl_invitation all[2] = {{.name = "cecl-of-another-host"}};
+    struct cecl_mesh *mesh = NULL;
+    assert_int_equal(cecl_mesh_new(&oob, 300, &all[1], &mesh), ceclSuccess);
+    assert_int_equal(cecl_mesh_connect(mesh, all, sizeof(all[0])), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "rank 0 is not on this host"));
+    cecl_mesh_close(mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_with_this_host_id_that_is_elsewhere_is_named),
         cmocka_unit_test(a_rank_that_died_before_it_connected_is_named_at_once),
         cmocka_unit_test(a_rank_that_died_before_an_exchange_is_named_at_once),
         cmocka_unit_test(a_death_that_an_exchange_saw_is_seen_by_the_watch),
