@@ -553,6 +553,11 @@ static ceclResult_t compare_versions(const struct offer *all, int nranks)
             return cecl_fail(ceclInvalidUsage,
                              "ranks have different versions of NCCL: %d on rank 0, %d on rank %d",
                              (int)all[0].version, (int)all[r].version, r);
+    return ceclSuccess;
+}
+
+static ceclResult_t compare_lenders(const struct offer *all, int nranks)
+{
     for (int r = 1; r < nranks; r++)
         if (all[r].is_lent != all[0].is_lent)
             return cecl_fail(ceclInvalidUsage,
@@ -593,6 +598,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
     CECL_TRY(cecl_mesh_agree(mesh, prepare(nccl, &mine)));
     CECL_TRY(cecl_mesh_allgather(mesh, "network", &mine, all, sizeof(mine)));
     CECL_TRY(compare_versions(all, nccl->nranks));
+    CECL_TRY(compare_lenders(all, nccl->nranks));
     struct joining joining = {nccl, &all[0].id, deadline};
     return cecl_mesh_agree(mesh, nccl->dev->ops->within(nccl->dev, join, &joining));
 }
