@@ -15,11 +15,11 @@
 #include "ranks.h"
 
 enum { MOST = 3000, ROUNDS = 12 };
-/* How long a collective of the stand-in takes at least in a trial. */
+/* How long a collective of the stand-in takes at least in a trial: as in test_nccl_trials.c. */
 #ifdef __SANITIZE_THREAD__
-#define TAKES_US 20000
+#define TAKES_US 30000
 #else
-#define TAKES_US 6000
+#define TAKES_US 10000
 #endif
 #define SLOW_S 20 /* far longer than anything here takes on a busy machine */
 
@@ -330,6 +330,38 @@ static void non_blocking_communicators_have_rails_too(void **state)
     assert_int_equal(outlived(), 0);
 }
 
+/* ---- settings that forbid SMs, of which a split needs some */
+
+/* Under CECL_NCCL=strict. Nothing comes to NCCL. */
+static bool be_refused(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    uint32_t mine = 1, all[MAX_RANKS];
+    story_of(r->comm, story);
+    const ncclResult_t result = ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL);
+    const char *words = ncclGetLastError(r->comm);
+    const bool is = result == ceclInvalidUsage && strstr(words, "what leaves a node needs SMs");
+    story_of(r->comm, story);
+    return is && story[0] == '\0' && reduce(r, 2); /* a reduction needs SMs anyway */
+}
+
+/* Under CECL_NCCL=all with CECL_SM_POLICY=never. Everything comes to NCCL. */
+static bool be_passed(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    story_of(r->comm, story);
+    const bool is = gather(r, 1) && reduce(r, 2);
+    story_of(r->comm, story);
+    return is && strcmp(story, "p") == 0;
+}
+
+static void where_sms_are_forbidden_nothing_is_served_over_nodes(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "1", 1);
+    assert_true(run_ranks(2, getenv("CECL_SM_POLICY") ? be_passed : be_refused));
+}
+
 /* What decides over nodes, where nothing is tried. */
 static bool write_file(char *name)
 {
@@ -345,8 +377,10 @@ static bool write_file(char *name)
     return fclose(out) == 0 && setenv("CECL_NCCL_LEARNED", name, 1) == 0;
 }
 
-int main(void)
+/* test_nccl_nodes [forbidden] */
+int main(int argc, char **argv)
 {
+    (void)argv;
     char name[] = "/tmp/cecl-test-nodes-XXXXXX";
     const char *real = getenv("CECL_NCCL_PATH");
     void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -359,6 +393,8 @@ int main(void)
         cmocka_unit_test(an_abort_amid_an_exchange_ends_the_split_first_and_in_time),
         cmocka_unit_test(an_error_of_the_split_is_the_communicators),
     };
+    const struct CMUnitTest forbidden[] = {
+        cmocka_unit_test(where_sms_are_forbidden_nothing_is_served_over_nodes)};
     if (!standin || !write_file(name))
         return 2;
     *(void **)&calls_of = dlsym(standin, "standin_calls");
@@ -367,7 +403,8 @@ int main(void)
     *(void **)&trouble_splits = dlsym(standin, "standin_trouble_splits");
     *(void **)&overlaps = dlsym(standin, "standin_overlaps");
     *(void **)&outlived = dlsym(standin, "standin_outlived");
-    const int result = cmocka_run_group_tests(tests, NULL, NULL);
+    const int result = argc > 1 ? cmocka_run_group_tests(forbidden, NULL, NULL)
+                                : cmocka_run_group_tests(tests, NULL, NULL);
     unlink(name);
     return result;
 }
