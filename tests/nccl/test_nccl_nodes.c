@@ -15,13 +15,8 @@
 #include "ranks.h"
 
 enum { MOST = 3000, ROUNDS = 12 };
-/* How long a collective of the stand-in takes at least in a trial: as in test_nccl_trials.c. */
-#ifdef __SANITIZE_THREAD__
-#define TAKES_US 30000
-#else
-#define TAKES_US 10000
-#endif
-#define SLOW_S 20 /* far longer than anything here takes on a busy machine */
+#define SLOW_S                                                                                     \
+    20 /* far longer than anything here takes on a busy machine, and the limit of an abort */
 
 static __typeof__(standin_calls) *calls_of;
 static __typeof__(standin_story) *story_of;
@@ -224,9 +219,7 @@ static void an_abort_amid_an_exchange_ends_the_split_first_and_in_time(void **st
     start_ranks();
     trouble_splits(true, 0);
     usleep(100000); /* calls that hang; a call that does not is aborted as well */
-    const time_t start = time(NULL);
     abort_ranks();
-    assert_true(time(NULL) - start < 10);
     assert_int_equal(outlived(), before);
 }
 
@@ -246,30 +239,34 @@ static void an_error_of_the_split_is_the_communicators(void **state)
 
 /* ---- trials */
 
-/* Passed calls take long, so all are served once that was tried. Nothing but exchanges of the split comes then. */
+static char latest[MAX_RANKS][STANDIN_STORY];
+
 static bool train(struct rank *r)
 {
-    enum { STEPS = 190, LAST = 10 };
-    char story[STANDIN_STORY];
+    enum { STEPS = 190, LATEST = 20 };
     bool is = true;
     for (int step = 0; is && step < STEPS; step++) {
         is = gather(r, 1) && reduce(r, 2);
-        if (step == STEPS - LAST)
-            story_of(r->comm, story);
+        if (step == STEPS - LATEST)
+            story_of(r->comm, latest[r->rank]);
     }
-    story_of(r->comm, story);
-    if (strcmp(story, "s") != 0)
-        print_error("rank %d: %s came, s expected\n", r->rank, story);
-    return is && strcmp(story, "s") == 0;
+    story_of(r->comm, latest[r->rank]);
+    return is;
 }
 
-static void a_program_that_gains_is_served_after_its_trial(void **state)
+/* Which library is faster depends on this machine's load. Whatever is decided, ranks decide alike. Without trials
+ * no gather comes to NCCL. In one each rank exchanges what it knows at each of some 60 periods. */
+static void a_program_is_tried_and_ranks_decide_alike(void **state)
 {
     (void)state;
+    const size_t before = calls_of("ncclAllGather");
     setenv("CECL_NODE_SIZE", "2", 1);
-    take_us(TAKES_US);
+    take_us(1000);
     assert_true(run_ranks(4, train));
     take_us(0);
+    assert_true(calls_of("ncclAllGather") - before > (size_t)4 * 50);
+    for (int r = 1; r < 4; r++)
+        assert_string_equal(latest[r], latest[0]);
     assert_int_equal(overlaps(), 0);
 }
 
@@ -387,7 +384,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(served_and_passed_calls_follow_each_other_over_any_nodes),
         cmocka_unit_test(one_node_splits_nothing),
-        cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
+        cmocka_unit_test(a_program_is_tried_and_ranks_decide_alike),
         cmocka_unit_test(finalizing_ends_the_split_first),
         cmocka_unit_test(non_blocking_communicators_have_rails_too),
         cmocka_unit_test(an_abort_amid_an_exchange_ends_the_split_first_and_in_time),
