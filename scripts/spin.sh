@@ -113,6 +113,25 @@ catch 4 NO_READY 'assertion violated.*open'
 catch 4 NO_DONE 'assertion violated.*copied'
 catch_among 3 3 ONE_LANE 'invalid end state'
 
+model=puts
+prove 2 2 -DLINES=1
+prove 2 3 -DONE_WAY
+prove 2 1 -DFAULTS
+prove 2 2 -DFAULTS -DSTREAMS=1
+prove 2 1 -DDEATH
+prove 2 2 -DDEATH -DONE_WAY
+prove 2 2 -DEND -DONE_WAY
+catch 2 SIGNAL_FIRST 'assertion violated.*wrong' -DONE_WAY
+catch 2 NO_ORDER 'assertion violated 0' -DONE_WAY
+catch 2 EQUAL_ONLY 'invalid end state' -DONE_WAY
+catch 2 PLAIN_COMPARE 'assertion violated.*wrong' -DONE_WAY
+catch 2 NO_LINE_WAIT 'invalid end state' -DONE_WAY -DLINES=1
+catch 2 RELEASE_FIRST 'assertion violated.*wrong' -DFAULTS -DSTREAMS=1
+catch 2 RELEASE_ONCE 'invalid end state' -DFAULTS -DSTREAMS=1
+catch 2 LOOK_FIRST 'assertion violated 0' -DONE_WAY
+catch 2 EARLY_GOODBYE 'assertion violated 0' -DONE_WAY
+catch 1 OLD_COUNT 'assertion violated.*is_same' -DONE_WAY -DEND
+
 model=windows
 prove 2 2 -DOWNERS=1 -DCHANGES=3
 prove 2 2 -DPIECES=1 -DCHANGES=1

@@ -484,7 +484,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
  * has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
  * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
- * The call may then be made again, with another list for example. Since 0.1. */
+ * The call may then be made again, with another list for example. If lists differed, a rank that was
+ * out of that call and comes to the next one first is told of the difference: let it call after the
+ * others, or again. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -972,7 +974,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, siz
 typedef struct {
     size_t experts; /* on each rank, at least 1; at most 512 on all ranks together */
     /* ceclDispatch: each expert's rows begin at a multiple of `align` rows; at least 1. If it is more
-     * than 1, an expert without rows takes the room of `align` rows. ceclCombine ignores it. */
+     * than 1, an expert without rows takes the room of `align` rows. (It does so in PyTorch's
+     * all_to_all_vdev_2d with a major_align of 1, too.) ceclCombine ignores it. */
     size_t align;
     /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
      * scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses are
@@ -1171,6 +1174,42 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void 
                                                      size_t recvcount, ceclDataType_t datatype,
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
+
+/* Parts of a matrix, of one shape. */
+typedef struct {
+    size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */
+    size_t width, rows; /* elements of a row, and rows; width 0: a call without effect */
+    size_t pitch;       /* elements from one row to the next; 0: nranks * count * width */
+    /* [nranks * count] the element of sendbuff with which each tile begins: first the tiles for rank 0,
+     * then those for rank 1, and so on. They may overlap. NULL: tiles lie side by side. */
+    const size_t *begins;
+} ceclTiles_t;
+
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of them. It is
+ * ceclReduceScatter along any dimension, and a reduction to many roots in one call.
+ *
+ *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
+ *                         [A A][B B]                         [A + C  A + C]
+ *     sendbuff on rank 1: [c c][d d]
+ *                         [C C][D D]                         width 2, rows 2, count 1
+ *
+ * Nothing is packed: copy engines move the rows of tiles to the receiver's staging, as
+ * ceclAlltoAllStrided does, and a kernel reduces them there in chunks, whatever the number of tiles.
+ * (A rank's own tiles are copied within its GPU, which takes SMs.) Bits are those of ceclReduceScatter.
+ * sendbuff  a matrix; read as `tiles` says.
+ * recvbuff  [count * rows * width] elements: this rank's tiles, one behind the other, each without gaps.
+ *           Must not overlap the part of sendbuff that is read.
+ * tiles     read during the call, with its array. count, width, rows and pitch are equal on all ranks;
+ *           `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the caller's.
+ * op        as in ceclReduceScatter.
+ * Both buffers are aligned to their elements.
+ * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
+ * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and more than an address space.
+ * Over several nodes it is refused (ceclInvalidUsage). Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, void *recvbuff,
+                                                          const ceclTiles_t *tiles,
+                                                          ceclDataType_t datatype, ceclRedOp_t op,
+                                                          ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
  * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
@@ -1390,6 +1429,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterInit(const void *sendbuff, v
                                                          ceclRedOp_t op, ceclComm_t comm,
                                                          ceclRequest_t *request);
 /* As above; see ceclAllGatherInit. */
+CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTilesInit(const void *sendbuff, void *recvbuff,
+                                                              const ceclTiles_t *tiles,
+                                                              ceclDataType_t datatype,
+                                                              ceclRedOp_t op, ceclComm_t comm,
+                                                              ceclRequest_t *request);
+/* As above; see ceclAllGatherInit. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllReduceInit(const void *sendbuff, void *recvbuff,
                                                      size_t count, ceclDataType_t datatype,
                                                      ceclRedOp_t op, ceclComm_t comm,
@@ -1463,9 +1508,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  *     ceclStart(request, gather);    // sendbuff may be written until here
  *
  * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
- * push then, whatever direction the options say. In two cases the start exchanges flags as any other
- * start does, on all ranks alike: for small calls that touch no buffer of a peer, and for a request
- * of gathers that is made while 512 others exist (4096 / nranks among more than 8 ranks).
+ * push then, whatever direction the options say. In three cases the start exchanges flags as any
+ * other start does, on all ranks alike: over nodes (CECL_NODE_SIZE), for small calls that touch no
+ * buffer of a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks
+ * among more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
  *         The program may use recvbuff before this call and after the start, but not between.
  *
@@ -1535,7 +1581,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             does a wait for its signals. When the communicator fails, waits end with undefined
  *             results, as calls do (see Failure at the top).
  *
- * These calls cannot be captured. They are refused inside a group, and need none. A
+ *   Graphs    A graph may capture one-sided calls, other ones on each rank, and without the peers.
+ *             Each launch sends and takes signals. Those of captured calls are counted apart: a
+ *             captured wait takes only signals of captured calls. A captured signal waits until a
+ *             captured wait has taken the one before it of that number, so at most one is under way;
+ *             a captured ceclWaitSignal takes at most 256. "The order in which the host made the
+ *             calls" is the order of launches. Destroy the graph before the window ends.
+ *
+ * These calls are refused inside a group, and need none. A
  * communicator of more than CECL_ONE_SIDED_RANKS ranks has none. Over nodes (CECL_NODE_SIZE) a peer on
  * another node is refused (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
@@ -1578,8 +1631,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Collective, blocking: waits until all ranks have come. Not in a group.
  * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
- * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
- * its stream first; another rank refused its call, or gave another window; inside a group),
+ * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending, or a graph
+ * holds one: synchronize its stream, or destroy the graph first; another rank refused its call, or gave another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
@@ -1598,7 +1651,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
  * destroyed), ceclInvalidUsage (a buffer that ends behind its allocation; the peer has freed its
- * memory; the peer is this rank, and an SM is not allowed; `stream` captures; inside a group),
+ * memory; the peer is this rank, and an SM is not allowed; inside a group),
  * ceclRemoteError (the peer has left: the communicator has failed). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
@@ -1629,7 +1682,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
  * Local: the peer need not call. The host does not wait. Threads: one call at a time. Ownership:
  * none.
  * Errors, nothing enqueued: ceclInvalidArgument (peer or signal out of range; a bad stream),
- * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; `stream` captures; inside a group),
+ * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; inside a group),
  * ceclRemoteError (as in ceclPut). Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm,
                                               ceclStream_t stream);
@@ -1641,7 +1694,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
  * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
  * time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
- * a bad stream), ceclInvalidUsage (as in ceclSignal). Since 0.1. */
+ * a bad stream; more signals than a captured call may take), ceclInvalidUsage (as in ceclSignal).
+ * Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
@@ -1721,7 +1775,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams.
  *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
- *     ceclSend and ceclRecv are refused.
+ *     ceclSend and ceclRecv are refused. For one-sided calls these rules do not hold; see there.
  *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;

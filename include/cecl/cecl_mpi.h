@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 /* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI until this call returns,
- * and never after.
+ * and never after; but with CECL_NET=mpi data goes between nodes on the host device by a duplicate of
+ * mpiComm: MPI must have MPI_THREAD_MULTIPLE, and MPI_Finalize follows the communicator's end.
  * comm     [out] written on success only.
  * mpiComm  an intracommunicator; its ranks must be on one host in this version.
  * config   NULL for defaults; read during the call only.

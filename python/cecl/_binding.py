@@ -12,6 +12,8 @@ SUM, PROD, MAX, MIN, AVG = range(5)
  FLOAT8E5M2) = range(12)
 UNDEF = -1
 CONFIG_MAGIC = 0xCEC1C0DE
+OPTIONS_MAGIC = 0xCEC10B75
+SM_ALLOW = 2  # ceclSmPolicy_t
 
 
 class Error(RuntimeError):
@@ -34,6 +36,29 @@ class Config(ctypes.Structure):
         super().__init__(ctypes.sizeof(Config), CONFIG_MAGIC, version, *[UNDEF] * 10)
         for name, value in fields.items():
             setattr(self, name, value)
+
+
+class Options(ctypes.Structure):
+    """ceclOptions_t with all fields left at their defaults."""
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint),
+                ("smPolicy", ctypes.c_int), ("direction", ctypes.c_int), ("maxSms", ctypes.c_int)]
+
+    def __init__(self, version, **fields):
+        super().__init__(ctypes.sizeof(Options), OPTIONS_MAGIC, version, *[UNDEF] * 3)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+class Experts(ctypes.Structure):
+    """ceclExperts_t"""
+    _fields_ = [("experts", ctypes.c_size_t), ("align", ctypes.c_size_t), ("sendscales", ctypes.c_void_p),
+                ("recvscales", ctypes.c_void_p), ("scalebytes", ctypes.c_size_t)]
+
+
+class Tiles(ctypes.Structure):
+    """ceclTiles_t"""
+    _fields_ = [("count", ctypes.c_size_t), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t),
+                ("pitch", ctypes.c_size_t), ("begins", ctypes.POINTER(ctypes.c_size_t))]
 
 
 GATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
@@ -61,6 +86,8 @@ _FUNCTIONS = {
     "ceclGetVersion": [ctypes.POINTER(_INT)],
     "ceclCommInitAll": [ctypes.POINTER(_P), _INT, ctypes.POINTER(_INT)],
     "ceclMemAlloc": [_P, ctypes.POINTER(_P), _SIZE],
+    "ceclMemFree": [_P, _P],
+    "ceclSetOptions": [_P, ctypes.POINTER(Options)],
     "ceclCommInitOob": [ctypes.POINTER(_P), _INT, _INT, ctypes.POINTER(Oob), ctypes.POINTER(Config)],
     "ceclCommDestroy": [_P],
     "ceclCommAbort": [_P],
@@ -81,6 +108,11 @@ _FUNCTIONS = {
     "ceclSend": [_P, _SIZE, _INT, _INT, _P, _P],
     "ceclRecv": [_P, _SIZE, _INT, _INT, _P, _P],
     "ceclBarrier": [_P, _P],
+    "ceclReduceScatterTiles": [_P, _P, ctypes.POINTER(Tiles), _INT, _INT, _P, _P],
+    "ceclAlltoAllvDevice": [_P, _SIZE, _P, _P, _SIZE, _P, _SIZE, _INT, _P, _P],
+    "ceclDispatch": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
+    "ceclCombine": [_P, _SIZE, _P, _P, _SIZE, _P, ctypes.POINTER(Experts), _SIZE, _INT, _P, _P],
+    "ceclSumRows": [_P, _SIZE, _P, _P, _P, _SIZE, _SIZE, _SIZE, _INT, _P, _P],
 }
 
 

@@ -68,7 +68,8 @@ static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
 }
 
-/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. */
+/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. There are three such arrays: for calls that no
+ * graph captured (flags/signals.h), and two for those that one did (flags/handed.h). */
 static inline uint32_t cecl_hosted_signal_words(int nranks)
 {
     return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (uint32_t)nranks;
@@ -76,6 +77,11 @@ static inline uint32_t cecl_hosted_signal_words(int nranks)
 static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
+}
+
+static inline uint32_t *cecl_hosted_handed(const struct cecl_hosted *hosted, int rank, int nranks)
+{
+    return cecl_hosted_signals(hosted, rank) + cecl_hosted_signal_words(nranks);
 }
 
 /* Both halves of a rank's part. */

@@ -123,8 +123,10 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
     ceclResult_t first = ceclSuccess;
     registry->posted = message->message; /* also after a failure: some peers may have the message */
     for (int i = 1; i < registry->nranks; i++) {
-        const ceclResult_t result = post_to(registry, (registry->rank + i) % registry->nranks,
-                                            message, fds, nfds, deadline);
+        const int peer = (registry->rank + i) % registry->nranks;
+        const ceclResult_t result = cecl_mesh_is_away(registry->mesh, peer)
+                                        ? ceclSuccess
+                                        : post_to(registry, peer, message, fds, nfds, deadline);
         if (result == ceclSuccess || first != ceclSuccess)
             continue;
         first = result;

@@ -126,6 +126,14 @@ CECL_API ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff, si
          .red_op = op);
 }
 
+CECL_API ceclResult_t ceclReduceScatterTiles(const void *sendbuff, void *recvbuff,
+                                             const ceclTiles_t *tiles, ceclDataType_t datatype,
+                                             ceclRedOp_t op, ceclComm_t comm, ceclStream_t stream)
+{
+    CALL(REDUCE_SCATTER_TILES, .send = sendbuff, .recv = recvbuff, .tiles = tiles, .type = datatype,
+         .red_op = op);
+}
+
 CECL_API ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                     ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
                                     ceclStream_t stream)

@@ -72,6 +72,7 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     if (join->meeting) {
         oob.context = join->meeting;
         oob.allgather = ask_threads;
+        oob.find_address = NULL; /* all are in this process */
     }
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
@@ -157,7 +158,9 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
                             .timeout_ms = resolved.init_timeout_ms,
                             .deadline = cecl_deadline(resolved.init_timeout_ms),
                             .context = (void *)(uintptr_t)oob,
-                            .allgather = ask_caller};
+                            .allgather = ask_caller,
+                            .find_address = cecl_tcp_named_address};
+
     return cecl_comm_setup(&ours, &resolved, local, comm);
 }
 

@@ -9,14 +9,27 @@
 #include "boot/net.h"
 #include "boot/process.h"
 #include "util/queues.h"
+#include "util/settings.h"
 
-#define HELLO_MAGIC 0x6365636c68656c6cu
+/* Which host this is: one boot of one kernel, and one network namespace, because Unix sockets reach no further. */
+static ceclResult_t find_host(uint64_t *host)
+{
+    const char *given = cecl_setting_text(CECL_SET_HOST_ID);
+    errno = 0;
+    *host = cecl_namespace_id("net");
+    if (*host == 0 && (errno == EMFILE || errno == ENFILE))
+        return cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
+                         strerror(errno));
+    for (; given && *given; given++)
+        *host = (*host ^ (unsigned char)*given) * UINT64_C(0x100000001b3);
+    return ceclSuccess;
+}
 
 /* The mesh is made first: what the peers must know of it is a part of the introduction. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
                       ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *me)
 {
-    *me = (struct cecl_hello){.magic = HELLO_MAGIC,
+    *me = (struct cecl_hello){.magic = CECL_HELLO_MAGIC,
                               .version = CECL_VERSION,
                               .nranks = oob->nranks,
                               .rank = oob->rank,
@@ -24,11 +37,10 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
                               .config = *config};
     if (local == ceclSuccess)
         local = cecl_mesh_new(oob, config->timeout_ms, &me->invitation, mesh);
-    errno = 0;
-    me->host = cecl_namespace_id("net");
-    if (local == ceclSuccess && me->host == 0 && (errno == EMFILE || errno == ENFILE))
-        local = cecl_fail(ceclSystemError, "no descriptor to find out which host this is: %s",
-                          strerror(errno));
+    if (local == ceclSuccess)
+        local = cecl_mesh_reach(*mesh, &me->reach);
+    if (local == ceclSuccess)
+        local = find_host(&me->host);
     if (local == ceclSuccess)
         local = cecl_net_random(&me->drawn, sizeof(me->drawn));
     if (local == ceclSuccess && config->device != CECL_DEVICE_HOST)
@@ -53,6 +65,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
         {"maxSms (CECL_MAX_SMS)", a->max_sms, b->max_sms},
         {"CECL_FLAGS", a->flags, b->flags},
         {"CECL_LOCAL_COPY", a->local_copy, b->local_copy},
+        {"CECL_NET", a->net, b->net},
         {"CECL_SHARE_GPU", a->share_gpu, b->share_gpu},
         {"urgent (CECL_URGENT)", a->urgent, b->urgent},
         {"CECL_CHECK", a->check, b->check},
@@ -77,16 +90,51 @@ static ceclResult_t known_result(int32_t status)
                                                                      : ceclInternalError;
 }
 
-static ceclResult_t compare_hellos(const struct cecl_hello *all, int nranks)
+int cecl_hellos_common(const struct cecl_hello *all, int nranks,
+                       bool (*alike)(const struct cecl_hello *a, const struct cecl_hello *b))
 {
+    int common = 0, most = 0;
     for (int r = 0; r < nranks; r++) {
-        if (all[r].magic != HELLO_MAGIC || all[r].version != CECL_VERSION)
-            return cecl_fail(ceclInvalidUsage, "rank %d has another version of cecl: %d, not %d", r,
-                             (int)all[r].version, CECL_VERSION);
+        int same = 0;
+        for (int q = 0; q < nranks; q++)
+            same += alike(&all[q], &all[r]);
+        if (same > most) {
+            most = same;
+            common = r;
+        }
+    }
+    return common;
+}
+
+static bool are_one_version(const struct cecl_hello *a, const struct cecl_hello *b)
+{
+    return a->magic == b->magic && a->version == b->version;
+}
+
+/* Ranks of other versions say nothing else that this one understands. */
+static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
+{
+    const int common = cecl_hellos_common(all, nranks, are_one_version);
+    for (int r = 0; r < nranks; r++)
+        if (!are_one_version(&all[r], &all[common]))
+            return cecl_fail(ceclInvalidUsage,
+                             "rank %d has another version of cecl than rank %d, and most: %d, not "
+                             "%d",
+                             r, common, (int)all[r].version, (int)all[common].version);
+    return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "the other ranks have another version of cecl: %d, not %d",
+                           (int)all[0].version, CECL_VERSION);
+}
+
+ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks)
+{
+    CECL_TRY(compare_versions(all, nranks));
+    for (int r = 0; r < nranks; r++)
         if (all[r].status != ceclSuccess)
             return cecl_fail(known_result(all[r].status), "rank %d: %.*s", r, CECL_HELLO_TEXT_BYTES,
                              all[r].text);
-    }
     for (int r = 0; r < nranks; r++) {
         if (all[r].nranks != nranks)
             return cecl_fail(ceclInvalidArgument, "nranks: %d on rank %d, %d on this rank",
@@ -95,14 +143,18 @@ static ceclResult_t compare_hellos(const struct cecl_hello *all, int nranks)
             return cecl_fail(ceclInvalidArgument,
                              "rank %d: taken twice, or not in rank order: it came at place %d",
                              (int)all[r].rank, r);
-        if (all[r].host != all[0].host)
-            return cecl_fail(ceclInvalidUsage,
-                             "ranks 0 and %d are on different hosts (or network namespaces); this "
-                             "version serves one host",
-                             r);
         CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
     }
     return cecl_hellos_agree_on_nodes(all, nranks);
+}
+
+/* Where ranks are on several hosts, the mesh is made of links, too. */
+static ceclResult_t spread(struct cecl_mesh *mesh, const struct cecl_hello *all, int nranks)
+{
+    uint16_t host[CECL_MAX_RANKS];
+    return cecl_hellos_hosts(all, nranks, host) > 1
+               ? cecl_mesh_spread(mesh, host, &all->reach, sizeof(*all))
+               : ceclSuccess;
 }
 
 static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
@@ -188,8 +240,9 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     if (local != ceclSuccess && (told != ceclSuccess || !all)) /* it says more than a peer's */
         return cecl_fail_with(local, words);
     CECL_TRY(told);
-    CECL_TRY(compare_hellos(all, oob->nranks));
+    CECL_TRY(cecl_hellos_compare(all, oob->nranks));
     CECL_TRY(config->device == CECL_DEVICE_CUDA ? cecl_hellos_gpus_suffice(all, oob->nranks)
                                                 : ceclSuccess);
+    CECL_TRY(spread(*mesh, all, oob->nranks));
     return cecl_mesh_connect(*mesh, &all->invitation, sizeof(*all));
 }

@@ -5,6 +5,7 @@
 #include "boot/mesh.h"
 #include "comm/comm.h"
 
+#define CECL_HELLO_MAGIC 0x6365636c68656c6cu
 #define CECL_HELLO_TEXT_BYTES 200
 
 /* What a rank first sends to the others. */
@@ -12,7 +13,8 @@ struct cecl_hello {
     uint64_t magic;
     int32_t version, nranks, rank;
     struct cecl_invitation invitation;
-    uint64_t host;      /* ranks with equal numbers can reach each other's abstract sockets */
+    uint64_t host; /* ranks with equal numbers can reach each other's abstract sockets */
+    struct cecl_reach reach;
     int32_t few_queues; /* cecl_queues_are_few */
     int32_t status;     /* ceclResult_t of what this rank did so far; `text` has the message */
     struct cecl_resolved config;
@@ -36,7 +38,15 @@ ceclResult_t cecl_hellos_gpus_suffice(const struct cecl_hello *all, int nranks);
 bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 /* Ranks in this process, this one included. */
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
-/* nodes.c. Whether all ranks have one CECL_NODE_SIZE; the message names the odd ones. */
+/* Checks what ranks told of themselves. The message, which is equal on all ranks, names the odd one. */
+ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
+/* A rank that is like most others; the first of several. */
+int cecl_hellos_common(const struct cecl_hello *all, int nranks,
+                       bool (*alike)(const struct cecl_hello *a, const struct cecl_hello *b));
+/* nodes.c. Numbers the hosts of ranks, in the order of their first ranks, and returns how many there are.
+ * host  [nranks] out */
+int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
+/* Whether all ranks have one CECL_NODE_SIZE, whose nodes lie within hosts; the message names the odd ones. */
 ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks);
 /* Makes the layout of the ranks over nodes, which the caller frees. *nodes: NULL for a single node. */
 ceclResult_t cecl_hellos_nodes(const struct cecl_hello *all, int nranks, struct cecl_nodes **nodes);

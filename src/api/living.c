@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "boot/links.h"
 #include "flags/lines.h"
 #include "util/clock.h"
 #include "util/fork.h"
 
 /* How long pending calls may hold up the end of the process. */
 #define ENDING_MS 200
+/* How long a process that has links to other hosts waits for the ranks of its own host to end. */
+#define LINKS_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
@@ -48,11 +51,13 @@ static bool look(ceclComm_t comm)
     const struct cecl_flags *flags = &comm->engine.flags;
     const uint32_t word = atomic_load(&flags->target[CECL_LANE_MAIN]);
     const uint32_t calls = word + atomic_load(&flags->unsignalled_target);
+    const uint64_t one_sided = cecl_lines_made(flags);
     if (!cecl_flags_reached(flags, calls) || cecl_flags_gave_up_on(flags) >= 0 ||
         !cecl_lines_idle(flags))
         return false;
     comm->living.word = word;
     comm->living.calls = calls;
+    comm->living.one_sided = one_sided;
     return comm->living.is_idle = true;
 }
 
@@ -75,7 +80,8 @@ static bool is_idle(ceclComm_t comm)
     if (comm->dev->ordinal < 0)
         return look(comm);
     return comm->living.is_idle &&
-           comm->living.calls == cecl_flags_done_target(&comm->engine.flags);
+           comm->living.calls == cecl_flags_done_target(&comm->engine.flags) &&
+           comm->living.one_sided == cecl_lines_made(&comm->engine.flags);
 }
 
 static void say_goodbye(ceclComm_t comm)
@@ -95,6 +101,7 @@ __attribute__((destructor)) static void end(void)
     for (ceclComm_t comm = first; comm; comm = comm->living.next)
         say_goodbye(comm);
     pthread_mutex_unlock(&lock);
+    cecl_links_end(LINKS_MS);
 }
 
 /* CUDA has registered its own exit handlers before, so they run after this one. */

@@ -1,4 +1,4 @@
-/* Which ranks are on which node, as they introduce themselves. */
+/* Which ranks are on which host, and on which node, as they introduce themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,21 +7,9 @@
 
 /* ---- CECL_NODE_SIZE */
 
-/* The value that most ranks have; the first of several. */
-static const char *most_common(const struct cecl_hello *all, int nranks)
+static bool have_one_size(const struct cecl_hello *a, const struct cecl_hello *b)
 {
-    const char *common = NULL;
-    int most = 0;
-    for (int r = 0; r < nranks; r++) {
-        int same = 0;
-        for (int q = 0; q < nranks; q++)
-            same += strcmp(all[q].config.node_sizes, all[r].config.node_sizes) == 0;
-        if (same > most) {
-            most = same;
-            common = all[r].config.node_sizes;
-        }
-    }
-    return common;
+    return strcmp(a->config.node_sizes, b->config.node_sizes) == 0;
 }
 
 static const char *words_of(const char *sizes)
@@ -32,7 +20,8 @@ static const char *words_of(const char *sizes)
 /* Names the ranks that differ from most others. */
 static ceclResult_t compare_sizes(const struct cecl_hello *all, int nranks)
 {
-    const char *common = most_common(all, nranks), *odd = NULL;
+    const char *common = all[cecl_hellos_common(all, nranks, have_one_size)].config.node_sizes,
+               *odd = NULL;
     struct cecl_rank_list ranks = {.count = 0};
     for (int r = 0; r < nranks; r++) {
         const char *sizes = all[r].config.node_sizes;
@@ -71,6 +60,42 @@ static ceclResult_t lay_out(const char *sizes, int nranks, uint16_t *node_of)
                      "CECL_NODE_SIZE=%s: the sizes of nodes of %d ranks expected", sizes, nranks);
 }
 
+/* ---- hosts */
+
+int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host)
+{
+    int count = 0;
+    for (int r = 0; r < nranks; r++) {
+        int q = 0;
+        while (all[q].host != all[r].host)
+            q++;
+        host[r] = q < r ? host[q] : (uint16_t)count++;
+    }
+    return count;
+}
+
+/* A pretended node must lie within a host, because its ranks share memory. */
+static ceclResult_t check_within_hosts(const struct cecl_hello *all, int nranks)
+{
+    uint16_t host[CECL_MAX_RANKS], node_of[CECL_MAX_RANKS];
+    char words[CECL_NODES_WORDS];
+    const char *sizes = all[0].config.node_sizes;
+    if (all[0].config.node >= 0 || !sizes[0] || cecl_hellos_hosts(all, nranks, host) == 1)
+        return ceclSuccess;
+    CECL_TRY(lay_out(sizes, nranks, node_of));
+    for (int r = 1; r < nranks; r++) {
+        if (node_of[r] != node_of[r - 1] || host[r] == host[r - 1])
+            continue;
+        struct cecl_nodes hosts;
+        CECL_TRY(cecl_nodes_make(&hosts, host, nranks));
+        return cecl_fail(ceclInvalidArgument,
+                         "CECL_NODE_SIZE=%s: ranks %d and %d would be on one node, and are on "
+                         "different hosts, which are %s",
+                         sizes, r - 1, r, cecl_nodes_words(&hosts, words));
+    }
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks)
 {
     for (int r = 0; r < nranks; r++) /* from a peer */
@@ -78,16 +103,17 @@ ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks
             all[r].config.node >= CECL_MAX_RANKS)
             return cecl_fail(ceclInternalError, "rank %d introduced itself with a broken layout",
                              r);
-    return compare_sizes(all, nranks);
+    CECL_TRY(compare_sizes(all, nranks));
+    return check_within_hosts(all, nranks);
 }
 
 /* ---- the layout */
 
-/* The nodes of a communicator's ranks, by their numbers in the parent or by CECL_NODE_SIZE. */
+/* The nodes of a communicator's ranks, by their numbers in the parent, by CECL_NODE_SIZE, or by their hosts. */
 static ceclResult_t number(const struct cecl_hello *all, int nranks, uint16_t *node_of)
 {
     const char *sizes = all[0].config.node_sizes;
-    memset(node_of, 0, (size_t)nranks * sizeof(*node_of));
+    (void)cecl_hellos_hosts(all, nranks, node_of);
     if (all[0].config.node < 0)
         return sizes[0] ? lay_out(sizes, nranks, node_of) : ceclSuccess;
     int16_t fresh[CECL_MAX_RANKS];

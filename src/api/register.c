@@ -36,6 +36,13 @@ static ceclResult_t cannot_share(const void *ptr)
                      ptr);
 }
 
+/* The calls that used private memory did not need to learn that other memory is there now. */
+static ceclResult_t forget_private(struct cecl_registry *registry, const void *ptr)
+{
+    const struct cecl_window *window = cecl_registry_find(registry, ptr);
+    return window && window->number == 0 ? cecl_registry_forget(registry, ptr) : ceclSuccess;
+}
+
 ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
                                    ceclRegistration_t *handle)
 {
@@ -48,7 +55,9 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
     ceclResult_t result = ceclSuccess;
     if (!cecl_pool_owns(&comm->pool, ptr)) {
         const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
-        result = cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true));
+        result = forget_private(registry, ptr);
+        if (result == ceclSuccess)
+            result = cecl_comm_cause(comm, cecl_registry_settle(registry, &all, true));
         struct cecl_window *window =
             result == ceclSuccess ? cecl_registry_find(registry, ptr) : NULL;
         if (result == ceclSuccess && (!window || window->number == 0))

@@ -139,6 +139,15 @@ CECL_API ceclResult_t ceclReduceScatterInit(const void *sendbuff, void *recvbuff
          .red_op = op);
 }
 
+CECL_API ceclResult_t ceclReduceScatterTilesInit(const void *sendbuff, void *recvbuff,
+                                                 const ceclTiles_t *tiles, ceclDataType_t datatype,
+                                                 ceclRedOp_t op, ceclComm_t comm,
+                                                 ceclRequest_t *request)
+{
+    INIT(REDUCE_SCATTER_TILES, .send = sendbuff, .recv = recvbuff, .tiles = tiles, .type = datatype,
+         .red_op = op);
+}
+
 CECL_API ceclResult_t ceclAllReduceInit(const void *sendbuff, void *recvbuff, size_t count,
                                         ceclDataType_t datatype, ceclRedOp_t op, ceclComm_t comm,
                                         ceclRequest_t *request)

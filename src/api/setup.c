@@ -7,6 +7,7 @@
 #include "api/introduce.h"
 #include "api/life.h"
 #include "api/living.h"
+#include "api/transport.h"
 #include "boot/meeting.h"
 #include "comm/trace.h"
 #include "launch/check.h"
@@ -41,7 +42,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
                 "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
                 "SMs, so no call that moves data is zero SM");
         for (int r = 0; r < comm->nranks; r++)
-            if (!cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
+            if (!cecl_mesh_is_away(comm->mesh, r) && !cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(
                     ceclInvalidUsage,
                     "GPU %d cannot reach the memory of rank %d's GPU (no NVLink or PCIe "
@@ -198,33 +199,6 @@ static ceclResult_t open_hosted(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
-/* Whether nodes are pretended ones, and the ranks' device is the host. */
-static bool has_local_net(ceclComm_t comm)
-{
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_net_nccl_lent();
-}
-
-/* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
- * needs a process of its own. */
-static ceclResult_t open_net(ceclComm_t comm)
-{
-    char words[CECL_NODES_WORDS];
-    ceclResult_t result = ceclSuccess;
-    comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
-    if (has_local_net(comm))
-        result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
-                                     comm->rank, comm->nranks, &comm->engine.net);
-    else if (comm->shares_process && comm->dev->kind == CECL_KIND_CUDA)
-        result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
-                           cecl_nodes_words(comm->nodes, words));
-    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
-    return has_local_net(comm)
-               ? ceclSuccess
-               : cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
-                                    comm->config.timeout_ms,
-                                    cecl_deadline(comm->config.init_timeout_ms), &comm->engine.net);
-}
-
 static ceclResult_t open_shared(ceclComm_t comm)
 {
     const size_t sizes[CECL_SHARED_PARTS] = {
@@ -237,7 +211,7 @@ static ceclResult_t open_shared(ceclComm_t comm)
         [CECL_SHARED_HOSTED] =
             needs_hosted(comm) ? cecl_hosted_bytes(comm->nranks, half_bytes(comm)) : 0,
         [CECL_SHARED_POSTS] = comm->nranks > 1 ? cecl_posts_bytes(comm->nranks) : 0,
-        [CECL_SHARED_NET] = has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0,
+        [CECL_SHARED_NET] = cecl_transport_shared_bytes(comm),
         [CECL_SHARED_LENT] = CECL_LENT_BYTES,
     };
     return cecl_shared_open(comm->mesh, comm->rank, sizes, CECL_SHARED_PARTS, &comm->shared);
@@ -303,7 +277,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                               slot_bytes(comm), threshold(comm, CECL_TUNE_CARRY_BYTES),
                               &comm->hosted, flags_wish(comm)));
     if (comm->nodes)
-        CECL_TRY(open_net(comm));
+        CECL_TRY(cecl_transport_open(comm));
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     CECL_TRY(open_windows(comm));
@@ -372,7 +346,10 @@ static void say_joined(ceclComm_t comm)
              comm->dev->kind == CECL_KIND_CUDA ? "CUDA" : "the host device",
              flag_ways[comm->engine.flags.way],
              comm->local_copies ? ", local copies by a copy engine (probed)" : "",
-             comm->nodes ? "; network: " : "", comm->nodes ? comm->engine.net->name : "");
+             comm->nodes ? "; network: " : "",
+             comm->engine.net ? comm->engine.net->name
+             : comm->nodes    ? "none"
+                              : "");
     if (comm->nodes)
         cecl_log(CECL_LOG_INFO, comm->rank, "%s", cecl_nodes_words(comm->nodes, words));
 }

@@ -106,6 +106,13 @@ static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
     return ceclSuccess;
 }
 
+static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_address *at)
+{
+    const struct members *members = oob->context;
+    *at = cecl_mesh_address(members->parent->mesh);
+    return ceclSuccess;
+}
+
 /* Makes the new communicator. All members call. Takes over what `members` holds. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
@@ -115,6 +122,8 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
+    if (cecl_mesh_spans_hosts(members->parent->mesh))
+        oob->find_address = address_in_parent;
     ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
@@ -315,6 +324,8 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
                          comm->rank);
     if (!newcomm)
         return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
+    if (cecl_mesh_spans_hosts(comm->mesh)) /* members would meet in memory that they do not share */
+        return cecl_comm_refuse_over_nodes(comm, "a shrink of ranks on several hosts");
     return settle(comm, config, resolved);
 }
 

@@ -17,6 +17,7 @@
 #include "launch/exchange.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
+#include "launch/one_sided_captured.h"
 
 /* What a rank tells the others. */
 struct told {
@@ -149,6 +150,8 @@ static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, co
         return cecl_fail(ceclInvalidUsage,
                          "a communicator of %d ranks has no one-sided calls: %d ranks at most",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        return cecl_comm_refuse_over_nodes(comm, "a window of ranks on several hosts");
     if (bytes > 0 && !ptr)
         return cecl_fail(ceclInvalidArgument, "ptr: NULL, with %zu bytes", bytes);
     return ceclSuccess;
@@ -291,6 +294,11 @@ static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
                                "window %" PRIu32 ": a call of this rank that copies to it, or from "
                                "it, is pending; synchronize its stream first",
                                window->number);
+        else if (cecl_one_sided_is_held(comm, window))
+            result = cecl_fail(ceclInvalidUsage,
+                               "window %" PRIu32 ": a graph holds a captured call that copies to "
+                               "it, or from it; destroy the graph first",
+                               window->number);
     }
     result = exchange(comm, "ceclWindowFree", &mine, result, &all);
     free(all);
@@ -304,8 +312,9 @@ ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset)
 {
     const struct ceclWindow *window = comm->launcher->one_sided.windows;
     uint64_t start, bytes;
-    if (!window || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
+    if (!cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
+    CECL_TRY(cecl_one_sided_check_free(comm, start, bytes));
     for (; window; window = window->next)
         for (int r = 0; r < comm->nranks; r++) {
             const struct cecl_share_part *part = &window->parts[r];
@@ -325,8 +334,10 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
     while (room && room->windows) {
         ceclWindow_t window = room->windows;
         room->windows = window->next;
-        if (drained)
-            close_parts(window);
+        window->magic = 0;
+        if (!drained) /* a graph may hold its calls; the handle is not used again */
+            continue;
+        close_parts(window);
         put_back(window);
     }
 }

@@ -20,15 +20,6 @@
 
 #define FRAME_MAGIC 0x6365636cu
 
-struct exchange {
-    struct mesh_header header; /* the header of this rank's frame */
-    const char *send;          /* the payload of this rank's frame */
-    char *recv;                /* the payload of rank r goes to recv + header.bytes * r */
-    /* bytes of the payload that this frame has: all of header.bytes, or a piece */
-    size_t bytes;
-    int fd; /* a descriptor to send along, or -1 */
-};
-
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **out)
 {
@@ -45,11 +36,12 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
     mesh->init_timeout_ms = oob->timeout_ms;
     mesh->joining = true;
     mesh->activity = "joining";
-    mesh->listener = -1;
+    mesh->listener = mesh->reach_fd = -1;
+
     for (size_t r = 0; r < n; r++)
         mesh->peers[r] = (struct mesh_peer){.data = -1, .life = -1, .process = -1, .post = -1};
     pthread_mutex_init(&mesh->life_lock, NULL);
-    mesh->polls = calloc(5 * n + 3, sizeof(*mesh->polls));
+    mesh->polls = calloc(5 * n + 6, sizeof(*mesh->polls));
     mesh->verdicts = calloc(n, sizeof(int32_t) + MESH_TEXT_BYTES);
     mesh->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mesh->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -66,8 +58,8 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
         cecl_mesh_close(mesh);
         return result;
     }
-    mesh->life_polls = mesh->polls + 2 * n + 1;
-    mesh->post_polls = mesh->life_polls + 2 * n + 1;
+    mesh->life_polls = mesh->polls + 2 * n + 3;
+    mesh->post_polls = mesh->life_polls + 2 * n + 2;
     *out = mesh;
     return ceclSuccess;
 }
@@ -86,6 +78,7 @@ void cecl_mesh_close(struct cecl_mesh *mesh)
     cecl_net_drop(own, 3);
     if (mesh->listener >= 0)
         cecl_net_close(mesh->listener);
+    mesh_hosts_close(mesh);
     pthread_mutex_destroy(&mesh->life_lock);
     free(mesh->polls);
     free(mesh->verdicts);
@@ -119,7 +112,7 @@ static bool matches(const struct mesh_header *theirs, const struct mesh_header *
            memcmp(theirs->kind, ours->kind, sizeof(ours->kind)) == 0;
 }
 
-static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct exchange *x)
+static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     struct iovec parts[CECL_PACKET_PARTS] = {
@@ -132,9 +125,21 @@ static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct ex
                : mesh_io_error(mesh, rank, "sending to", errno);
 }
 
+/* Judges a frame of `got` bytes. `is_long`: it had more. */
+static ceclResult_t judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
+                                size_t got, bool is_long)
+{
+    t->received = true;
+    const bool is_whole = got == sizeof(t->header) + x->bytes && !is_long;
+    return got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
+                   (matches(&t->header, &x->header) && !is_whole)
+               ? cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank)
+               : ceclSuccess;
+}
+
 /* Receives the peer's frame, if it has come. One descriptor is expected; others are closed. The
  * payload of a frame that does not match may be cut. */
-static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct exchange *x)
+static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
     struct mesh_transfer *t = &peer->transfer;
@@ -154,12 +159,18 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
         t->fd = fds[0];
     cecl_net_drop(fds + 1, nfds - 1);
     t->fd_lost = flags & MSG_CTRUNC;
-    t->received = true;
-    const bool is_whole = (size_t)got == sizeof(t->header) + x->bytes && !(flags & MSG_TRUNC);
-    return (size_t)got < sizeof(t->header) || t->header.magic != FRAME_MAGIC ||
-                   (matches(&t->header, &x->header) && !is_whole)
-               ? cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank)
-               : ceclSuccess;
+    return judge_frame(rank, x, t, (size_t)got, flags & MSG_TRUNC);
+}
+ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
+                             const char *packet, size_t bytes)
+{
+    struct mesh_transfer *t = &mesh->peers[rank].transfer;
+    const size_t head = bytes < sizeof(t->header) ? bytes : sizeof(t->header), rest = bytes - head;
+    memcpy(&t->header, packet, head);
+    if (x->bytes > 0 && rest > 0)
+        memcpy(x->recv + (size_t)rank * (size_t)x->header.bytes, packet + head,
+               rest < x->bytes ? rest : x->bytes);
+    return judge_frame(rank, x, t, bytes, rest > x->bytes);
 }
 
 /* ---- all peers at the same time */
@@ -207,7 +218,7 @@ static int fill_polls(struct cecl_mesh *mesh)
                    waits = r != mesh->rank && !(sent && got);
         mesh->polls[r] = (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
         mesh->polls[mesh->nranks + r] =
-            (struct pollfd){.fd = waits ? peer->data : -1,
+            (struct pollfd){.fd = waits ? peer->data : -1, /* -1 on another host, too */
                             .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
         awaited += waits;
     }
@@ -223,7 +234,8 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
     if (*through)
         return ceclSuccess;
     *interrupt = (struct pollfd){.fd = mesh->interrupt_fd, .events = POLLIN};
-    const int ready = poll(polls, 2 * (nfds_t)n + 1, cecl_ms_left(deadline));
+    mesh_away_polls(mesh, interrupt + 1);
+    const int ready = poll(polls, 2 * (nfds_t)n + 3, cecl_ms_left(deadline));
     if (ready < 0)
         return errno == EINTR ? ceclSuccess
                               : cecl_fail(ceclSystemError, "poll: %s", strerror(errno));
@@ -239,17 +251,20 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
 }
 
 /* Moves all frames. On success every peer's frame was received, whether it matched or not. */
-static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct exchange *x, int64_t deadline)
+static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct mesh_exchange *x,
+                                int64_t deadline)
 {
     bool through = false;
     for (int r = 0; r < mesh->nranks; r++)
         mesh->peers[r].transfer = (struct mesh_transfer){.fd = -1};
+    CECL_TRY(mesh_away_begin(mesh, x));
     while (!through) {
         for (int r = 0; r < mesh->nranks; r++)
-            if (r != mesh->rank) {
+            if (r != mesh->rank && !cecl_mesh_is_away(mesh, r)) {
                 CECL_TRY(send_frame(mesh, r, x));
                 CECL_TRY(receive_frame(mesh, r, x));
             }
+        CECL_TRY(mesh_away_move(mesh, x));
         CECL_TRY(wait_for_peers(mesh, deadline, &through));
     }
     return ceclSuccess;
@@ -267,7 +282,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
 }
 
 /* Exchanges one frame with each peer. */
-static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct exchange *x, int64_t deadline)
+static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange *x,
+                                    int64_t deadline)
 {
     x->header.sequence = mesh->sequence++;
     ceclResult_t result = move_frames(mesh, x, deadline);
@@ -297,7 +313,7 @@ static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const cha
 {
     const int64_t deadline =
         atomic_load(&mesh->joining) ? mesh->init_deadline : cecl_deadline(mesh->timeout_ms);
-    struct exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
+    struct mesh_exchange x = {.header = {.magic = FRAME_MAGIC, .bytes = bytes}, .fd = fd};
     ceclResult_t result = ceclSuccess;
     size_t done = 0;
 
@@ -344,11 +360,12 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
     return ceclSuccess;
 }
 
-/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank. */
+/* Hands over the descriptor that `rank` sent in the last exchange; -1 if `rank` is this rank, or on another
+ * host. */
 static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
 {
     struct mesh_transfer *transfer = &mesh->peers[rank].transfer;
-    if (rank != mesh->rank && transfer->fd < 0)
+    if (rank != mesh->rank && !cecl_mesh_is_away(mesh, rank) && transfer->fd < 0)
         return transfer->fd_lost
                    ? cecl_fail(ceclSystemError,
                                "no descriptor is left here for the one that rank %d "

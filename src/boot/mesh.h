@@ -1,4 +1,5 @@
-/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives.
+/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives. Ranks on several
+ * hosts have them within each host; what they tell ranks of other hosts goes through links (links.h).
  *
  * The sockets carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS),
  * messages about memory at any time, and the news that a peer left, died or aborted. The sockets'
@@ -24,6 +25,11 @@ struct cecl_invitation {
     struct cecl_process process;
 };
 
+/* Where a leader takes the links of other hosts. Zeroed: nowhere. */
+struct cecl_reach {
+    struct cecl_address at;
+};
+
 /* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many
  * ms at most for a peer that says so, because the peers' timeouts end soon, too. This is longer than
  * a watchdog, or the kernel of a small call, takes to notice a timeout (comm.h). */
@@ -36,6 +42,25 @@ struct cecl_invitation {
  * invitation  [out] what the peers must be told; the process is set also on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
+/* Listens for links of other hosts, if oob->find_address finds an address. Local.
+ * reach  [out] what the peers must be told */
+ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach);
+/* Says that ranks are on several hosts; before cecl_mesh_connect. Local, and with one verdict on all ranks, unless
+ * memory is short.
+ *
+ * host     [nranks] the number of each rank's host; numbers go from 0 on, without a gap
+ * reaches  rank r's is `apart` * r bytes behind it */
+ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, const void *reaches,
+                              size_t apart);
+/* Whether the ranks are on several hosts, and whether `rank` is on another one than this rank. NULL is on one
+ * host. Any thread. */
+bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh);
+bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank);
+/* The first rank of this rank's host. */
+int cecl_mesh_leader(const struct cecl_mesh *mesh);
+/* Where other hosts reach this rank, for a communicator that is made out of this one. */
+struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
+
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
  * invitations  rank r's is `apart` * r bytes behind it
@@ -82,11 +107,11 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
  * become everyone's. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
-/* Sends `fd` to every peer and receives theirs: fds[r] is from rank r, fds[rank] is -1. The caller
- * closes them, and keeps `fd`. On failure no received descriptor is left open. Collective. */
+/* Sends `fd` to every peer of this host and receives theirs: fds[r] is from rank r; it is -1 for this rank, and
+ * for ranks of other hosts. The caller closes them, and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Rank `root` sends *fd to every peer. On the other ranks *fd becomes a descriptor of the same
+/* Rank `root` sends *fd to every peer; each host has a root of its own. On the other ranks *fd becomes a descriptor of the same
  * file, which the caller closes; on failure *fd is unchanged. If root's *fd is -1, the other ranks
  * fail. Collective. */
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);

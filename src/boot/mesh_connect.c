@@ -22,10 +22,8 @@
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define CHANNELS 3      /* connections to each peer: data, life, post */
-#define REASON CHANNELS /* the channel of a connection that only tells why a rank gives up */
-#define TICK_MS 50      /* ms after which a rank that gives up is noticed, at most */
-#define LONG_MS 1000    /* ms after which ranks that do not come may have failed elsewhere */
+#define TICK_MS 50   /* ms after which a rank that gives up is noticed, at most */
+#define LONG_MS 1000 /* ms after which ranks that do not come may have failed elsewhere */
 
 /* The first bytes on a new connection. */
 struct hello {
@@ -106,6 +104,11 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *
     struct sockaddr_un address;
     const socklen_t length = abstract_address(theirs->name, &address);
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
+        if (errno == ECONNREFUSED && mesh->peers[peer].process < 0)
+            return cecl_fail(ceclRemoteError,
+                             "rank %d is not on this host, though its host has the same id, or it "
+                             "has ended; if so, give each host an id of its own (CECL_HOST_ID)",
+                             peer);
         if (!cecl_net_is_early(errno))
             return mesh_io_error(mesh, peer, "connecting to", errno);
         if (cecl_ms_left(mesh->init_deadline) == 0)
@@ -146,11 +149,12 @@ static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct cecl_invitati
     return result;
 }
 
+/* NULL: there is no such place. */
 static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
-    int *const places[CHANNELS] = {&peer->data, &peer->life, &peer->post};
-    return places[channel];
+    int *const places[MESH_CHANNELS] = {&peer->data, &peer->life, &peer->post};
+    return channel < MESH_CHANNELS ? places[channel] : mesh_line_place(mesh, rank, channel);
 }
 
 /* Whether a hello is that of another rank. */
@@ -158,6 +162,7 @@ static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitatio
                        const struct hello *hello, int fd)
 {
     return hello->magic == HELLO_MAGIC && hello->rank < mesh->nranks && hello->rank != mesh->rank &&
+           !cecl_mesh_is_away(mesh, hello->rank) &&
            cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
 }
 
@@ -168,12 +173,13 @@ static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
     struct hello hello;
     memcpy(&hello, caller->said, sizeof(hello));
     const bool known = is_of_rank(mesh, mine, &hello, caller->fd);
-    if (known && hello.rank > mesh->rank && hello.channel < CHANNELS &&
-        *place_of(mesh, hello.rank, hello.channel) < 0) {
-        *place_of(mesh, hello.rank, hello.channel) = caller->fd;
+    int *place =
+        known && hello.rank > mesh->rank ? place_of(mesh, hello.rank, hello.channel) : NULL;
+    if (place && *place < 0) {
+        *place = caller->fd;
         return true;
     }
-    if (known && hello.channel == REASON)
+    if (known && hello.channel == MESH_REASON)
         mesh_hear_reason(mesh, hello.rank, caller->fd);
     cecl_net_close(caller->fd);
     return false;
@@ -183,7 +189,8 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 {
     struct cecl_rank_list list = {0};
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
-        if (mesh->peers[r].data < 0 || mesh->peers[r].life < 0 || mesh->peers[r].post < 0)
+        if (!cecl_mesh_is_away(mesh, r) &&
+            (mesh->peers[r].data < 0 || mesh->peers[r].life < 0 || mesh->peers[r].post < 0))
             cecl_rank_list_add(&list, r);
     return cecl_fail(ceclTimeout,
                      "no connection from %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS), though "
@@ -209,7 +216,9 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invi
 {
     const struct cecl_oob *oob = mesh->oob;
     const int64_t long_since = cecl_deadline(LONG_MS);
-    int expected = CHANNELS * (mesh->nranks - 1 - mesh->rank);
+    int expected = mesh_lines_awaited(mesh);
+    for (int r = mesh->rank + 1; r < mesh->nranks; r++)
+        expected += cecl_mesh_is_away(mesh, r) ? 0 : MESH_CHANNELS;
     while (expected > 0) {
         const int left = cecl_ms_left(mesh->init_deadline);
         expected -= attend(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
@@ -258,7 +267,7 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
     if (fd < 0)
         return false;
     if (connect(fd, (struct sockaddr *)&address, length) == 0 && same_user(fd) &&
-        say_hello(fd, theirs, rank, REASON))
+        say_hello(fd, theirs, rank, MESH_REASON))
         (void)!send(fd, reason, sizeof(*reason), MSG_NOSIGNAL | MSG_DONTWAIT);
     close(fd);
     return true;
@@ -267,17 +276,16 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
 /* Tells the ranks to which there is no connection yet why this one gives up. Ranks that have called
  * are let in first, because they may not listen any more; they hear the reason by that connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
-                             struct cecl_door *door)
+                             struct cecl_door *door, const struct mesh_life *reason)
 {
     for (int looks = 0; looks < 2 && door->bytes > 0; looks++) /* accepting, then hearing */
         (void)attend(mesh, of_rank(all, mesh->rank), door, 0);
-    const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
     for (int r = 0; r < mesh->nranks; r++) {
-        if (r == mesh->rank || mesh->peers[r].life >= 0)
+        if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
             continue;
-        if (!call_with_reason(of_rank(all, r), mesh->rank, &reason)) {
+        if (!call_with_reason(of_rank(all, r), mesh->rank, reason)) {
             cecl_door_close(door); /* gives back its descriptors */
-            (void)call_with_reason(of_rank(all, r), mesh->rank, &reason);
+            (void)call_with_reason(of_rank(all, r), mesh->rank, reason);
         }
     }
 }
@@ -291,7 +299,7 @@ static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
     bool lacks = false;
     for (int r = 0; r < mesh->nranks && !lacks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
-        if (r == mesh->rank || peer->process >= 0)
+        if (r == mesh->rank || peer->process >= 0 || cecl_mesh_is_away(mesh, r))
             continue;
         peer->process = all ? cecl_process_watch(&of_rank(all, r)->process)
                             : cecl_process_watch_pid((int32_t)credentials_of(peer->data).pid);
@@ -306,24 +314,60 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
     watch_processes(mesh, NULL);
 }
 
+/* Calls the lower ranks of this host, and the leader once more, for the lines to it. */
+static ceclResult_t call_peers(struct cecl_mesh *mesh, const struct invited *all)
+{
+    const int leader = cecl_mesh_leader(mesh);
+    for (int peer = 0; peer < mesh->rank; peer++) {
+        const struct cecl_invitation *theirs = of_rank(all, peer);
+        if (cecl_mesh_is_away(mesh, peer))
+            continue;
+        for (int channel = 0; channel < MESH_CHANNELS; channel++)
+            CECL_TRY(call_peer(mesh, theirs, peer, channel, place_of(mesh, peer, channel)));
+        for (int line = 0; line < CECL_LINES_OF_RANK && mesh->hosts && peer == leader; line++)
+            CECL_TRY(call_peer(mesh, theirs, peer, MESH_LINES + line, &mesh->hosts->line[line]));
+    }
+    return ceclSuccess;
+}
+
+static const struct cecl_invitation *invited(const void *context, int rank)
+{
+    return of_rank(context, rank);
+}
+
+/* Whether a rank of this host has given up, or has ended. */
+static ceclResult_t check_host(struct cecl_mesh *mesh)
+{
+    CECL_TRY(mesh_first_reason(mesh));
+    return notice_leavers(mesh);
+}
+
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
 {
     const struct invited all = {.first = invitations, .apart = apart};
+    const struct mesh_calls calls = {&all, invited, check_host};
     const struct cecl_invitation *mine = of_rank(&all, mesh->rank);
     struct cecl_door door;
     watch_processes(mesh, &all);
     ceclResult_t result = cecl_door_open(&door, mesh->listener, sizeof(struct hello), NULL);
     mesh->listener = -1;
-    for (int i = 0; i < CHANNELS * mesh->rank && result == ceclSuccess; i++) {
-        const int peer = i / CHANNELS, channel = i % CHANNELS; /* all of one rank, then the next */
-        result = call_peer(mesh, of_rank(&all, peer), peer, channel, place_of(mesh, peer, channel));
-    }
+    if (result == ceclSuccess)
+        result = call_peers(mesh, &all);
     if (result == ceclSuccess)
         result = await_callers(mesh, mine, &door);
+    if (result == ceclSuccess)
+        result = mesh_connect_hosts(mesh, &calls);
     if (result == ceclRemoteError)
         result = find_reason(mesh, mine, &door, result);
-    if (result != ceclSuccess)
-        tell_unconnected(mesh, &all, &door);
+    if (result == ceclSuccess) {
+        cecl_door_close(&door);
+        return ceclSuccess;
+    }
+    const struct mesh_life reason = mesh_abort_message(mesh, cecl_message());
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    tell_unconnected(mesh, &all, &door, &reason);
     cecl_door_close(&door);
-    return result;
+    mesh_hosts_give_up(mesh, &calls, &reason);
+    return cecl_fail_with(result, words);
 }

@@ -1,5 +1,5 @@
 /* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_post.c sends
- * and takes messages, mesh_watch.c watches. */
+ * and takes messages, mesh_watch.c watches. mesh_hosts.c connects hosts, and mesh_away.c speaks with their ranks. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "boot/links.h"
 #include "boot/mesh.h"
 
 /* how long to wait for the reason of a peer that gives up while ranks connect, ms */
@@ -44,6 +45,36 @@ struct mesh_transfer {
     bool fd_lost;              /* a descriptor came, but this process could have no more */
 };
 
+/* This rank's frame of an exchange, and where the peers' go. */
+struct mesh_exchange {
+    struct mesh_header header; /* the header of this rank's frame */
+    const char *send;          /* the payload of this rank's frame */
+    char *recv;                /* the payload of rank r goes to recv + header.bytes * r */
+    /* bytes of the payload that this frame has: all of header.bytes, or a piece */
+    size_t bytes;
+    int fd; /* a descriptor to send along, or -1 */
+};
+
+/* A frame of a rank of another host, which came before this rank's exchange. A rank is at most one frame ahead. */
+struct mesh_early {
+    size_t bytes; /* 0: none */
+    char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
+};
+
+/* What a mesh over several hosts has besides. */
+struct mesh_hosts {
+    int leader;
+    uint16_t *host;               /* [nranks] */
+    struct cecl_reach *reach;     /* [nranks] until the mesh is connected */
+    int line[CECL_LINES_OF_RANK]; /* to the leader's thread, or -1 */
+    bool is_sent;                 /* the frame of the current exchange */
+    _Atomic bool life_ended;      /* the life line was read to its end */
+    struct mesh_early *early;     /* [nranks] */
+    /* -- of a leader, until its thread has them: */
+    int (*lines)[CECL_LINES_OF_RANK]; /* [nranks] the thread's ends */
+    int *links;                       /* [nranks] by host */
+};
+
 struct mesh_peer {
     int data, life, post;    /* the three sockets, which keep packets' boundaries; -1: none */
     _Atomic bool post_ended; /* no further message comes by `post`; set once */
@@ -72,21 +103,65 @@ struct cecl_mesh {
     ceclResult_t broken; /* why a frame was cut; no more exchanges are possible then */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
-    /* [2 * nranks + 1], for the thread that exchanges; start of the allocation */
+    /* [2 * nranks + 3], for the thread that exchanges; start of the allocation */
     struct pollfd *polls;
-    struct pollfd *life_polls; /* [2 * nranks + 1], behind `polls`, for the thread that watches */
+    struct pollfd *life_polls; /* [2 * nranks + 2], behind `polls`, for the thread that watches */
     /* [nranks + 1], behind `life_polls`, for the thread that takes messages */
     struct pollfd *post_polls;
     bool has_word; /* whether `word` was set */
     uint32_t word;
-    int take_turn;  /* the rank that cecl_mesh_take asks first */
-    void *verdicts; /* [nranks], for cecl_mesh_agree */
+    int take_turn;            /* the rank that cecl_mesh_take asks first */
+    void *verdicts;           /* [nranks], for cecl_mesh_agree */
+    struct cecl_address at;   /* where other hosts reach this rank */
+    int reach_fd;             /* listens for links, until the mesh is connected, or -1 */
+    struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
+    struct mesh_hosts *room;  /* for it, until that is known, or NULL */
     struct mesh_peer peers[];
 };
 
 /* mesh_connect.c: listens for the peers. */
 ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine);
 
+/* mesh.c: takes a peer's frame, whose first `bytes` bytes are at `packet`. */
+ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
+                             const char *packet, size_t bytes);
+
+/* mesh_connect.c: where a connection belongs. */
+#define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
+#define MESH_REASON 3   /* the channel of a connection that only tells why a rank gives up */
+#define MESH_LINES 4    /* the first channel of lines to the leader */
+/* mesh_hosts.c: the place of a line of `rank`, in the leader; NULL: it has none. */
+int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
+/* How many connections this rank takes for lines. */
+int mesh_lines_awaited(const struct cecl_mesh *mesh);
+/* In the leader: connects it to the other leaders, and starts the thread that passes messages on.
+ * secret  of this rank's invitation
+ * invited  returns a rank's invitation
+ * go_on  asked during the wait */
+struct mesh_calls {
+    const void *context;
+    const struct cecl_invitation *(*invited)(const void *context, int rank);
+    ceclResult_t (*go_on)(struct cecl_mesh *mesh);
+};
+ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls);
+/* Tells the leaders to which this one has no thread yet why this host gives up. Best effort, within moments. */
+void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
+                        const struct mesh_life *reason);
+void mesh_hosts_close(struct cecl_mesh *mesh);
+
+/* mesh_away.c: frames of ranks of other hosts. Nothing here waits. `begin`: takes the frames that came early. */
+ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange *x);
+ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x);
+/* Fills in the polls of both lines: frames, life. Without hosts both are empty. */
+void mesh_away_polls(const struct cecl_mesh *mesh, struct pollfd *polls);
+struct pollfd mesh_away_life_poll(const struct cecl_mesh *mesh);
+/* Tells ranks of other hosts, and reads what they have told. */
+void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message);
+void mesh_away_hear(struct cecl_mesh *mesh);
+
+/* mesh_watch.c: notes what a message of `got` bytes says of a peer that was alive. Returns false if it is no
+ * valid message. The caller holds life_lock. */
+bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got);
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * peer's state. */
 enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);

@@ -19,6 +19,7 @@ static void tell(struct cecl_mesh *mesh, struct mesh_life message)
         if (mesh->peers[r].life >= 0)
             (void)!send(mesh->peers[r].life, &message, sizeof(message),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    mesh_away_tell(mesh, &message);
 }
 
 /* If this rank gives up because another rank did, returns the other rank's message, which `cause`
@@ -62,9 +63,7 @@ void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
     mesh->word = word;
 }
 
-/* Notes what a message says of a peer. Returns false if it is no valid message. The caller holds
- * life_lock. */
-static bool note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
+bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
 {
     if (got != (ssize_t)sizeof(*message))
         return false;
@@ -88,7 +87,7 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
     const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
     pthread_mutex_lock(&mesh->life_lock);
     if (atomic_load(&peer->state) == MESH_ALIVE && message.kind == LIFE_ABORT)
-        (void)note(peer, &message, got);
+        (void)mesh_note(peer, &message, got);
     pthread_mutex_unlock(&mesh->life_lock);
 }
 
@@ -104,7 +103,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
             continue;
         if (got < 0 && !cecl_net_is_closed(errno))
             break; /* nothing has come, or this process lacks memory: the next look shows which */
-        if (!note(peer, &message, got))
+        if (!mesh_note(peer, &message, got))
             atomic_store(&peer->state, MESH_DEAD);
     }
     pthread_mutex_unlock(&mesh->life_lock);
@@ -185,7 +184,7 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
-        if (mesh->peers[r].life >= 0)
+        if (mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
             mesh_read_life(mesh, r);
         if (atomic_load(&mesh->peers[r].state) == MESH_ABORTED)
             return mesh_peer_error(mesh, r);
@@ -234,9 +233,12 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
         polls[2 * r + 1] = (struct pollfd){.fd = lives ? peer->process : -1, .events = POLLIN};
     }
-    *wake = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
-    if (poll(polls, 2 * (nfds_t)mesh->nranks + 1, wait_ms) > 0) {
+    wake[0] = (struct pollfd){.fd = mesh->wake_fd, .events = POLLIN};
+    wake[1] = mesh_away_life_poll(mesh);
+    if (poll(polls, 2 * (nfds_t)mesh->nranks + 2, wait_ms) > 0) {
         mesh_hear_event(wake);
+        if (wake[1].revents)
+            mesh_away_hear(mesh);
         for (int r = 0; r < mesh->nranks; r++) {
             if (polls[2 * r].revents)
                 mesh_read_life(mesh, r);

@@ -1,4 +1,4 @@
-/* Shared memory is a memfd that rank 0 makes and hands to all. It is sealed, so no rank can remove
+/* Shared memory is a memfd that the first rank of a host makes and hands to all there. It is sealed, so no rank can remove
  * pages that another has mapped. */
 #include "boot/shared.h"
 
@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAKER 0 /* the rank that makes the memory */
 #define LINE 64 /* bytes of a cache line */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -33,9 +32,10 @@ static ceclResult_t create(size_t bytes, int *out)
 static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int *fd)
 {
     char words[CECL_MESSAGE_BYTES];
-    const ceclResult_t made = rank == MAKER ? create(bytes, fd) : ceclSuccess;
+    const int maker = cecl_mesh_leader(mesh);
+    const ceclResult_t made = rank == maker ? create(bytes, fd) : ceclSuccess;
     cecl_keep_message(words);
-    const ceclResult_t sent = cecl_mesh_share_fd(mesh, MAKER, fd);
+    const ceclResult_t sent = cecl_mesh_share_fd(mesh, maker, fd);
     return made != ceclSuccess ? cecl_fail_with(made, words) : sent;
 }
 
@@ -45,9 +45,9 @@ static ceclResult_t map(int fd, size_t bytes, char **base)
     const int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &info) != 0 || (size_t)info.st_size != bytes || (seals & SEALS) != SEALS)
         return cecl_fail(ceclInternalError,
-                         "rank %d's shared memory: %lld bytes with seals %#x, %zu bytes with %#x "
+                         "the ranks' shared memory: %lld bytes with seals %#x, %zu bytes with %#x "
                          "expected",
-                         MAKER, (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
+                         (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
     /* No MAP_POPULATE: most of the memory is rings, and a program may use few of their entries.
      * Allocating all pages here took half of the time of an init. */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,5 +1,5 @@
-/* A small memory that all ranks of a communicator share. All ranks are on one host, so the memory
- * can still be used when the mesh is broken.
+/* A small memory that all ranks of a communicator on one host share. It can still be used when the mesh is
+ * broken.
  *
  * The memory has parts, each for one user. A user asks for bytes and finds its part by its number.
  * To add a user, give its part a number and a size where cecl_shared_open is called. */
@@ -20,7 +20,7 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
 };
 
-/* Rank 0 makes the memory and all ranks map it, or all fail. The memory is zeroed and cannot be
+/* The first rank of each host makes the memory and all ranks there map it, or all fail. The memory is zeroed and cannot be
  * resized. Collective over `mesh`.
  *
  * sizes  [count] bytes of each part, equal on all ranks; at most CECL_SHARED_PARTS_MAX parts */

@@ -23,15 +23,19 @@
 
 #define CECL_TCP_MAGIC 0x6365636c74637035u /* "cecltcp5" */
 
+union cecl_tcp_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct cecl_address kept;
+};
+_Static_assert(sizeof(union cecl_tcp_address) == sizeof(struct cecl_address),
+               "one holds the other");
+
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
     uint64_t magic;
-    union { /* where the root listens */
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } at;
-    uint32_t reserved;
+    union cecl_tcp_address at; /* where the root listens */
     uint8_t secret[16];
     struct cecl_process process; /* the root's process */
 };
@@ -87,6 +91,17 @@ static inline socklen_t cecl_tcp_length(int family)
 /* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the one
  * before it is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
+
+/* tcp.c: connects to whoever listens at `id`, and both prove the secret. answer: what the caller says; its
+ * nonce, patience and tag are filled in. The caller closes *fd. */
+ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
+                           int64_t deadline, int *fd);
+
+/* tcp_root.c: the other side, at a door. Sends the challenge to a caller that has just come. */
+bool cecl_tcp_greet(struct cecl_caller *caller);
+/* Whether a caller that has said all knows the secret. Then it gets the proof that this side knows it, too. */
+bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
+                     struct cecl_tcp_answer *answer);
 
 /* tcp_root.c: serves one job on `listener`, which it takes over. Its thread ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);

@@ -59,19 +59,27 @@ static int fitness(const struct ifaddrs *one, const char *wanted)
     return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
-static ceclResult_t choose_address(struct cecl_tcp_id *id)
+/* Finds the address that suits best. *at is untouched where none does. */
+static ceclResult_t find_address(const char *wanted, union cecl_tcp_address *at, int *best)
 {
-    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
     struct ifaddrs *all;
-    int best = 0;
+    *best = 0;
     if (getifaddrs(&all) != 0)
         return cecl_fail(ceclSystemError, "getifaddrs: %s", strerror(errno));
     for (const struct ifaddrs *one = all; one; one = one->ifa_next)
-        if (fitness(one, wanted) > best) {
-            best = fitness(one, wanted);
-            memcpy(&id->at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
+        if (fitness(one, wanted) > *best) {
+            *best = fitness(one, wanted);
+            memcpy(at, one->ifa_addr, cecl_tcp_length(one->ifa_addr->sa_family));
         }
     freeifaddrs(all);
+    return ceclSuccess;
+}
+
+static ceclResult_t choose_address(union cecl_tcp_address *at)
+{
+    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
+    int best;
+    CECL_TRY(find_address(wanted, at, &best));
     if (best == 0 && wanted)
         return cecl_fail(ceclSystemError,
                          "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",
@@ -79,6 +87,18 @@ static ceclResult_t choose_address(struct cecl_tcp_id *id)
     return best > 0 ? ceclSuccess
                     : cecl_fail(ceclSystemError,
                                 "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
+}
+
+ceclResult_t cecl_tcp_named_address(const struct cecl_oob *oob, struct cecl_address *at)
+{
+    const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);
+    union cecl_tcp_address address = {.kept = {{0}}};
+    int best;
+    (void)oob;
+    if (wanted)
+        CECL_TRY(find_address(wanted, &address, &best));
+    *at = address.kept;
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
@@ -90,7 +110,7 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
 
     CECL_TRY(cecl_setting_read(CECL_SET_INIT_TIMEOUT_MS, &timeout_ms, &is_set));
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
-    CECL_TRY(choose_address(&id));
+    CECL_TRY(choose_address(&id.at));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
     /* takes over the listener, also on failure */

@@ -111,7 +111,7 @@ static void close_seat(struct seat *seat)
 
 /* ---- joining */
 
-static bool greet(struct cecl_caller *caller)
+bool cecl_tcp_greet(struct cecl_caller *caller)
 {
     struct cecl_tcp_challenge challenge = {.magic = CECL_TCP_MAGIC};
     if (cecl_net_random(caller->nonce, sizeof(caller->nonce)) != ceclSuccess)
@@ -189,19 +189,23 @@ static void admit(struct root *root, int fd, const struct cecl_tcp_answer *answe
         root->deadline = end;
 }
 
-/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank, and gets
- * the proof that the root knows the secret too. */
+bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
+                     struct cecl_tcp_answer *answer)
+{
+    memcpy(answer, caller->said, sizeof(*answer));
+    const uint64_t expected = cecl_tcp_rank_tag(secret, caller->nonce, answer);
+    const struct cecl_tcp_proof proof = {cecl_tcp_root_tag(secret, caller->nonce, answer->nonce)};
+    return answer->magic == CECL_TCP_MAGIC &&
+           cecl_net_equal(&answer->tag, &expected, sizeof(expected)) &&
+           cecl_net_send(caller->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
+               ceclSuccess;
+}
+
+/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank. */
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;
-    memcpy(&answer, caller->said, sizeof(answer));
-    const uint64_t expected = cecl_tcp_rank_tag(root->secret, caller->nonce, &answer);
-    const struct cecl_tcp_proof proof = {
-        cecl_tcp_root_tag(root->secret, caller->nonce, answer.nonce)};
-    if (answer.magic == CECL_TCP_MAGIC &&
-        cecl_net_equal(&answer.tag, &expected, sizeof(expected)) &&
-        cecl_net_send(caller->fd, &proof, sizeof(proof), cecl_deadline(WORDS_MS), "a rank") ==
-            ceclSuccess)
+    if (cecl_tcp_verify(root->secret, caller, &answer))
         admit(root, caller->fd, &answer);
     else
         cecl_net_close(caller->fd);
@@ -347,7 +351,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     root->deadline = cecl_deadline(timeout_ms); /* for the first rank */
     root->patience = CECL_NO_DEADLINE;
     ceclResult_t result =
-        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), greet);
+        cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), cecl_tcp_greet);
     root->door.put_off = put_off;
     if (result == ceclSuccess) {
         const int error = cecl_thread_start(&thread, "cecl-root", serve, root);

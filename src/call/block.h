@@ -17,6 +17,7 @@ cecl_block_fn cecl_block_to_root;
 cecl_block_fn cecl_block_from_root;
 /* For reductions: rank `to` receives the reduction of these blocks of all ranks. */
 cecl_block_fn cecl_block_reduced_to_each;
+cecl_block_fn cecl_block_tiles;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 

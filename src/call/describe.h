@@ -21,6 +21,7 @@ struct cecl_args {
     ceclRedOp_t red_op;
     int root;
     const ceclStrided_t *strided;
+    const ceclTiles_t *tiles;
     const size_t *sendcounts, *sdispls, *recvcounts, *rdispls; /* [nranks] */
     const size_t *peerdispls;
     const struct cecl_splits_args *splits;
@@ -50,6 +51,7 @@ cecl_describe_fn cecl_describe_strided;   /* blocks of rows */
 cecl_describe_fn cecl_describe_gatherv;   /* counts that are equal on all ranks */
 cecl_describe_fn cecl_describe_exchangev; /* counts that each rank has of its own */
 cecl_describe_fn cecl_describe_reduction;
+cecl_describe_fn cecl_describe_tiles;
 cecl_describe_fn cecl_describe_splits; /* numbers of rows that only the device knows */
 cecl_describe_fn cecl_describe_pair;   /* one buffer, and the peer as root */
 
@@ -61,5 +63,7 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
  * space. */
 ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
                                  uint64_t *bytes);
+/* Refuses a buffer that is not aligned to its elements of `size` bytes. */
+ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size);
 
 #endif

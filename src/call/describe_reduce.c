@@ -1,7 +1,7 @@
 /* Describing reductions. */
 #include "call/describe.h"
 
-static ceclResult_t check_aligned(const char *name, const void *buffer, size_t size)
+ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size)
 {
     if ((uintptr_t)buffer % size != 0)
         return cecl_fail(ceclInvalidArgument, "%s %p: not aligned to its elements of %zu bytes",
@@ -15,6 +15,6 @@ ceclResult_t cecl_describe_reduction(const struct cecl_scope *scope, const struc
     CECL_TRY(cecl_reduction_check(args->type, args->red_op));
     CECL_TRY(cecl_describe_bytes(call, args->count, cecl_call_input_blocks(call), &call->bytes));
     CECL_TRY(cecl_describe_buffers(scope, args, call));
-    CECL_TRY(check_aligned("sendbuff", args->send, call->element));
-    return check_aligned("recvbuff", args->recv, call->element);
+    CECL_TRY(cecl_describe_aligned("sendbuff", args->send, call->element));
+    return cecl_describe_aligned("recvbuff", args->recv, call->element);
 }

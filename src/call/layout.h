@@ -40,13 +40,16 @@ enum {
     CECL_LAYOUT_SPLITS_WORDS
 };
 
+/* A call of tiles has a layout of 1 + CECL_TILES_MAX words at most. See call/tiles.h. */
+#define CECL_TILES_MAX 1024
+
 /* The index of a rank's word in an array of a layout. */
 static inline size_t cecl_layout_at(int nranks, int array, int rank)
 {
     return (size_t)array * (size_t)nranks + (size_t)rank;
 }
 
-/* How many words the layout of a call has, if the call has a layout. */
+/* How many words the layout of a call has, if the call has a layout; not for tiles. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {
     const bool own = op->family == CECL_FAMILY_OWN_LAYOUT;
@@ -55,13 +58,14 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
     return (own ? CECL_LAYOUT_OWN_ARRAYS : CECL_LAYOUT_ARRAYS) * (uint32_t)nranks;
 }
 #define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
-    (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS)
+    (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS + 1 + CECL_TILES_MAX)
 
 /* How many words, from the first on, all ranks have alike. `words`: cecl_layout_words. */
 static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT            ? 0
            : op->family == CECL_FAMILY_SPLITS && words > 0 ? CECL_LAYOUT_SPLITS_ALIKE
+           : op->has_tiles && words > 0                    ? 1
                                                            : words;
 }
 

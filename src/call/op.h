@@ -54,6 +54,7 @@ struct cecl_op {
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows have experts; whether they come back from them */
     bool has_experts, goes_back;
+    bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see call/tiles.h */
     const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the
@@ -91,6 +92,7 @@ enum cecl_op_index {
     CECL_OP_ALL_REDUCE,
     CECL_OP_REDUCE,
     CECL_OP_BARRIER,
+    CECL_OP_REDUCE_SCATTER_TILES,
     CECL_OP_ALL_TO_ALLV_DEVICE,
     CECL_OP_DISPATCH,
     CECL_OP_COMBINE,

@@ -85,7 +85,7 @@ uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touche
     struct blocks blocks;
     uint32_t count = 0;
     ranges[0] = (struct cecl_range){touched->low, touched->high};
-    if (call->op->family == CECL_FAMILY_MESSAGE)
+    if (call->op->family == CECL_FAMILY_MESSAGE || call->op->has_tiles)
         return 1;
     find_blocks(call, touched->written, &blocks);
     /* adjacent rows are not looked at one by one: there may be millions */

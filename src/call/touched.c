@@ -4,6 +4,7 @@
 
 #include "call/block.h"
 #include "call/splits.h"
+#include "call/tiles.h"
 
 /* From the first byte of some blocks to the end of the last; empty: low == high. */
 struct extent {
@@ -58,6 +59,20 @@ static struct extent rows_of(const struct cecl_call *call, bool received)
     return extent;
 }
 
+static struct extent tiles_of(const struct cecl_call *call)
+{
+    const struct cecl_shape *shape = &call->view.shape;
+    const uint64_t bytes = cecl_rows_extent(shape->width, cecl_tile_rows(call), shape->send_pitch);
+    struct extent extent = {.low = UINT64_MAX, .blocks = call->nranks};
+    for (int to = 0; to < call->nranks; to++)
+        for (uint64_t i = 0; i < cecl_call_tiles(call); i++) {
+            const uint64_t begin = cecl_tile_begin(call, to, i);
+            extent.low = begin < extent.low ? begin : extent.low;
+            extent.high = begin + bytes > extent.high ? begin + bytes : extent.high;
+        }
+    return extent;
+}
+
 /* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
 static struct extent input_of(const struct cecl_call *call)
 {
@@ -66,6 +81,8 @@ static struct extent input_of(const struct cecl_call *call)
         return message_of(call, false);
     if (call->op->family == CECL_FAMILY_SPLITS)
         return rows_of(call, false);
+    if (call->op->has_tiles)
+        return tiles_of(call);
     for (int to = 0; to < call->nranks; to++) {
         const struct cecl_block block = cecl_touched_block(call, false, to);
         include(&extent, call, block.send_offset, block.bytes, input_pitch(call));
@@ -123,13 +140,13 @@ int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[
     int n = 0;
     if (out.blocks > 0) {
         touched[n] = (struct cecl_touched){call->recv, out.low, out.high, 0, 0, true};
-        if (shape->width)
+        if (shape->width && !call->op->has_tiles)
             set_rows(&touched[n], shape, nranks, shape->recv_stride, shape->recv_pitch);
         n++;
     }
     if (!one && in.blocks > 0) {
         touched[n] = (struct cecl_touched){call->send, in.low, in.high, 0, 0, false};
-        if (shape->width)
+        if (shape->width && !call->op->has_tiles)
             set_rows(&touched[n], shape, cecl_call_input_blocks(call), shape->send_stride,
                      shape->send_pitch);
         n++;

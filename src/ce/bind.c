@@ -263,17 +263,24 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
+/* Moves the last operation, which is on the word of slot 0, to the slot that the caller gives. */
+static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
+{
+    struct cecl_memop *op = &bound->ops[bound->nops - 1];
+    *new_cell(bound) = (struct cecl_cell){.at = &op->addr,
+                                          .base = (uintptr_t)op->addr,
+                                          .scale = slot_bytes,
+                                          .k = step->phase - 1,
+                                          .counter = CECL_CELL_GIVEN};
+}
+
 /* An operation on a word of a slot. The caller gives the slot and the value. */
 static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                         enum cecl_memop_kind kind, uint32_t *word, uint32_t slot_bytes)
 {
     add_op(bound, step->lane, kind, word);
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
-    *new_cell(bound) = (struct cecl_cell){.at = &op->addr,
-                                          .base = (uintptr_t)word,
-                                          .scale = slot_bytes,
-                                          .k = step->phase - 1,
-                                          .counter = CECL_CELL_GIVEN};
+    take_slot(bound, step, slot_bytes);
     *new_cell(bound) = (struct cecl_cell){.at = &op->value,
                                           .scale = 1,
                                           .k = step->phase,
@@ -354,9 +361,12 @@ static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan
     while (first > 0 && is_reset(engine, plan, first - 1) &&
            plan->steps[first - 1].lane == plan->steps[at].lane)
         first--;
-    for (const struct cecl_step *step = &plan->steps[first]; step <= &plan->steps[at]; step++)
+    for (const struct cecl_step *step = &plan->steps[first]; step <= &plan->steps[at]; step++) {
         add_op(bound, step->lane, CECL_MEMOP_WRITE,
                cecl_flags_word(&engine->flags, engine->rank, step->peer, (int)step->counter));
+        if (engine->flags.counters[step->counter].slot_bytes)
+            take_slot(bound, step, engine->flags.counters[step->counter].slot_bytes);
+    }
 }
 
 /* Tells the host, by `done`, that the call has come to a phase. */

@@ -3,26 +3,38 @@
 
 #include "ce/bound.h"
 
-/* Makes the event, which from now on marks the end of each launch. It first marks the end of the calls
- * so far: a stream that waits for them records it. */
-static ceclResult_t make_order(struct cecl_engine *engine)
+/* Makes an event, which marks the end of what `ops` wait for: a stream that waits records it. */
+static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_memop *ops,
+                               size_t count, struct cecl_event **out)
 {
     struct cecl_device *dev = engine->dev;
     struct cecl_event *event = NULL;
-    const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
-    if (engine->order)
-        return ceclSuccess;
+    ceclResult_t result = ceclSuccess;
     if (!engine->before)
         CECL_TRY(dev->ops->stream_create(dev, &engine->before));
     CECL_TRY(dev->captures->event_create(dev, &event));
-    ceclResult_t result = dev->ops->memops(dev, engine->before, &wait, 1);
+    if (count > 0)
+        result = dev->ops->memops(dev, engine->before, ops, count);
     if (result == ceclSuccess)
         result = dev->captures->event_record(dev, event, engine->before);
     if (result == ceclSuccess)
-        engine->order = event;
+        *out = event;
     else
         dev->captures->event_destroy(dev, event);
     return result;
+}
+
+/* Makes the event, which from now on marks the end of each launch. It first marks the end of the calls
+ * so far. */
+static ceclResult_t make_order(struct cecl_engine *engine)
+{
+    const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);
+    return engine->order ? ceclSuccess : make_event(engine, &wait, 1, &engine->order);
+}
+
+ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event)
+{
+    return make_event(engine, NULL, 0, event);
 }
 
 static ceclResult_t add_reductions(const struct cecl_engine *engine, const struct cecl_bound *bound,
@@ -57,6 +69,14 @@ static ceclResult_t add_command(const struct cecl_engine *engine, const struct c
     return cecl_fail(ceclInternalError, "command %u cannot be captured", command->kind);
 }
 
+static ceclResult_t add_commands(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                                 ceclStream_t stream)
+{
+    for (uint32_t i = 0; i < bound->ncommands; i++)
+        CECL_TRY(add_command(engine, bound, &bound->commands[i], stream));
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bound *bound,
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started)
@@ -69,9 +89,22 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
     cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
     *started = true;
     CECL_TRY(captures->begin(engine->dev, engine->order, stream, capture));
-    for (uint32_t i = 0; i < bound->ncommands; i++)
-        CECL_TRY(add_command(engine, bound, &bound->commands[i], stream));
+    CECL_TRY(add_commands(engine, bound, stream));
     return captures->end(engine->dev, engine->order, stream, capture);
+}
+
+ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                      ceclStream_t stream, const struct cecl_capture *capture,
+                                      struct cecl_event *const *events, uint32_t nevents)
+{
+    const struct cecl_capture_ops *captures = engine->dev->captures;
+    cecl_cells_fill(bound->cells, bound->ncells, engine->flags.epoch, bound->given);
+    for (uint32_t i = 0; i < nevents; i++)
+        CECL_TRY(captures->begin(engine->dev, events[i], stream, capture));
+    CECL_TRY(add_commands(engine, bound, stream));
+    for (uint32_t i = 0; i < nevents; i++)
+        CECL_TRY(captures->end(engine->dev, events[i], stream, capture));
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_graph_query(const struct cecl_engine *engine)

@@ -17,6 +17,15 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started);
 
+/* The same for a one-sided call, which has an order of its own: it follows, in each launch, what marked the events last,
+ * and marks them. The program of the call is not pending for others. */
+ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
+                                      ceclStream_t stream, const struct cecl_capture *capture,
+                                      struct cecl_event *const *events, uint32_t nevents);
+
+/* Makes an event for one-sided calls. To be destroyed before the engine is closed. */
+ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event);
+
 /* Marks the end of a call that no graph captured. */
 static inline ceclResult_t cecl_graph_mark(const struct cecl_engine *engine, ceclStream_t work)
 {

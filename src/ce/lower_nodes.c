@@ -49,13 +49,11 @@ static cecl_lower_fn *const lowerings[CECL_FAMILIES] = {
 ceclResult_t cecl_lower_nodes(const struct cecl_part *part, struct cecl_plan *plan)
 {
     char words[CECL_NODES_WORDS];
-    if (part->call.view.shape.width > 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "%s over %s: strided blocks cannot leave a node; ranks of one node, or "
-                         "contiguous blocks, expected",
-                         part->call.op->name, cecl_nodes_words(part->means.nodes, words));
-    if (!lowerings[part->call.op->family])
+    const enum cecl_family family = part->call.op->family;
+    if (!lowerings[family])
         return cecl_fail(ceclInvalidUsage, "%s over %s: it cannot leave a node",
                          part->call.op->name, cecl_nodes_words(part->means.nodes, words));
-    return lowerings[part->call.op->family](part, plan);
+    if (part->call.view.shape.width > 0 && family != CECL_FAMILY_CARRY)
+        return cecl_lower_nodes_rows(part, plan);
+    return lowerings[family](part, plan);
 }

@@ -113,5 +113,6 @@ cecl_lower_fn cecl_lower_nodes_gathered;
 cecl_lower_fn cecl_lower_nodes_exchanged; /* blocks by a layout, too */
 cecl_lower_fn cecl_lower_nodes_at_root;
 cecl_lower_fn cecl_lower_nodes_reduction;
+cecl_lower_fn cecl_lower_nodes_rows; /* of strided blocks */
 
 #endif

@@ -48,6 +48,10 @@
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
  *     -> root |
  *
+ * The input may be tiles (call/tiles.h), whose rows copy engines move to staging, where they lie densely. A rank's own
+ * tiles go to its own staging, too, because kernels read contiguous blocks: in chunks on the side lane, so that lanes need
+ * not wait for each other more often.
+ *
  * In place, the recvbuff is the input. When p pushes its result to a peer, it overwrites that
  * peer's input to block p. This is safe, because p reduced the block only after that input had
  * arrived. */
@@ -70,7 +74,8 @@ struct chunks {
     uint64_t begin[HALVINGS + 2];
     /* bytes of staging that a chunk takes, from all senders together */
     uint64_t room;
-    uint64_t results; /* where the reduced chunk of a reduce lies in `room` */
+    uint64_t
+        own; /* where the reduced chunk of a reduce, or a chunk of the own tiles, lies in `room` */
 };
 
 /* The three kinds: each rank receives its own share, all ranks receive everything, or the root
@@ -180,7 +185,8 @@ static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
 static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
 {
     /* blocks that the room of a chunk holds */
-    const uint64_t places = (uint64_t)part->call.nranks - !to_root(part);
+    const uint64_t places =
+        (uint64_t)part->call.nranks - !(to_root(part) || part->call.op->has_tiles);
     const uint64_t whole = part->means.staging_bytes / places,
                    room = part->means.staging_bytes / IN_FLIGHT / places;
     uint64_t most = part->way.reduce.share;
@@ -195,13 +201,33 @@ static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunk
     chunks->bytes = most < part->way.reduce.share ? even(part, most) : part->way.reduce.share;
     cut(part, chunks);
     chunks->room = places * chunks->bytes;
-    chunks->results = ((uint64_t)part->call.nranks - 1) * chunks->bytes;
+    chunks->own = ((uint64_t)part->call.nranks - 1) * chunks->bytes;
     return ceclSuccess;
 }
 
 static uint64_t room_at(const struct chunks *chunks, uint64_t k)
 {
     return k % IN_FLIGHT * chunks->room;
+}
+
+/* Copies a range of my part of a rank's block to staging. */
+static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
+                  int block, uint64_t first, uint64_t bytes)
+{
+    if (part->call.op->has_tiles)
+        cecl_lower_tiles(part, plan, dst, block, first, bytes);
+    else
+        cecl_plan_copy(plan, dst, input_at(part, part->call.rank, block, first), bytes);
+}
+
+/* Copies chunk k of my own tiles to my own staging. Other inputs are reduced where they lie. */
+static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
+                      const struct chunks *chunks, uint64_t k)
+{
+    const int me = part->call.rank;
+    if (part->call.op->has_tiles)
+        stage(part, plan, cecl_staging_at(part, me, room_at(chunks, k) + chunks->own), me,
+              chunk_begin(chunks, k), chunk_bytes(chunks, k));
 }
 
 /* Sends chunk k of my part of every peer's block to that peer's staging. */
@@ -213,12 +239,11 @@ static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
         const int peer = cecl_part_peer(part, i);
         const uint64_t bytes = bytes_of(part, peer, first, chunk_bytes(chunks, k));
         if (bytes > 0)
-            cecl_plan_copy(
-                plan,
-                cecl_staging_at(part, peer,
-                                room_at(chunks, k) +
-                                    cecl_sender_place(part, part->call.rank, peer, chunks->bytes)),
-                input_at(part, part->call.rank, peer, first), bytes);
+            stage(part, plan,
+                  cecl_staging_at(part, peer,
+                                  room_at(chunks, k) + cecl_sender_place(part, part->call.rank,
+                                                                         peer, chunks->bytes)),
+                  peer, first, bytes);
     }
 }
 
@@ -226,7 +251,7 @@ static struct cecl_place result_at(const struct cecl_part *part, const struct ch
                                    uint64_t k)
 {
     return has_results(part)
-               ? cecl_staging_at(part, part->call.rank, room_at(chunks, k) + chunks->results)
+               ? cecl_staging_at(part, part->call.rank, room_at(chunks, k) + chunks->own)
                : output_at(part, part->call.rank, part->call.rank, chunk_begin(chunks, k));
 }
 
@@ -236,9 +261,12 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
     const int me = part->call.rank;
     const uint64_t first = chunk_begin(chunks, k);
     const uint64_t bytes = bytes_of(part, me, first, chunk_bytes(chunks, k));
+    const struct cecl_place own = part->call.op->has_tiles
+                                      ? cecl_staging_at(part, me, room_at(chunks, k) + chunks->own)
+                                      : input_at(part, me, me, first);
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int r = 0; r < part->call.nranks; r++)
-        sources[r] = r == me ? input_at(part, me, me, first)
+        sources[r] = r == me ? own
                              : cecl_staging_at(part, me,
                                                room_at(chunks, k) +
                                                    cecl_sender_place(part, r, me, chunks->bytes));
@@ -294,6 +322,7 @@ static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
+    stage_own(part, plan, chunks, k);
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, arrived);
     reduce_staged(part, plan, chunks, k);
     if (k + IN_FLIGHT < chunks->count)
@@ -355,6 +384,7 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
 {
     cecl_plan_barrier(plan);
     send_parts(part, plan, chunks, 0);
+    stage_own(part, plan, chunks, 0);
     cecl_plan_barrier(plan);
     reduce_staged(part, plan, chunks, 0);
     if (part->way.reduce.meet_first)
@@ -483,7 +513,7 @@ static ceclResult_t by_staging(const struct cecl_part *part, struct cecl_plan *p
 ceclResult_t cecl_lower_reduction(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const uint64_t total = total_of(part), peers = (uint64_t)part->call.nranks - 1;
-    if (peers == 0) {
+    if (peers == 0 && !part->call.op->has_tiles) {
         alone(part, plan);
     } else if (part->way.reduce.read_at_peers) {
         read_inputs(part, plan);

@@ -19,6 +19,15 @@ struct cecl_one_sided_signal {
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
 
+/* A signal of a captured call (flags/handed.h): of this rank's to the peer, or of the peer's for which it waits. */
+struct cecl_one_sided_handed {
+    int peer;
+    struct cecl_counted begun,
+        ended; /* tell this rank's host that the stream waits, and that it does no more */
+    struct cecl_counted awaited; /* HANDED if the rank waits for a signal, TAKEN if it sends one */
+    struct cecl_counted told;    /* the other one of the two, at the peer */
+};
+
 struct cecl_one_sided {
     int peer;
     bool gets;                 /* the bytes come from the peer */
@@ -27,7 +36,11 @@ struct cecl_one_sided {
     const struct cecl_one_sided_signal *sent;  /* NULL: none */
     const struct cecl_one_sided_signal *waits; /* [nwaits] */
     uint32_t nwaits;
-    struct cecl_counted done; /* tells this rank's host that the call is done */
+    struct cecl_counted
+        done; /* tells this rank's host that the call is done; k 0 in a captured call */
+    const struct cecl_one_sided_handed
+        *handed; /* [nhanded] instead of `sent` and `waits`, in a captured call */
+    uint32_t nhanded;
 };
 
 /* Makes the plan of this rank, in the memory of the previous plan. Both ends of the copy belong to part 0. If the peer

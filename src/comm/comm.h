@@ -30,6 +30,7 @@ struct cecl_resolved {
     int32_t urgent;      /* 0 or 1 */
     int32_t max_sms;     /* 0: the tuning table decides */
     int32_t local_copy;  /* CECL_LOCAL_COPY's value */
+    int32_t net;         /* enum cecl_net_wish */
     int32_t share_gpu;   /* CECL_SHARE_GPU's value */
     int32_t check;
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
@@ -139,6 +140,7 @@ struct ceclComm {
         ceclComm_t next, *at;            /* *at is this communicator */
         bool is_idle;                    /* all calls were done as the process began to end: */
         uint32_t word, calls;            /* its last word then, and how many calls that were */
+        uint64_t one_sided;              /* and how many one-sided calls */
     } living;                            /* in living.c's list; at NULL: it is not there */
     _Atomic uint32_t captured;           /* captured calls whose graphs are not gone yet */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
@@ -151,6 +153,8 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
+    /* 0: no rows that did not fit were seen; else 2^32 plus the value of `done` at which their call has ended */
+    _Atomic uint64_t trouble_seen;
 };
 
 /* config.c: combines defaults, configuration and environment. */
@@ -249,8 +253,8 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares which calls this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, or the network failed. Returns the asynchronous
- * error, or success. */
+/* Checks whether the kernel of a small call gave up, rows of a call that has ended did not fit, or the network
+ * failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
  * leave, and only peers that need it for a later call fail. */

@@ -5,6 +5,7 @@
 
 #include "ce/graph.h"
 #include "comm/comm.h"
+#include "flags/turns.h"
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
@@ -94,9 +95,32 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
                   trouble->rank, trouble->room, expert, trouble->rank, cecl_comm_last_call(comm));
 }
 
-ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
+/* Whether the call whose rows do not fit has ended here, so that all ranks have moved their rows and know of it: a
+ * rank that fails earlier ends its peers' part of the call. It has ended once all calls that were enqueued when its
+ * trouble was first seen have. */
+static bool trouble_has_ended(ceclComm_t comm)
+{
+    const struct cecl_flags *flags = &comm->engine.flags;
+    uint64_t none = 0, seen = UINT64_C(1) << 32 | cecl_flags_done_target(flags);
+    if (!atomic_compare_exchange_strong(&comm->trouble_seen, &none, seen))
+        seen = none;
+    return cecl_flags_calls_idle(flags) ||
+           (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
+}
+
+/* Fails the communicator if rows of a call did not fit. `now`: even if the call has not ended here. */
+static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
+    if (!cecl_flags_trouble(&comm->engine.flags, &trouble) ||
+        atomic_load(&comm->async_result) != ceclSuccess || !(now || trouble_has_ended(comm)))
+        return;
+    name_trouble(comm, &trouble);
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+}
+
+ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
+{
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
         cecl_fail(
@@ -110,11 +134,7 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
     if (failed != ceclSuccess)
         cecl_comm_set_async(comm, failed, cecl_message());
-    if (cecl_flags_trouble(&comm->engine.flags, &trouble) &&
-        atomic_load(&comm->async_result) == ceclSuccess) {
-        name_trouble(comm, &trouble);
-        cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
-    }
+    hear_trouble(comm, false);
     return cecl_comm_async(comm);
 }
 
@@ -132,7 +152,10 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
     if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending here: "))
         cecl_fail(result, "%s; pending here: %s", cecl_message(),
                   cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
-    cecl_comm_set_async(comm, result, cecl_message());
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    hear_trouble(comm, true); /* a peer that failed for this reason may be heard first */
+    cecl_comm_set_async(comm, result, words);
 }
 
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "flags/handed.h"
 #include "flags/pads.h"
 #include "flags/turns.h"
 #include "util/clock.h"
@@ -65,10 +66,16 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
     cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
-    cecl_waits_tell(&comm->waits, &late, now);
+    cecl_waits_add(&comm->waits, &late, now);
     lose_a_leaver(comm, &late);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
         time_out(comm, &late, waited_ms);
+}
+
+void cecl_replays_release(ceclComm_t comm)
+{
+    cecl_turns_release(&comm->engine.flags);
+    cecl_handed_release(&comm->engine.flags);
 }
 
 /* ---- after the end */
@@ -90,14 +97,14 @@ static bool release(struct orphan *orphan)
     const struct cecl_flags *flags = &orphan->comm->engine.flags;
     if (atomic_load(&orphan->comm->captured) == 0)
         return false;
-    if (cecl_turns_run(flags) && !orphan->is_named) {
+    if ((cecl_turns_run(flags) || cecl_handed_waits(flags)) && !orphan->is_named) {
         orphan->is_named = true;
         cecl_log(CECL_LOG_WARN, orphan->comm->rank,
                  "a graph was launched whose communicator has ended; captured last: %s. Its waits "
                  "for peers end at once, and its results are not defined",
                  last_captured(orphan->comm));
     }
-    cecl_turns_release(flags);
+    cecl_replays_release(orphan->comm);
     return true;
 }
 

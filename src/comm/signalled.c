@@ -1,6 +1,7 @@
 /* See signalled.h. */
 #include "comm/signalled.h"
 
+#include "flags/handed.h"
 #include "flags/signals.h"
 
 /* A rank's signals came before its goodbye. So once it has left, no signal is on its way. */
@@ -38,16 +39,58 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
+static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
+                           struct cecl_rank_list *late, int64_t waited_ms)
+{
+    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return;
+    }
+    cecl_fail(ceclTimeout,
+              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s "
+              "signal %d; did the peer launch a graph with its part, as often as this rank?",
+              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
+              wait->sends ? "no captured ceclWaitSignal has taken its last"
+                          : "no captured ceclSignal or ceclPutSignal has sent",
+              wait->number);
+    cecl_comm_set_async(comm, ceclTimeout, cecl_message());
+}
+
+/* So long after a peer has left its signals are there, and a wait that they have ended is seen to have. */
+#define GONE_MS 200
+
+/* Waits of graphs. */
+static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
+{
+    struct cecl_handed_wait first;
+    struct cecl_rank_list late = {0};
+    cecl_handed_look(&comm->engine.flags, now_ms, &first, &late);
+    if (first.peer < 0)
+        return;
+    cecl_waits_tell(&comm->waits, &late, now_ms);
+    if (first.peer != comm->rank && now_ms - first.since >= GONE_MS &&
+        cecl_mesh_left(comm->mesh, first.peer)) {
+        cecl_fail(ceclRemoteError,
+                  "rank %d has left, and a graph that was launched here waits for it: its process "
+                  "or its communicator ended",
+                  first.peer);
+        cecl_comm_set_async(comm, ceclRemoteError, cecl_message());
+    } else if (cecl_comm_time_is_up(comm, &late, now_ms - first.since)) {
+        time_out_graph(comm, &first, &late, now_ms - first.since);
+    }
+}
+
 void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
 {
     struct cecl_signal_wait first;
     struct cecl_rank_list late = {0};
     if (has_lost_a_leaver(comm))
         return;
+    look_at_graphs(comm, now_ms);
     cecl_signals_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;
-    cecl_waits_tell(&comm->waits, &late, now_ms);
+    cecl_waits_add(&comm->waits, &late, now_ms);
     if (cecl_comm_time_is_up(comm, &late, now_ms - first.since))
         time_out(comm, &first, &late, now_ms - first.since);
 }

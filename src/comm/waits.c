@@ -57,10 +57,31 @@ static bool waits_for(const struct cecl_waits *waits, int rank, int other)
 
 static bool holds(const struct cecl_rank_list *list, int rank)
 {
-    for (int i = 0; i < list->count; i++)
+    for (int i = 0; i < list->count && i < CECL_RANKS_NAMED; i++)
         if (list->ranks[i] == rank)
             return true;
     return false;
+}
+
+void cecl_waits_begin(struct cecl_waits *waits)
+{
+    waits->late.count = 0;
+}
+
+void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms)
+{
+    if (late->count == 0)
+        return;
+    for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
+        if (!holds(&waits->late, late->ranks[i]))
+            cecl_rank_list_add(&waits->late, late->ranks[i]);
+    cecl_waits_tell(waits, &waits->late, now_ms);
+}
+
+void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms)
+{
+    if (waits->late.count == 0)
+        cecl_waits_tell(waits, &waits->late, now_ms);
 }
 
 /* Adds the ranks for which `rank` waits. Returns whether there was room. */

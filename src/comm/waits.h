@@ -15,6 +15,7 @@ struct cecl_waits {
      * rank */
     _Atomic uint64_t *words;
     int rank, nranks;
+    struct cecl_rank_list late; /* what a look of the watchdog has added so far */
 };
 
 size_t cecl_waits_bytes(int nranks);
@@ -26,6 +27,12 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
  * now_ms  the monotonic clock, which all processes of a host share */
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
+
+/* A look of the watchdog has several parts, each of which may find ranks that are late. Each part adds
+ * its ranks, which are published at once, and the end publishes that there were none. */
+void cecl_waits_begin(struct cecl_waits *waits);
+void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms);
+void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms);
 
 /* Follows from the ranks in `late` to the ranks for which these wait, and so on. Leaves in `late`
  * the ranks at the ends, which wait for nobody. Leaves `late` unchanged if there are no ends (ranks

@@ -66,7 +66,7 @@ static bool exchange_awaits(ceclComm_t comm, int rank)
     struct cecl_rank_list late = {.count = 0};
     uint32_t moved = 0;
     bool awaits = false;
-    if (net->is_exact && net->ops->late(net, &late, &moved))
+    if (net && net->is_exact && net->ops->late(net, &late, &moved))
         for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
             awaits = awaits || late.ranks[i] == rank;
     return awaits;
@@ -187,7 +187,6 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
 static void look_after(ceclComm_t comm, struct watched *seen)
 {
     const int64_t now = cecl_now_ms();
-    static const struct cecl_rank_list nobody;
     struct cecl_progress progress;
     const uint32_t done = cecl_flags_done(&comm->engine.flags);
 
@@ -195,7 +194,6 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     if (cecl_flags_calls_idle(&comm->engine.flags)) {
         *seen = (struct watched){.since = now};
-        cecl_waits_tell(&comm->waits, &nobody, now);
         return;
     }
     if (has_lost_a_leaver(comm))
@@ -210,7 +208,8 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         cecl_comm_set_async(comm, ceclUnhandledCudaError, cecl_message());
         return;
     }
-    cecl_waits_tell(&comm->waits, progress.started ? &progress.late : &nobody, now);
+    if (progress.started)
+        cecl_waits_add(&comm->waits, &progress.late, now);
     /* The time of the caller's earlier work on the stream does not count, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
         progress.late.count == 0) {
@@ -294,7 +293,7 @@ void cecl_watch_release(ceclComm_t comm)
     if (pending)
         release_words(comm);
     if (atomic_load(&comm->last_captured)) /* a graph may be launched at any time */
-        cecl_turns_release(&comm->engine.flags);
+        cecl_replays_release(comm);
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
@@ -307,12 +306,14 @@ static void *watch(void *argument)
 
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
+            cecl_waits_begin(&comm->waits);
             if (cecl_mesh_watch(comm->mesh, tick) != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
             else
                 look_after(comm, &seen);
             cecl_replays_look(comm, cecl_now_ms());
             cecl_signalled_look(comm, cecl_now_ms());
+            cecl_waits_end(&comm->waits, cecl_now_ms());
             cecl_comm_compare_calls(comm);
             continue;
         }

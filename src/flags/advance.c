@@ -39,7 +39,8 @@ bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
 void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32_t *epoch,
                      const uint64_t *given)
 {
-    for (const struct cecl_cell *cell = cells; cell < cells + count; cell++) {
+    for (uint32_t i = 0; i < count; i++) { /* cells may be NULL if there are none */
+        const struct cecl_cell *cell = &cells[i];
         if (cell->is_word) {
             const uint32_t input = cell->counter == CECL_CELL_GIVEN
                                        ? (uint32_t)given[cell->k]

@@ -97,6 +97,11 @@ struct cecl_signals {
     } * taken;
     uint32_t *reached;   /* host-visible: the value for which a stream waits, or has waited last */
     _Atomic bool waited; /* a wait was made */
+    /* -- of captured calls, see handed.h -- */
+    uint32_t *handed; /* [2][..] this rank's words: a signal is there; the one before was taken */
+    uint32_t *holds;  /* [2][..] host-visible: whether a stream waits for the one or the other */
+    int64_t *held_since;   /* [2][..] the watchdog's: since when; 0: none waits */
+    _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
 
 struct cecl_flags {

@@ -67,6 +67,15 @@ bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at)
     return at.call == 0 || later >= pending(flags, at.line);
 }
 
+uint64_t cecl_lines_made(const struct cecl_flags *flags)
+{
+    const uint32_t count = atomic_load(&flags->lines.count);
+    uint64_t made = 0;
+    for (uint32_t i = 0; i < count; i++)
+        made += atomic_load(&flags->lines.list[i].calls);
+    return made;
+}
+
 bool cecl_lines_idle(const struct cecl_flags *flags)
 {
     const uint32_t count = atomic_load(&flags->lines.count);

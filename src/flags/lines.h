@@ -28,6 +28,8 @@ static inline uint32_t cecl_line_value(struct cecl_line_at at)
 }
 /* Whether a call is done. "No call" counts as done. */
 bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at);
+/* How many one-sided calls were made. */
+uint64_t cecl_lines_made(const struct cecl_flags *flags);
 /* Whether all one-sided calls are done. */
 bool cecl_lines_idle(const struct cecl_flags *flags);
 

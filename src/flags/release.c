@@ -2,6 +2,7 @@
  * late, and end waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
 
@@ -15,7 +16,7 @@ bool cecl_flags_calls_idle(const struct cecl_flags *flags)
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags);
+    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags);
 }
 
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble)

@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 
-/* Those that tell how far waits are. A rank alone has its own signals here, too. */
+#include "flags/handed.h"
+
+/* Those that tell how far waits are, also of captured calls. A rank alone has its own signals here, too. */
 size_t cecl_signals_own_words(int nranks)
 {
-    return (nranks == 1 ? 2u : 1u) * (size_t)cecl_hosted_signal_words(nranks);
+    return (nranks == 1 ? 6u : 3u) * (size_t)cecl_hosted_signal_words(nranks);
 }
 
 static void set_words(uint32_t *words, size_t count)
@@ -33,7 +35,7 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
         signals->sent[i].value = CECL_FIRST_EPOCH;
         atomic_init(&signals->taken[i].value, CECL_FIRST_EPOCH);
     }
-    uint32_t *first = is_alone ? words + count : cecl_hosted_signals(hosted, 0),
+    uint32_t *first = is_alone ? words + 3 * count : cecl_hosted_signals(hosted, 0),
              *own = is_alone ? first : cecl_hosted_signals(hosted, flags->rank);
     set_words(words, count);
     set_words(own, count);
@@ -44,13 +46,14 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
                               .slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(*words)};
     flags->counters[CECL_COUNTER_REACHED] = (struct cecl_counter){
         .words = (char *)words, .own = true, .unit = 1, .slot_bytes = sizeof(*words)};
-    return ceclSuccess;
+    return cecl_handed_describe(flags, first + count, is_alone ? 0 : hosted->apart, words + count);
 }
 
 void cecl_signals_forget(struct cecl_flags *flags)
 {
     free(flags->signals.sent);
     free(flags->signals.taken);
+    free(flags->signals.held_since);
 }
 
 static uint32_t read_word(const uint32_t *word)

@@ -21,8 +21,9 @@ void cecl_early_begin(ceclRequest_t request)
     struct cecl_launch *launch = request->collectives;
     struct cecl_early_part *early = &request->early;
     early->slot = CECL_EARLY_NONE;
-    if (launch->comm->nranks > 1 && launch->nfull > 0 && cecl_early_gathers(launch) &&
-        !request->messages)
+    /* ranks of other nodes have no words here */
+    if (launch->comm->nranks > 1 && !launch->comm->nodes && launch->nfull > 0 &&
+        cecl_early_gathers(launch) && !request->messages)
         early->slot = cecl_early_take(&launch->comm->engine.flags, &early->value);
     launch->slot = (uint64_t)early->slot << 32 | early->value;
 }

@@ -21,7 +21,7 @@ struct places {
 
 static size_t bytes_of(int nranks)
 {
-    return sizeof(struct places) + CECL_LAYOUT_WORDS_MAX(nranks) * sizeof(uint64_t);
+    return sizeof(struct places) + CECL_LAYOUT_OWN_ARRAYS * (size_t)nranks * sizeof(uint64_t);
 }
 
 void *cecl_exchange_room(int nranks)

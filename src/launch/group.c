@@ -290,7 +290,36 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
  * for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
-    return cecl_launch_tell(launch, group->nlaunches == 1);
+    return cecl_mesh_spans_hosts(launch->comm->mesh)
+               ? ceclSuccess
+               : cecl_launch_tell(launch, group->nlaunches == 1);
+}
+
+/* The group's launch over hosts that is told next: communicators go in the order of their ids. NULL: none is left. */
+static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint64_t from)
+{
+    struct cecl_launch *next = NULL;
+    for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
+        if (cecl_mesh_spans_hosts(launch->comm->mesh) && launch->comm->id >= from &&
+            (!next || launch->comm->id < next->comm->id))
+            next = launch;
+    return next;
+}
+
+/* Telling over hosts waits for the peers, whose groups may have the communicators in another order. */
+static void tell_over_hosts(struct cecl_group *group)
+{
+    struct cecl_launch *launch = next_over_hosts(group, 0);
+    while (launch && group->failed == ceclSuccess) {
+        const ceclComm_t comm = launch->comm;
+        for (; launch && launch->comm == comm && group->failed == ceclSuccess;
+             launch = launch->next) {
+            const ceclResult_t result = cecl_launch_tell(launch, group->nlaunches == 1);
+            if (result != ceclSuccess)
+                (void)!remember(group, comm, cecl_launch_give_up(launch, result));
+        }
+        launch = comm->id < UINT64_MAX ? next_over_hosts(group, comm->id + 1) : NULL;
+    }
 }
 
 static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch)
@@ -392,6 +421,7 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
     for_each(group, check);
     compare(group);
     for_each(group, tell);
+    tell_over_hosts(group);
     group->pending_ns = CECL_LAUNCH_PATIENCE;
     for_each(group, prepare);
     for_each(group, issue);

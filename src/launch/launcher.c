@@ -59,12 +59,13 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
     if (!drained) /* what is pending may use all of it */
         return;
     free_launches(launcher);
-    cecl_one_sided_close(&launcher->one_sided);
+    cecl_one_sided_close(comm);
     if (comm->dev) {
         cecl_bounces_close(comm);
         cecl_messenger_close(comm);
     }
     free(launcher->records);
+    free(launcher->gathered);
     free(launcher->layout);
     free(launcher->exchange);
     free(launcher);

@@ -45,6 +45,7 @@ struct cecl_launcher {
     /* rooms for what is made one at a time */
     struct cecl_place_record *records; /* [records_room] this rank's records of its calls */
     uint32_t records_room;
+    struct cecl_place_record *gathered; /* over hosts: [nranks] times the records of a launch */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */
     /* for a group: on which other communicators it compares calls, as a hash; 0: none */

@@ -5,8 +5,20 @@
 #include "launch/tell.h"
 #include "util/alone.h"
 
-/* A rank that is alone in its node copies its own block on SMs. All ranks refuse alike, whether or not
- * they are such a rank. */
+/* Why a call needs SMs on some rank, or NULL. All ranks refuse alike, whether or not they are such a
+ * rank. */
+static const char *why_copied_locally(const struct cecl_nodes *nodes, const struct cecl_call *call)
+{
+    if (call->op->family == CECL_FAMILY_MESSAGE || call->op->family == CECL_FAMILY_BARRIER)
+        return NULL;
+    if (call->view.shape.width > 0)
+        return "a rank packs and spreads its own strided blocks";
+    for (int n = 0; n < nodes->count; n++)
+        if (cecl_node_size(nodes, n) == 1)
+            return "a rank that is alone in its node copies its own block";
+    return NULL;
+}
+
 static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cecl_call *call)
 {
     ceclComm_t comm = launch->comm;
@@ -19,15 +31,22 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
                          "CECL_SM_NEVER: %s over %s needs SMs: the network, %s, takes up to %d",
                          call->op->name, cecl_nodes_words(nodes, words), comm->engine.net->name,
                          comm->engine.net->sms);
-    for (int n = 0; n < nodes->count && call->op->family != CECL_FAMILY_MESSAGE &&
-                    call->op->family != CECL_FAMILY_BARRIER;
-         n++)
-        if (cecl_node_size(nodes, n) == 1)
-            return cecl_fail(ceclInvalidUsage,
-                             "CECL_SM_NEVER: %s over %s needs an SM: a rank that is alone in its "
-                             "node copies its own block",
-                             call->op->name, cecl_nodes_words(nodes, words));
-    return ceclSuccess;
+    const char *why = why_copied_locally(nodes, call);
+    return why ? cecl_fail(ceclInvalidUsage, "CECL_SM_NEVER: %s over %s needs an SM: %s",
+                           call->op->name, cecl_nodes_words(nodes, words), why)
+               : ceclSuccess;
+}
+
+/* A group of the program's may be of calls that stay within this rank. */
+static ceclResult_t check_net(const struct cecl_launch *launch)
+{
+    char words[CECL_NODES_WORDS];
+    if (launch->comm->engine.net || launch->ncalls == 0)
+        return ceclSuccess;
+    return cecl_fail(ceclInvalidUsage,
+                     "%s over %s: ranks are on several hosts, and nothing carries data between "
+                     "them (GPUs: NCCL; the host device: MPI, after ceclCommInitMpi)",
+                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
@@ -35,11 +54,12 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     const bool moves = launch->kind == CECL_LAUNCH_COLLECTIVES && launch->nfull > 0;
     if (!launch->comm->nodes)
         return ceclSuccess;
+    CECL_TRY(check_net(launch));
     for (uint32_t i = 0; i < launch->ncalls; i++)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
         return ceclSuccess;
-    /* the lowerings refuse what they cannot do, such as strided blocks or too little staging */
+    /* the lowerings refuse what they cannot do, such as too little staging */
     const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
     struct cecl_plan plan;
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
@@ -47,13 +67,29 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+/* A request waits on the host only where its first start may have to connect ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
-    if (!comm->nodes || !comm->shares_process || launch->is_grouped || !cecl_thread_is_alone())
+    const char *name = launch->calls[0].op->name;
+    if (!comm->nodes || !comm->shares_process || !cecl_thread_is_alone())
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "%s: a call over several nodes waits for all other ranks, but this thread "
-                     "has several ranks: put their calls into one group",
-                     launch->calls[0].op->name);
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s: a call over several hosts waits for all other ranks, but this thread "
+                         "has several ranks: use a thread for each",
+                         name);
+    if (launch->is_request)
+        return comm->engine.net->connects
+                   ? cecl_fail(ceclInvalidUsage,
+                               "a request of %s: over several nodes a start may wait for all other "
+                               "ranks, but this thread has several ranks: use a thread for each",
+                               name)
+                   : ceclSuccess;
+    return launch->is_grouped
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "%s: a call over several nodes waits for all other ranks, but this "
+                           "thread has several ranks: put their calls into one group",
+                           name);
 }

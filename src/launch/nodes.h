@@ -9,7 +9,8 @@
  * Returns ceclSuccess for a communicator of one node. */
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch);
 
-/* Refuses a lone call whose wait for the other ranks could not end, because this thread has several of them. */
+/* Refuses a lone call or a request whose wait for the other ranks could not end, because this thread has
+ * several of them. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch);
 
 #endif

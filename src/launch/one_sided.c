@@ -3,12 +3,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "flags/lines.h"
 #include "flags/signals.h"
 #include "launch/launcher.h"
-#include "util/log.h"
+#include "launch/one_sided_captured.h"
 
 /* A call that is being made. */
 struct making {
@@ -164,26 +163,9 @@ static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
     return check_local(comm, making);
 }
 
-/* The values of signals are those of one call, and would be wrong in a second run. */
-static ceclResult_t refuse_capture(ceclComm_t comm, const struct cecl_one_sided_args *args,
-                                   ceclStream_t stream)
-{
-    struct cecl_capture capture = {0};
-    if (stream)
-        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
-    return capture.id == 0
-               ? ceclSuccess
-               : cecl_fail(
-                     ceclInvalidUsage,
-                     "stream %p: captures a graph, and %s cannot be captured; make it outside "
-                     "of the capture",
-                     (void *)stream, args->name);
-}
-
-static ceclResult_t check(ceclComm_t comm, struct making *making, ceclStream_t stream)
+static ceclResult_t check(ceclComm_t comm, struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
-    CECL_TRY(refuse_capture(comm, args, stream));
     if (args->is_wait)
         return check_waits(comm, args);
     CECL_TRY(check_peer(comm, args, args->peer));
@@ -196,38 +178,9 @@ static ceclResult_t check(ceclComm_t comm, struct making *making, ceclStream_t s
 
 /* ---- describing: which slots, and which values */
 
-static ceclResult_t reserve(struct cecl_one_sided_room *room, uint32_t nwaits)
-{
-    const uint32_t ngiven =
-        3 * nwaits + 4; /* after, reached and signal; line, after, signal, done */
-    if (ngiven > room->given_room) {
-        uint64_t *given = realloc(room->given, 2 * (size_t)ngiven * sizeof(*given));
-        room->given = given ? given : room->given;
-        room->given_room = given ? ngiven : room->given_room;
-    }
-    if (nwaits > room->waits_room) {
-        struct cecl_one_sided_signal *waits = realloc(room->waits, (size_t)nwaits * sizeof(*waits));
-        room->waits = waits ? waits : room->waits;
-        room->waits_room = waits ? nwaits : room->waits_room;
-    }
-    return ngiven <= room->given_room && nwaits <= room->waits_room
-               ? ceclSuccess
-               : cecl_fail(ceclOutOfMemory, "no host memory for a wait for %u signals", nwaits);
-}
-
-/* A step of a counter with slots: the caller gives slot and value. */
-static struct cecl_counted give(struct cecl_one_sided_room *room, uint32_t counter, uint32_t slot,
-                                uint32_t value)
-{
-    const uint32_t at = room->ngiven++;
-    room->given[2 * at] = slot;
-    room->given[2 * at + 1] = value;
-    return (struct cecl_counted){counter, 2 * at + 1};
-}
-
 static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct cecl_line_at at)
 {
-    return give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
+    return cecl_one_sided_give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
 /* Orders the call behind `last`, if that is on another line and not done. */
@@ -248,7 +201,8 @@ static void describe_sent(struct making *making)
     making->sent = (struct cecl_one_sided_signal){
         .peer = args->peer,
         .after = behind(making, sent->last),
-        .of = give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)args->signal, ++sent->value)};
+        .of = cecl_one_sided_give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)args->signal,
+                                  ++sent->value)};
     making->call.sent = &making->sent;
 }
 
@@ -273,9 +227,11 @@ static void describe_waits(struct making *making)
         making->room->waits[i] = (struct cecl_one_sided_signal){
             .peer = wait->peer,
             .after = behind(making, taken->last),
-            .reached = give(making->room, CECL_COUNTER_REACHED,
-                            cecl_signal_index(flags, wait->peer, wait->signal), value),
-            .of = give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal, value)};
+            .reached =
+                cecl_one_sided_give(making->room, CECL_COUNTER_REACHED,
+                                    cecl_signal_index(flags, wait->peer, wait->signal), value),
+            .of = cecl_one_sided_give(making->room, CECL_COUNTER_SIGNAL, (uint32_t)wait->signal,
+                                      value)};
     }
     making->call.waits = making->room->waits;
     making->call.nwaits = (uint32_t)args->nwaits;
@@ -324,29 +280,6 @@ static void commit(struct making *making)
 
 /* ---- issuing */
 
-static ceclResult_t bind(struct making *making)
-{
-    struct cecl_one_sided_room *room = making->room;
-    ceclComm_t comm = making->comm;
-    const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
-    if (room->plan.part.call.nranks == 0)
-        cecl_plan_init(&room->plan, &part);
-    room->plan.aside = true;
-    CECL_TRY(cecl_lower_one_sided(&making->call, &room->plan));
-    if (cecl_log_on(CECL_LOG_PLAN))
-        cecl_plan_print(&room->plan, stderr);
-    CECL_TRY(cecl_bound_reserve(&room->bound, &room->plan));
-    room->bound.ends = room->ends;
-    room->bound.given = room->given;
-    if (making->args->is_copy && making->bytes > 0) {
-        const struct cecl_one_sided_args *args = making->args;
-        char *at = args->window->parts[args->peer].address + args->offset;
-        room->ends[0] = (struct cecl_ends){.here = args->local, .there = at};
-        room->ends[1] = (struct cecl_ends){.here = at};
-    }
-    return cecl_bind_plan(&comm->engine, &room->plan, &room->bound);
-}
-
 /* A call of which a part is enqueued. Once this is done no other part can come behind it in the stream, so its
  * memory may be given back. If not even this is taken, the call counts as pending for good, and its memory stays. */
 static void end_what_began(const struct making *making, ceclStream_t work)
@@ -363,7 +296,8 @@ static ceclResult_t issue(struct making *making, ceclStream_t work)
     const struct cecl_bound *bound = &making->room->bound;
     char words[CECL_MESSAGE_BYTES];
     describe(making, engine->dev->ops->stream_id(engine->dev, work));
-    ceclResult_t result = bind(making);
+    ceclResult_t result =
+        cecl_one_sided_bind(making->comm, making->args, making->bytes, &making->call);
     if (result != ceclSuccess) {
         roll_back(making);
         return result;
@@ -383,22 +317,20 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
     struct making making = {.comm = comm, .args = args, .room = &comm->launcher->one_sided};
+    struct cecl_capture capture = {0};
     ceclStream_t work;
-    CECL_TRY(check(comm, &making, stream));
+    if (stream)
+        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
+    CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
         return ops->stream_check(comm->dev, stream);
-    CECL_TRY(reserve(making.room, (uint32_t)args->nwaits));
+    if (capture.id != 0)
+        return cecl_one_sided_capture(comm, args, making.bytes, stream, &capture);
+    /* after, reached and signal of each wait; line, after, signal, done */
+    CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,
+                                    (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
     const ceclResult_t result = issue(&making, work),
                        joined = ops->stream_join(comm->dev, stream, work);
     return result != ceclSuccess ? result : joined;
-}
-
-void cecl_one_sided_close(struct cecl_one_sided_room *room)
-{
-    cecl_plan_free(&room->plan);
-    free(room->bound.memory);
-    free(room->given);
-    free(room->waits);
-    *room = (struct cecl_one_sided_room){0};
 }

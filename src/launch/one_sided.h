@@ -32,6 +32,16 @@ struct ceclWindow {
     struct ceclWindow *next;   /* in the communicator's list, or in the list of freed handles */
 };
 
+/* A call that a graph holds. */
+struct cecl_one_sided_kept {
+    ceclComm_t comm;
+    ceclWindow_t window; /* NULL: the call copies nothing */
+    struct cecl_buffer local;
+    uint64_t bytes;
+    _Atomic bool is_gone; /* the graph has ended */
+    struct cecl_one_sided_kept *next;
+};
+
 /* What one-sided calls need; in the launcher. */
 struct cecl_one_sided_room {
     ceclWindow_t windows; /* a list */
@@ -42,6 +52,13 @@ struct cecl_one_sided_room {
     uint64_t *given;                     /* [2 * given_room] slots and values */
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t ngiven, given_room, waits_room;
+    /* -- of captured calls -- */
+    struct cecl_one_sided_handed *handed; /* [handed_room] signals of one call */
+    struct cecl_event *
+        *order; /* [2][CECL_SIGNALS][nranks] what follows each other (flags/handed.h), or NULL */
+    struct cecl_event **events;       /* [events_room] those of one call */
+    struct cecl_one_sided_kept *kept; /* a list */
+    uint32_t handed_room, events_room;
 };
 
 /* The arguments of a call, as the caller gave them. */
@@ -65,6 +82,18 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
 /* Refuses a handle that is NULL, was freed, or is of another communicator. */
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);
 
-void cecl_one_sided_close(struct cecl_one_sided_room *room);
+/* -- one_sided_room.c: what calls have in common, whether a graph captures them or not -- */
+
+/* Makes room for so many given pairs of a slot and a value, and for so many waits. */
+ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t ngiven,
+                                    uint32_t nwaits);
+/* A step of a counter with slots: gives slot and value. */
+struct cecl_counted cecl_one_sided_give(struct cecl_one_sided_room *room, uint32_t counter,
+                                        uint32_t slot, uint32_t value);
+/* Makes the call's program, in the room. bytes: of its copy. */
+ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                                 uint64_t bytes, const struct cecl_one_sided *call);
+
+void cecl_one_sided_close(ceclComm_t comm);
 
 #endif

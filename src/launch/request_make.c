@@ -223,8 +223,6 @@ ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
                                ceclResult_t local, ceclRequest_t *made)
 {
     ceclRequest_t request = cecl_request_take();
-    if (comm->nodes && local == ceclSuccess)
-        local = cecl_comm_refuse_over_nodes(comm, "a request");
     if (!request) {
         cecl_launch_drop(collectives);
         cecl_launch_drop(messages);

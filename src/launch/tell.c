@@ -40,15 +40,27 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 
 /* ---- publishing */
 
-/* Makes room for this rank's records of so many calls. */
-static bool make_room(struct cecl_launcher *launcher, int nranks, uint32_t count)
+/* Ranks of several hosts share no memory, so they tell each other over the mesh. Each host then waits for all. */
+static bool is_over_hosts(ceclComm_t comm)
 {
+    return cecl_mesh_spans_hosts(comm->mesh);
+}
+
+/* Makes room for this rank's records of so many calls. */
+static bool make_room(ceclComm_t comm, uint32_t count)
+{
+    struct cecl_launcher *launcher = comm->launcher;
+    const size_t bytes = count * cecl_place_record_bytes(comm->nranks);
     if (count <= launcher->records_room)
         return true;
-    void *records = realloc(launcher->records, count * cecl_place_record_bytes(nranks));
-    if (!records)
+    void *records = realloc(launcher->records, bytes);
+    launcher->records = records ? records : launcher->records;
+    void *gathered = records && is_over_hosts(comm)
+                         ? realloc(launcher->gathered, (size_t)comm->nranks * bytes)
+                         : NULL;
+    launcher->gathered = gathered ? gathered : launcher->gathered;
+    if (!records || (is_over_hosts(comm) && !gathered))
         return false;
-    launcher->records = records;
     launcher->records_room = count;
     return true;
 }
@@ -120,10 +132,23 @@ ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
     if (comm->nranks == 1)
         return ceclSuccess;
     CECL_TRY(cecl_launch_reserve_told(launch));
-    return make_room(comm->launcher, comm->nranks, launch->nfull)
+    return make_room(comm, launch->nfull)
                ? ceclSuccess
                : cecl_fail(ceclOutOfMemory, "no host memory for the places of %u calls",
                            launch->nfull);
+}
+
+/* Tells ranks of all hosts, and hears them. */
+static ceclResult_t exchange_records(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const size_t bytes = launch->nfull * cecl_place_record_bytes(comm->nranks);
+    cecl_mesh_activity(comm->mesh, launch->calls[0].op->name);
+    const ceclResult_t result =
+        cecl_comm_exchanged(comm, cecl_mesh_allgather(comm->mesh, "places", comm->launcher->records,
+                                                      comm->launcher->gathered, bytes));
+    launch->ring->nmet += result == ceclSuccess;
+    return result;
 }
 
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
@@ -137,15 +162,32 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
         CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
     for (uint32_t i = 0; i < launch->nfull; i++) /* lending a buffer may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
-    if (!cecl_places_publish(launch->ring, launcher->records, launch->nfull, cecl_launch_goes_on,
-                             comm, &launch->places))
+    if (!is_over_hosts(comm) && !cecl_places_publish(launch->ring, launcher->records, launch->nfull,
+                                                     cecl_launch_goes_on, comm, &launch->places))
         return cecl_launch_wait_ended(launch);
     launch->is_open = true;
     cecl_launch_owe(launch);
-    return ceclSuccess;
+    return is_over_hosts(comm) ? exchange_records(launch) : ceclSuccess;
 }
 
 /* ---- learning */
+
+/* What a rank told of a call, where this rank knows it. */
+static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
+                                               int rank)
+{
+    ceclComm_t comm = launch->comm;
+    const size_t at = (size_t)rank * launch->nfull + call;
+    if (!is_over_hosts(comm))
+        return cecl_places_of(launch->ring, launch->places.first + call, rank);
+    return (const void *)((const char *)comm->launcher->gathered +
+                          at * cecl_place_record_bytes(comm->nranks));
+}
+
+static bool is_known(const struct cecl_launch *launch, int rank)
+{
+    return is_over_hosts(launch->comm) || cecl_places_knows(launch->ring, &launch->places, rank);
+}
 
 static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, uint64_t bytes,
                                 uint64_t room, const char *buffer, int owner)
@@ -224,11 +266,11 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
     const struct cecl_told *told = &launch->told;
     uint64_t version = 0;
     for (uint32_t i = 0; i < launch->nfull; i++) {
-        const struct cecl_place_record *record =
-            cecl_places_of(launch->ring, launch->places.first + i, rank);
+        const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
+        if (!cecl_comm_is_away(comm, rank)) /* nobody reaches memory of another node */
+            note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
         version = record->version;
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
@@ -243,19 +285,17 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
     /* a request is learned behind calls that were told after it */
-    if (version > comm->registry.peers[rank].promised)
+    if (!cecl_mesh_is_away(comm->mesh, rank) && version > comm->registry.peers[rank].promised)
         cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
 }
 
 static bool are_readable(const struct cecl_launch *launch)
 {
-    const struct cecl_places *places = launch->ring;
     bool readable = true;
     for (uint32_t i = 0; i < launch->nfull; i++)
         for (int r = 0; r < launch->comm->nranks; r++)
-            readable = readable && (cecl_places_of(places, launch->places.first + i, r)->flags &
-                                    INPUT_READABLE) != 0;
+            readable = readable && (told_by(launch, i, r)->flags & INPUT_READABLE) != 0;
     return readable;
 }
 
@@ -277,7 +317,7 @@ static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
     for (int r = 0; r < comm->nranks; r++) {
         const size_t at = (size_t)index * (size_t)comm->nranks + (size_t)r;
         const struct cecl_peer_buffer *theirs = &launch->buffers[2 * at];
-        if (r == comm->rank || !cecl_places_knows(launch->ring, &launch->places, r))
+        if (r == comm->rank || cecl_comm_is_away(comm, r) || !is_known(launch, r))
             continue;
         if (!is_at(theirs[1], call->recv) || (wants_input && !is_at(theirs[0], input)))
             return false;
@@ -304,7 +344,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
     memset(launch->buffers, 0, 2 * words * sizeof(*launch->buffers));
     memset(launch->send_at, 0, words * sizeof(*launch->send_at));
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && cecl_places_knows(launch->ring, &launch->places, r))
+        if (r != comm->rank && is_known(launch, r))
             CECL_TRY(learn_rank(launch, r, &differ));
     for (uint32_t i = 0; i < launch->nfull; i++) {
         own_layouts = own_layouts || has_own_layout(&launch->calls[i]);
@@ -381,7 +421,8 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
     *told = cecl_tell_alone(launch->calls, launch->nfull);
     if (!launch->is_open)
         return ceclSuccess;
-    const enum cecl_places_outcome outcome = meet(launch, pending_ns);
+    const enum cecl_places_outcome outcome =
+        is_over_hosts(launch->comm) ? CECL_PLACES_FULL : meet(launch, pending_ns);
     if (outcome == CECL_PLACES_STOPPED)
         return cecl_launch_wait_ended(launch);
     launch->is_open = false;
@@ -393,7 +434,8 @@ ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns)
         result = cecl_captured_check_told(launch);
     if (result == ceclSuccess)
         result = lend(launch);
-    cecl_places_finish(places, &launch->places);
+    if (!is_over_hosts(launch->comm))
+        cecl_places_finish(places, &launch->places);
     return result;
 }
 

@@ -1,24 +1,16 @@
-/* Finds the real NCCL and opens it. The loader cannot find it by name, because this library has the
- * same name. RTLD_NEXT does not reach libraries that a program's own libraries would have
- * loaded. */
+/* Opens the real NCCL. It is searched for by path, because this library has the same name, and RTLD_NEXT
+ * does not reach libraries that a program's own libraries would have loaded. */
 #include "nccl/real.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "nccl/abi.h"
-#include "util/log.h"
-#include "util/settings.h"
+#include "util/find_nccl.h"
 
-#define SONAME "libnccl.so.2"
-#define WHEEL "nvidia/nccl/lib/" SONAME /* below the folder of Python's packages */
-#define PARENTS 5 /* how many folders above a library are searched for the wheel */
-#define OTHERS 8  /* how many libraries with NCCL's name are looked at */
+#define OTHERS 8 /* how many libraries with NCCL's name are looked at */
 
 /* Distinguishes this library and its copies from NCCL. Exported, and read only through dlsym. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
@@ -40,113 +32,6 @@ static bool malloc_is_replaced(void)
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);
-}
-
-static const char ours[] = "this is cecl's library, not NCCL";
-
-static bool is_ours(void *handle)
-{
-    return dlsym(handle, "cecl_in_place_of_nccl") != NULL;
-}
-
-/* Opens the absolute `path`. Returns NULL if it is not NCCL; `*why` says why not. */
-static void *open_nccl(const char *path, const char **why)
-{
-    void *handle = dlopen(path, open_flags());
-    if (!handle) {
-        *why = dlerror();
-        return NULL;
-    }
-    if (!is_ours(handle) && dlsym(handle, "ncclGetVersion"))
-        return handle;
-    *why = is_ours(handle) ? ours : "this is not NCCL";
-    dlclose(handle);
-    return NULL;
-}
-
-static bool try_path(struct cecl_nccl_real *real, const char *path)
-{
-    const char *why;
-    if (access(path, R_OK) != 0)
-        return false;
-    real->handle = open_nccl(path, &why);
-    if (!real->handle && why != ours) /* finding this library itself is expected */
-        cecl_log(CECL_LOG_WARN, -1, "%s is not used: %s", path, why);
-    return real->handle != NULL;
-}
-
-static ceclResult_t open_setting(struct cecl_nccl_real *real, const char *setting)
-{
-    char path[PATH_MAX];
-    const char *why;
-    if (!realpath(setting, path))
-        return cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, strerror(errno));
-    real->handle = open_nccl(path, &why);
-    return real->handle ? ceclSuccess
-                        : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
-}
-
-/* Tries `folders`, separated by colons. Empty and relative ones are left out. */
-static bool try_folders(struct cecl_nccl_real *real, const char *folders)
-{
-    char path[PATH_MAX];
-    for (const char *next = folders; *next; next += *next == ':') {
-        const int length = (int)strcspn(next, ":");
-        if (*next == '/' && snprintf(path, sizeof(path), "%.*s/" SONAME, length, next) < PATH_MAX &&
-            try_path(real, path))
-            return true;
-        next += length;
-    }
-    return false;
-}
-
-/* ---- the wheel's NCCL, beside a loaded library */
-
-struct wheel {
-    const char *beside; /* the beginning of the names of libraries that are looked at */
-    char path[PATH_MAX];
-};
-
-static const char *name_in(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* For dl_iterate_phdr: returns 1 when a wheel lies beside this library. */
-static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    (void)size;
-    struct wheel *wheel = argument;
-    char folder[PATH_MAX];
-    if (info->dlpi_name[0] != '/' ||
-        strncmp(name_in(info->dlpi_name), wheel->beside, strlen(wheel->beside)) != 0)
-        return 0;
-    snprintf(folder, sizeof(folder), "%s", info->dlpi_name);
-    for (int up = 0; up < PARENTS; up++) {
-        char *slash = strrchr(folder, '/');
-        if (!slash)
-            return 0;
-        *slash = '\0';
-        if (snprintf(wheel->path, PATH_MAX, "%s/" WHEEL, folder) < PATH_MAX &&
-            access(wheel->path, R_OK) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-/* The file is opened after the walk through the libraries, because the loader is locked during the
- * walk. */
-static bool try_beside(struct cecl_nccl_real *real, const char *libraries)
-{
-    struct wheel wheel = {.beside = libraries};
-    return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(real, wheel.path);
-}
-
-/* PyTorch's libraries come first, because another package may lie in another folder of packages. */
-static bool try_wheels(struct cecl_nccl_real *real)
-{
-    return try_beside(real, "libtorch_cuda") || try_beside(real, "");
 }
 
 /* ---- what was opened */
@@ -183,20 +68,7 @@ static void describe(struct cecl_nccl_real *real)
 
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real)
 {
-    const char *setting = cecl_setting_text(CECL_SET_NCCL_PATH);
-    const char *folders = getenv("LD_LIBRARY_PATH");
-    if (!folders)
-        folders = "";
-    if (setting)
-        CECL_TRY(open_setting(real, setting));
-    else if (!try_wheels(real) && !try_folders(real, folders) &&
-             !try_folders(real, CECL_NCCL_FOLDERS))
-        return cecl_fail(
-            ceclSystemError,
-            "no NCCL was found to pass calls to. CECL_NCCL_PATH may name it. Looked for "
-            "nvidia/nccl/lib/" SONAME " beside the libraries of this process, and for " SONAME
-            " in %s and in LD_LIBRARY_PATH (%s)",
-            CECL_NCCL_FOLDERS, folders);
+    CECL_TRY(cecl_find_nccl(open_flags(), "to pass calls to", &real->handle));
     describe(real);
     return ceclSuccess;
 }
@@ -212,7 +84,7 @@ static int note_named(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;
     struct named *named = argument;
-    if (strncmp(name_in(info->dlpi_name), "libnccl.so", strlen("libnccl.so")) == 0)
+    if (strncmp(cecl_name_in(info->dlpi_name), "libnccl.so", strlen("libnccl.so")) == 0)
         snprintf(named->path[named->count++], PATH_MAX, "%s", info->dlpi_name);
     return named->count == OTHERS;
 }
@@ -220,7 +92,7 @@ static int note_named(struct dl_phdr_info *info, size_t size, void *argument)
 static bool is_other(const struct cecl_nccl_real *real, const char *path)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    const bool is = handle && handle != real->handle && !is_ours(handle);
+    const bool is = handle && handle != real->handle && !cecl_is_in_nccls_place(handle);
     if (handle)
         dlclose(handle);
     return is;

@@ -15,10 +15,7 @@ struct cecl_nccl_real {
     char path[PATH_MAX];
 };
 
-/* Finds the real NCCL and opens it, in this order: the file that CECL_NCCL_PATH names (then nothing
- * else is tried); that of a Python wheel beside a library of this process; the folders of
- * LD_LIBRARY_PATH; the folders in which systems keep it. This library itself, and copies of it, are
- * skipped. Errors: ceclSystemError; the message says where it looked. */
+/* Finds the real NCCL (util/find_nccl.h) and opens it. */
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
 
 /* The first other NCCL in this process, found when `real` was opened. Returns false if there is

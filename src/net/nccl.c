@@ -15,6 +15,7 @@
  * aborts, and the watchdog continues. */
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 
 #include "net/net.h"
 #include "util/clock.h"
+#include "util/find_nccl.h"
 #include "util/log.h"
 #include "util/settings.h"
 #include "util/thread.h"
@@ -111,9 +113,11 @@ static bool find(void *library, const char *name, void *function)
     return found != NULL;
 }
 
-static ceclResult_t find_all(void *library, const char *path, struct nccl_functions *api)
+static ceclResult_t find_all(void *library, struct nccl_functions *api)
 {
-    const char *missing = NULL;
+    struct link_map *map;
+    const char *missing = NULL,
+               *path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
 #define FIND(name, arguments)                                                                      \
     if (!missing && !find(library, #name, &api->name))                                             \
         missing = "nccl" #name;
@@ -131,23 +135,23 @@ static ceclResult_t find_all(void *library, const char *path, struct nccl_functi
     return ceclSuccess;
 }
 
+#define OPEN_FLAGS (RTLD_NOW | RTLD_LOCAL)
+
+/* The program's own NCCL comes first. */
 static ceclResult_t open_library(struct nccl_functions *api)
 {
-    const char *given = cecl_setting_text(CECL_SET_NCCL_PATH),
-               *path = given ? given : "libnccl.so.2";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return cecl_fail(
-            ceclSystemError,
-            "nodes of GPUs need NCCL, and it was not found: %s; CECL_NCCL_PATH may name "
-            "it",
-            dlerror());
-    if (dlsym(library, "cecl_in_place_of_nccl"))
+    void *library = cecl_setting_text(CECL_SET_NCCL_PATH)
+                        ? NULL
+                        : dlopen(CECL_NCCL_SONAME, OPEN_FLAGS | RTLD_NOLOAD);
+    if (library && cecl_is_in_nccls_place(library)) {
+        dlclose(library);
         return cecl_fail(ceclInvalidUsage,
-                         "%s is cecl's own library in NCCL's place: nodes of GPUs (CECL_NODE_SIZE) "
-                         "are not supported under cecl-run",
-                         path);
-    return find_all(library, path, api);
+                         "cecl's own library is in NCCL's place: nodes of GPUs (CECL_NODE_SIZE) "
+                         "are not supported under cecl-run");
+    }
+    if (!library)
+        CECL_TRY(cecl_find_nccl(OPEN_FLAGS, "for nodes of GPUs", &library));
+    return find_all(library, api);
 }
 
 /* The library stays open. A failure is tried again by the next communicator. */
@@ -532,8 +536,7 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
 {
     const bool is_lent = nccl->lent.library;
     nccl->api = &nccl->lent_api;
-    CECL_TRY(is_lent ? find_all(nccl->lent.library, "the program's NCCL", &nccl->lent_api)
-                     : load(&nccl->api));
+    CECL_TRY(is_lent ? find_all(nccl->lent.library, &nccl->lent_api) : load(&nccl->api));
     mine->version = nccl->api->version;
     mine->is_lent = is_lent;
     snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
@@ -613,7 +616,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
                   ? ceclSuccess
                   : cecl_fail(ceclOutOfMemory, "no host memory for a network of %d ranks", nranks));
     if (result == ceclSuccess) {
-        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS};
+        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS, .connects = true};
         nccl->dev = dev;
         nccl->rank = rank;
         nccl->nranks = nranks;

@@ -8,8 +8,9 @@
  *     open -> exchange ... exchange -> finish -> close      (close does what finish would have done)
  *                   \-> fail: exchanges end at once, without their bytes
  *
- * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
- * on GPUs. A transport that puts into its peers' windows would need one more function here: to register one.
+ * Two transports implement it: pipes.c on the host device, by mailboxes between pretended nodes of one host
+ * (local.c) or by MPI (src/api/mpi), and nccl.c on GPUs. A transport that puts into its peers' windows would
+ * need one more function here: to register one.
  * A transport knows no plan and no collective. Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
@@ -21,6 +22,7 @@
 #include "boot/rank_list.h"
 #include "call/nodes.h"
 #include "device/device.h"
+#include "net/pipes.h"
 
 /* Bytes that this rank sends to a rank of another node, or receives from it. */
 struct cecl_net_transfer {
@@ -29,6 +31,9 @@ struct cecl_net_transfer {
     int32_t peer;
     bool sends;
 };
+
+/* What CECL_NET asks for; its value. */
+enum cecl_net_wish { CECL_NET_AUTO, CECL_NET_MPI };
 
 struct cecl_net;
 
@@ -45,7 +50,7 @@ struct cecl_net_ops {
     ceclResult_t (*error)(struct cecl_net *net);
     /* Exchanges end from now on without having moved their bytes, those that run included. Any thread. */
     void (*fail)(struct cecl_net *net);
-    /* Frees the transport. None of its exchanges is pending. */
+    /* Frees the transport. Its exchanges have ended, or it has failed. */
     void (*close)(struct cecl_net *net);
     /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
      * transport's memory stays. NULL: it has nothing there, as for `finish`. */
@@ -62,10 +67,16 @@ struct cecl_net {
     int sms;       /* how many SMs an exchange takes at most */
     /* whether `late` names only the ranks whose bytes are missing; otherwise it names all of the exchange */
     bool is_exact;
+    /* whether an exchange may wait on the host, for a peer to which there is no connection yet */
+    bool connects;
 };
 
-/* local.c: between pretended nodes of one host. Each two ranks of different nodes have a mailbox for each
- * direction in memory that all ranks share. Sizes of both ends are compared.
+/* pipes.c: by pipes, which are the transport's from then on. Sizes of both ends are compared. */
+ceclResult_t cecl_net_pipes_open(struct cecl_device *dev, const char *name,
+                                 const struct cecl_net_pipes *pipes, int rank, int nranks,
+                                 struct cecl_net **net);
+
+/* local.c: the same between pretended nodes of one host, by mailboxes.
  *
  * memory  of cecl_net_local_bytes, zeroed, shared by all ranks; it must outlive the transport */
 size_t cecl_net_local_bytes(int nranks);

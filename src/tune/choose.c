@@ -165,12 +165,12 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
 }
 
 /* Whether SMs read the inputs in the peers' memory: all ranks must know the places and reach them.
- * A ceclReduce goes through staging. */
+ * A ceclReduce goes through staging, and so do tiles, because kernels read contiguous blocks. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
     if (!means->inputs_readable || means->late || call->op->to == CECL_TO_ROOT ||
-        call->options.direction == CECL_DIRECTION_PUSH)
+        call->options.direction == CECL_DIRECTION_PUSH || call->op->has_tiles)
         return false;
     return call->options.direction == CECL_DIRECTION_PULL || !goes_staged(call, means, way, by);
 }

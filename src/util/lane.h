@@ -38,6 +38,11 @@ enum {
      * stream waits (flags/signals.h) */
     CECL_COUNTER_LINE,
     CECL_COUNTER_REACHED,
+    /* Of captured one-sided calls, in slots (flags/handed.h): a signal is there; it was taken; and whether a stream
+     * waits for one of the two (enum cecl_replay_state) */
+    CECL_COUNTER_HANDED,
+    CECL_COUNTER_TAKEN,
+    CECL_COUNTER_HOLDS,
     /* a rank tells its own host of a captured call that runs (enum cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* the phases of captured calls take these in turn: whoever waits for such a word resets it */

@@ -46,6 +46,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "back to write), or stream writes to memory of the host (auto with CECL_URGENT=1, or where " \
       "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank; copy or write may hang there when a "  \
       "rank fails)")                                                                               \
+    X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "found out", "text",                                \
+      "ranks with different texts count as on different hosts, also where they are not; for "      \
+      "containers or clones that cannot be told apart, and to try a program as over hosts")        \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
@@ -71,10 +74,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
       "built-in table")                                                                            \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed, and that between nodes, which otherwise the loader "    \
-      "finds. Otherwise it "                                                                       \
-      "is the one of a Python wheel beside a "                                                     \
-      "library of the process, then that of LD_LIBRARY_PATH, then the system's")                   \
+      "the NCCL to which calls are passed, and that between nodes, for which otherwise the "       \
+      "program's own comes first. Otherwise it is the one of a Python wheel beside a library of "  \
+      "the process, then that of LD_LIBRARY_PATH, then the system's")                              \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
       "it ends")                                                                                   \
@@ -87,6 +89,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "a class where there are no steps, and the one that makes them shorter is kept; 0: "         \
       "CECL_NCCL_LEARNED or the built-in table decides, so "                                       \
       "a run has the same calls served as the next. Where ranks differ, 0")                        \
+    X(NET, "CECL_NET", CHOICE, EQUAL, "auto", "", "auto|mpi",                                      \
+      "what carries data between nodes on the host device. mpi: MPI, also between pretended "      \
+      "nodes, in communicators that ceclCommInitMpi makes; it needs MPI_THREAD_MULTIPLE. auto: "   \
+      "shared memory between pretended nodes")                                                     \
     X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "one node", "ranks",                          \
       "makes pretended nodes of one host: so many ranks in each, as in 4, or a list, as in 3,5. "  \
       "What leaves a node goes over the network: shared memory on the host device, NCCL on GPUs")  \
@@ -108,7 +114,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface on which the listener of ceclGetUniqueId is; only that call reads it")    \
+      "network interface by which ranks reach each other: the listener of ceclGetUniqueId is "     \
+      "on it, and hosts are linked by it. To be set for several hosts where the id is made; with " \
+      "ceclCommInitMpi and ceclCommInitOob on all ranks")                                          \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \

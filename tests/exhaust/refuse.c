@@ -190,6 +190,8 @@ WRAP(DIR *, opendir, NULL, (const char *path), (path))
 WRAP(int, eventfd, -1, (unsigned value, int flags), (value, flags))
 WRAP(int, memfd_create, -1, (const char *name, unsigned flags), (name, flags))
 WRAP(int, socket, -1, (int domain, int type, int protocol), (domain, type, protocol))
+WRAP(int, socketpair, -1, (int domain, int type, int protocol, int *fds),
+     (domain, type, protocol, fds))
 WRAP(int, accept4, -1, (int fd, struct sockaddr *from, socklen_t *length, int flags),
      (fd, from, length, flags))
 WRAP(int, getifaddrs, -1, (struct ifaddrs * *list), (list))

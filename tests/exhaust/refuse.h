@@ -25,6 +25,7 @@
     CALL(syscall, EMFILE) /* pidfd_open */                                                         \
     CALL(eventfd, EMFILE)                                                                          \
     CALL(memfd_create, EMFILE)                                                                     \
+    CALL(socketpair, EMFILE)                                                                       \
     CALL(socket, EMFILE)                                                                           \
     CALL(accept4, EMFILE)                                                                          \
     CALL(getifaddrs, EMFILE)                                                                       \

@@ -133,6 +133,27 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
     call->bytes = s->width * s->rows;
 }
 
+/* Tiles of any places, alike on all ranks. `call->bytes`: of one row of a tile. */
+static void draw_tiles(struct input *in, struct drawn *d, int n)
+{
+    struct cecl_call *call = &d->part.call;
+    const uint64_t count = 1 + take_below(in, 3), rows = 1 + take_below(in, 3),
+                   width = 1 + call->bytes / call->element % 6;
+    call->op = &cecl_ops[CECL_OP_REDUCE_SCATTER_TILES];
+    call->in_place = false;
+    d->differ = 0;
+    call->view.shape =
+        (struct cecl_shape){.width = width * call->element,
+                            .rows = rows * count,
+                            .send_pitch = (width + take_below(in, 4)) * call->element,
+                            .recv_pitch = width * call->element};
+    call->bytes = width * rows * count * call->element;
+    d->has_layout = true;
+    d->layouts[0] = count;
+    for (uint64_t i = 0; i < (uint64_t)n * count; i++)
+        d->layouts[1 + i] = take_below(in, 60) * call->element;
+}
+
 static void draw_call(struct input *in, int n, struct drawn *d)
 {
     const unsigned op = take_below(in, CECL_OP_BARRIER + 1), flags = take_byte(in);
@@ -159,6 +180,8 @@ static void draw_call(struct input *in, int n, struct drawn *d)
         draw_gather(in, d, n);
     else if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED)
         draw_strided(in, call, n);
+    else if (op == CECL_OP_REDUCE_SCATTER && (flags & 3) == 3)
+        draw_tiles(in, d, n);
     else if (op == CECL_OP_BARRIER)
         *call = (struct cecl_call){.op = &cecl_ops[op], .element = 1};
 }
@@ -247,7 +270,8 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
         part.call.view.layout = part.call.op->family == CECL_FAMILY_OWN_LAYOUT
                                     ? word(d, n, rank, CECL_LAYOUT_SENT, 0)
                                     : d->layouts;
-        part.call.layout_words = cecl_layout_words(part.call.op, n);
+        part.call.layout_words = part.call.op->has_tiles ? 1 + (uint32_t)d->layouts[0] * (uint32_t)n
+                                                         : cecl_layout_words(part.call.op, n);
     }
     if (d->in_place_at != -2)
         part.call.in_place = d->in_place_at == rank;

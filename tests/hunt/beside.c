@@ -4,7 +4,7 @@
 #define COUNT 300 /* ints that each rank contributes to a try */
 
 static struct {
-    enum what { SPLIT, ALLOCATE, NOTHING, WHATS } what;
+    enum what { SPLIT, ALLOCATE, SHARE, NOTHING, WHATS } what;
     int before, colors; /* `before`: the call of the burst */
     size_t bytes;
     const struct team *team;
@@ -101,11 +101,24 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
+/* As above. The window ends with the communicator, if not before; its memory stays. */
+static void share_window(void)
+{
+    static unsigned char *at;
+    ceclWindow_t window;
+    if (!at)
+        at = memory_new(drawn.team->comm, MEMORY_SHARED, 1 << 16).at;
+    if (ceclWindowShare(drawn.team->comm, at, 1 << 16, &window) == ceclSuccess)
+        (void)!ceclWindowFree(drawn.team->comm, window);
+}
+
 bool beside_make(void)
 {
     if (drawn.team->me < 0 || drawn.what == NOTHING)
         return false;
     if (drawn.what == ALLOCATE)
         allocate();
+    if (drawn.what == SHARE)
+        share_window();
     return drawn.what == SPLIT && split();
 }

@@ -8,6 +8,7 @@
 #include "arena.h"
 #include "beside.h"
 #include "origin.h"
+#include "puts_amid.h"
 #include "settings.h"
 
 #define SOON 20.0 /* seconds after which a failure must be known */
@@ -120,8 +121,17 @@ static void excuse(const struct team *team, ceclResult_t result, bool grouped)
     multi_ok(team->comm, ceclCommRevoke(team->comm));
 }
 
+static void note_puts(const struct team *team, ceclResult_t result)
+{
+    if (result != ceclSuccess)
+        excuse(team, result, false);
+}
+
 static void aside(int first, int end)
 {
+    const struct team *team = puts_amid_due(first, end);
+    if (team)
+        note_puts(team, puts_amid_make());
     if (beside_is_due(first, end) && beside_make())
         atomic_fetch_add(&life.arena->made, 1);
 }
@@ -152,6 +162,20 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
+/* A failure names a rank that was killed, unless a rank revoked the communicator. */
+static void check_is_named(const struct team *team, const struct hunt *hunt)
+{
+    const char *words = ceclGetLastError(team->comm);
+    char name[32];
+    bool is_named = strstr(words, "ceclCommRevoke") != NULL;
+    for (int r = 0; r < team->n; r++) {
+        snprintf(name, sizeof(name), "rank %d ", r);
+        is_named = is_named || (is_victim(hunt, life.seats[team->world[r]]) && strstr(words, name));
+    }
+    if (!is_named)
+        fail_msg("communicator %d names no rank that was killed: %s", index_of(team), words);
+}
+
 /* Agrees with the others which teams have failed. Whoever is in one of them hears of it soon. */
 static uint32_t settle(const struct hunt *hunt)
 {
@@ -171,8 +195,10 @@ static uint32_t settle(const struct hunt *hunt)
         if ((odd >> i & 1) != 0 && teams[i].me >= 0)
             fail_msg("communicator %d has failed without a reason: %s", i,
                      ceclGetLastError(teams[i].comm));
-        else if ((failed >> i & 1) != 0 && teams[i].me >= 0)
+        else if ((failed >> i & 1) != 0 && teams[i].me >= 0) {
             assert_int_equal(multi_async_within(teams[i].comm, SOON), ceclRemoteError);
+            check_is_named(&teams[i], hunt);
+        }
     assert_int_equal(multi_async_within(life.home, SOON), ceclRemoteError);
     meet(); /* all have read */
     atomic_store(&life.arena->bound[life.seat], 0);
@@ -313,11 +339,14 @@ static void hunted_burst(const struct hunt *hunt, int number)
     bursts_prepare(&life.x);
     name_burst("hunted burst", number);
     beside_draw(&life.x);
+    puts_amid_prepare(&life.x);
     meet();
     DOING("a burst in which ranks are killed");
     atomic_store(&life.arena->begun[number][0], 1);
     bursts_hooks = &hooks;
     bursts_make(&life.x);
+    if (puts_amid_made())
+        note_puts(puts_amid_made(), puts_amid_finish());
     bursts_hooks = NULL;
     DOING("waiting for deaths");
     await_deaths(hunt, 0, amid);
@@ -326,6 +355,7 @@ static void hunted_burst(const struct hunt *hunt, int number)
         shrink_with(hunt, number);
     DOING("agreeing on what failed");
     const uint32_t failed = settle(hunt);
+    puts_amid_end(failed);
     bursts_free();
     go_on(hunt, failed);
 }

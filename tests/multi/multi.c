@@ -45,7 +45,8 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
                unsigned seconds)
 {
     int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(&argc, &argv, getenv("CECL_NET") ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
+                    &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
     alarm(seconds); /* a hang is a failure: SIGALRM ends the rank, and mpirun the job */

@@ -2,6 +2,7 @@
 #include "puts.h"
 
 #define GUARD 0xa5
+#define CAPTURED 1 /* the stream that is captured: the default stream cannot be */
 
 struct transfer {
     int owner, mover, number;
@@ -24,7 +25,8 @@ static int find_relay(int count, int mover)
     return found;
 }
 
-static void draw_transfers(int n, uint64_t *x)
+/* In a program that is captured all calls are on one stream. */
+static void draw_transfers(int n, bool is_captured, uint64_t *x)
 {
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         struct transfer *t = &transfers[i];
@@ -36,6 +38,8 @@ static void draw_transfers(int n, uint64_t *x)
         t->relays = !t->gets && multi_draw_below(x, 2) ? find_relay(i, t->mover) : -1;
         t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
         t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
+        if (is_captured)
+            t->stream_of_owner = t->stream_of_mover = CAPTURED;
         t->source = i;
         if (t->relays >= 0) { /* on the stream that has waited for those bytes */
             t->bytes = transfers[t->relays].bytes;
@@ -74,20 +78,20 @@ static void prepare(const struct puts *puts)
     multi_put(puts->comm, puts->local, local, sizeof(local));
 }
 
-static void wait_for(const struct puts *puts, int peer, int number, ceclStream_t stream)
+static ceclResult_t wait_for(const struct puts *puts, int peer, int number, ceclStream_t stream)
 {
     const ceclSignalWait_t wait = {peer, number, 1};
-    multi_ok(puts->comm, ceclWaitSignal(1, &wait, puts->comm, stream));
+    return ceclWaitSignal(1, &wait, puts->comm, stream);
 }
 
-static void own(const struct puts *puts, const struct transfer *t)
+static ceclResult_t own(const struct puts *puts, const struct transfer *t)
 {
     ceclStream_t stream = puts->streams[t->stream_of_owner];
-    multi_ok(puts->comm, ceclSignal(t->mover, t->number, puts->comm, stream));
-    wait_for(puts, t->mover, t->number, stream);
+    const ceclResult_t result = ceclSignal(t->mover, t->number, puts->comm, stream);
+    return result == ceclSuccess ? wait_for(puts, t->mover, t->number, stream) : result;
 }
 
-static void move(const struct puts *puts, int i)
+static ceclResult_t move(const struct puts *puts, int i)
 {
     const struct transfer *t = &transfers[i];
     ceclComm_t comm = puts->comm;
@@ -95,14 +99,14 @@ static void move(const struct puts *puts, int i)
     unsigned char *at =
         t->relays >= 0 ? puts->shared + t->relays * PUTS_SLOT : puts->local + i * PUTS_SLOT;
     const size_t offset = (size_t)i * PUTS_SLOT;
-    wait_for(puts, t->owner, t->number, stream);
-    if (!t->gets) {
-        multi_ok(comm, ceclPutSignal(at, t->bytes, ceclUint8, t->owner, puts->window, offset,
-                                     t->number, comm, stream));
-        return;
-    }
-    multi_ok(comm, ceclGet(at, t->bytes, ceclUint8, t->owner, puts->window, offset, comm, stream));
-    multi_ok(comm, ceclSignal(t->owner, t->number, comm, stream));
+    ceclResult_t result = wait_for(puts, t->owner, t->number, stream);
+    if (result != ceclSuccess)
+        return result;
+    if (!t->gets)
+        return ceclPutSignal(at, t->bytes, ceclUint8, t->owner, puts->window, offset, t->number,
+                             comm, stream);
+    result = ceclGet(at, t->bytes, ceclUint8, t->owner, puts->window, offset, comm, stream);
+    return result == ceclSuccess ? ceclSignal(t->owner, t->number, comm, stream) : result;
 }
 
 static void check_slot(const struct puts *puts, const unsigned char *at, int i)
@@ -114,34 +118,92 @@ static void check_slot(const struct puts *puts, const unsigned char *at, int i)
                      (unsigned long long)puts->seed, i, b, t->bytes);
 }
 
+/* What came, as the host sees it. */
+static unsigned char shared_now[PUTS_BYTES], local_now[PUTS_BYTES];
+
 static void check(const struct puts *puts)
 {
-    static unsigned char shared[PUTS_BYTES], local[PUTS_BYTES];
-    multi_get(puts->comm, shared, puts->shared, sizeof(shared));
-    multi_get(puts->comm, local, puts->local, sizeof(local));
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
         const struct transfer *t = &transfers[i];
         if (t->gets && t->mover == puts->rank)
-            check_slot(puts, local + i * PUTS_SLOT, i);
+            check_slot(puts, local_now + i * PUTS_SLOT, i);
         if (!t->gets && t->owner == puts->rank)
-            check_slot(puts, shared + i * PUTS_SLOT, i);
+            check_slot(puts, shared_now + i * PUTS_SLOT, i);
     }
 }
 
-/* No rank waits for the hosts of others: an owner signals when its memory is ready, and each transfer is acknowledged. */
-void puts_round(struct puts *puts, uint64_t *x)
+void puts_prepare(const struct puts *puts, uint64_t *x)
 {
-    draw_transfers(puts->n, x);
+    draw_transfers(puts->n, puts->launches > 0, x);
     prepare(puts);
-    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+}
+
+/* No rank waits for the hosts of others: an owner signals when its memory is ready, and each transfer is acknowledged. */
+static ceclResult_t make_calls(const struct puts *puts)
+{
+    ceclResult_t result = ceclSuccess;
+    for (int i = 0; i < PUTS_TRANSFERS && result == ceclSuccess; i++) {
         if (transfers[i].owner == puts->rank)
-            own(puts, &transfers[i]);
-        if (transfers[i].mover == puts->rank)
-            move(puts, i);
+            result = own(puts, &transfers[i]);
+        if (transfers[i].mover == puts->rank && result == ceclSuccess)
+            result = move(puts, i);
         if (puts->between)
             puts->between(puts->context, i);
     }
-    for (int s = 0; s < PUTS_STREAMS; s++)
-        multi_ok(puts->comm, ceclStreamSynchronize(puts->comm, puts->streams[s]));
-    check(puts);
+    return result;
+}
+
+/* Each launch does the same again. The graph ends with its last launch. */
+static ceclResult_t launch(const struct puts *puts)
+{
+    ceclStream_t stream = puts->streams[CAPTURED];
+    ceclGraph_t graph = NULL;
+    ceclResult_t result = ceclStreamBeginCapture(puts->comm, stream);
+    if (result != ceclSuccess)
+        return result;
+    const ceclResult_t made = make_calls(puts);
+    result = ceclStreamEndCapture(puts->comm, stream, &graph);
+    for (int i = 0; i < puts->launches && made == ceclSuccess && result == ceclSuccess; i++)
+        result = ceclGraphLaunch(graph, stream);
+    if (graph)
+        multi_ok(puts->comm, ceclGraphDestroy(graph));
+    return made != ceclSuccess ? made : result;
+}
+
+ceclResult_t puts_make(const struct puts *puts)
+{
+    return puts->launches > 0 ? launch(puts) : make_calls(puts);
+}
+
+/* The communicator may fail at any time, and then nothing is right. */
+static ceclResult_t fetch(const struct puts *puts)
+{
+    ceclComm_t comm = puts->comm;
+    ceclResult_t result = ceclSuccess, async = ceclSuccess;
+    for (int s = 0; s < PUTS_STREAMS && result == ceclSuccess; s++)
+        result = ceclStreamSynchronize(comm, puts->streams[s]);
+    if (result == ceclSuccess)
+        result = ceclMemcpyAsync(comm, shared_now, puts->shared, PUTS_BYTES, 0);
+    if (result == ceclSuccess)
+        result = ceclMemcpyAsync(comm, local_now, puts->local, PUTS_BYTES, 0);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(comm, 0);
+    if (result == ceclSuccess)
+        result = ceclCommGetAsyncError(comm, &async);
+    return result != ceclSuccess ? result : async;
+}
+
+ceclResult_t puts_finish(const struct puts *puts)
+{
+    const ceclResult_t result = fetch(puts);
+    if (result == ceclSuccess)
+        check(puts);
+    return result;
+}
+
+void puts_round(const struct puts *puts, uint64_t *x)
+{
+    puts_prepare(puts, x);
+    multi_ok(puts->comm, puts_make(puts));
+    multi_ok(puts->comm, puts_finish(puts));
 }

@@ -18,6 +18,7 @@ struct puts {
     unsigned char *shared, *local; /* PUTS_BYTES: this rank's in the window, and any other */
     ceclStream_t streams[PUTS_STREAMS];
     uint64_t seed; /* of the bytes; differs from round to round */
+    int launches; /* 0: calls are made; else a graph captures them, and is launched so often. Equal on all ranks */
     /* called between the transfers; may be NULL */
     void (*between)(void *context, int transfer);
     void *context;
@@ -25,6 +26,11 @@ struct puts {
 
 /* Draws and carries out a program, waits for it, and checks what came of it. All ranks of comm call; two at least. x: the generator, alike on
  * all ranks. */
-void puts_round(struct puts *puts, uint64_t *x);
+void puts_round(const struct puts *puts, uint64_t *x);
+/* The same in three parts, of which the last two may fail: draws, and fills in memory; makes the calls, up to the first that
+ * fails; waits, and checks what came if there is no error. One program at a time. */
+void puts_prepare(const struct puts *puts, uint64_t *x);
+ceclResult_t puts_make(const struct puts *puts);
+ceclResult_t puts_finish(const struct puts *puts);
 
 #endif

@@ -170,16 +170,13 @@ static void draw_type(struct random_call *c, uint64_t *x)
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
     const int n = c->nranks;
-    c->kind = !multi_over_nodes()          ? kind /* strided blocks do not leave a node */
-              : kind == ALL_GATHER_STRIDED ? ALL_GATHER
-              : kind == ALL_TO_ALL_STRIDED ? ALL_TO_ALL
-                                           : kind;
+    c->kind = kind;
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV;
     c->apart = ranks_may_differ(c) && random_next(x) % 2 ? random_next(x) : 0;
     c->exchange = random_next(x) % 2;
-    c->by_request = random_next(x) % 4 == 0 && !multi_over_nodes();
+    c->by_request = random_next(x) % 4 == 0;
     c->root = (int)(random_next(x) % (uint64_t)n);
     const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
     c->count = random_next(x) % (most + 1);

@@ -107,13 +107,22 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
+/* Whether calls may be asked to take no SM. Between nodes of GPUs the network takes some. */
+static bool may_take_none(void)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    const bool may = !multi_over_nodes() || !multi_on_gpus(comm);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return may;
+}
+
 /* All-to-all's sendbuff is symmetric here, as pull wants it. */
 static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
     (void)state;
-    static const char *const directions[] = {"push", "pull"},
-                             *const flags[] = {"write", "copy", "host"},
-                             *const policies[] = {"never", "allow"};
+    static const char *const directions[] = {"push", "pull"}, *const flags[] = {"write", "copy",
+                                                                                "host"};
+    const char *const policies[] = {may_take_none() ? "never" : "reduce_only", "allow"};
     for (int way = 0; way < 12; way++) {
         multi_setenv("CECL_DIRECTION", directions[way % 2]);
         multi_setenv("CECL_FLAGS", flags[way / 2 % 3]);

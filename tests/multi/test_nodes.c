@@ -98,6 +98,74 @@ static void blocks_in_many_chunks_are_right(void **state)
     multi_tuning(NULL);
 }
 
+/* Rows of all ranks side by side: what rank `from` has for rank `to`, at a row and a byte of it. */
+static unsigned char cell(int from, int to, size_t row, size_t at)
+{
+    return multi_byte(11, from, ((size_t)to * 1000 + row) * 1000 + at);
+}
+
+/* Each rank gathers a column of a matrix from each, or exchanges columns with each, by way of staging that
+ * cuts rows. */
+static void rows_are_right(ceclComm_t comm, bool gathers, bool in_place, bool is_private)
+{
+    enum { ROWS = 37, WIDTH = 301 };
+    const size_t n = (size_t)multi_nranks, pitch = n * WIDTH + 5, all = ROWS * pitch;
+    const ceclStrided_t shape = {.rows = ROWS,
+                                 .width = WIDTH,
+                                 .sendPitch = pitch,
+                                 .sendStride = WIDTH,
+                                 .recvPitch = pitch,
+                                 .recvStride = WIDTH};
+    unsigned char *in, *out = malloc(all), *host = malloc(all), *const mine = out;
+    if (!is_private)
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&out, all));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&in, all));
+    memset(host, 0xee, all);
+    multi_put(comm, out, host, all);
+    for (size_t row = 0; row < ROWS; row++)
+        for (int to = 0; to < multi_nranks; to++)
+            for (size_t b = 0; b < WIDTH; b++)
+                host[row * pitch + (size_t)to * WIDTH + b] =
+                    cell(multi_rank, gathers ? 0 : to, row, b);
+    unsigned char *from = in_place ? out : in;
+    const size_t own = gathers ? (size_t)multi_rank * WIDTH : 0;
+    multi_put(comm, from, host, all);
+    multi_ok(comm, gathers ? ceclAllGatherStrided(from + own, out, &shape, ceclUint8, comm, 0)
+                           : ceclAlltoAllStrided(from, out, &shape, ceclUint8, comm, 0));
+    multi_get(comm, host, out, all);
+    for (size_t row = 0; row < ROWS; row++)
+        for (int p = 0; p < multi_nranks; p++)
+            for (size_t b = 0; b < WIDTH; b++)
+                assert_int_equal(host[row * pitch + (size_t)p * WIDTH + b],
+                                 cell(p, gathers ? 0 : multi_rank, row, b));
+    if (!in_place)
+        for (size_t row = 0; row + 1 < ROWS; row++)
+            assert_int_equal(host[row * pitch + n * WIDTH], 0xee); /* the gap */
+    multi_ok(comm, ceclMemFree(comm, in));
+    if (!is_private)
+        multi_ok(comm, ceclMemFree(comm, out));
+    free(mine);
+    free(host);
+}
+
+static void strided_blocks_are_right(void **state)
+{
+    (void)state;
+    ceclConfig_t config = multi_config();
+    for (int i = 0; i < LAYOUTS; i++) {
+        config.stagingBytes = i % 2 ? 64 << 10 : 4 << 20;
+        multi_setenv("CECL_NODE_SIZE", layout(i));
+        ceclComm_t comm = multi_comm(&config);
+        multi_setenv("CECL_NODE_SIZE", NULL);
+        for (int kind = 0; kind < 4; kind++) {
+            rows_are_right(comm, kind % 2, kind / 2, false);
+            if (!multi_on_gpus(comm)) /* recvbuff that no peer reaches */
+                rows_are_right(comm, kind % 2, kind / 2, true);
+        }
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
 static float input(int rank, size_t i)
 {
     return (float)(multi_byte(7, rank, i) + 1) * 0.001f * (float)(1 + i % 3);
@@ -195,8 +263,9 @@ static void children_keep_their_parents_nodes(void **state)
     const int half = (multi_nranks + 1) / 2;
     ceclComm_t comm = comm_over(layout(1)), child = NULL;
     assert_non_null(strstr(path_of(comm, "path"), "2 nodes"));
-    assert_non_null(
-        strstr(path_of(comm, "reason"), multi_on_gpus(comm) ? "NCCL 2" : "shared memory"));
+    assert_non_null(strstr(path_of(comm, "reason"), multi_on_gpus(comm)  ? "NCCL 2"
+                                                    : getenv("CECL_NET") ? "MPI"
+                                                                         : "shared memory"));
     multi_ok(comm, ceclCommSplit(comm, multi_rank / half, 0, &child, NULL));
     assert_null(strstr(path_of(child, "path"), "nodes"));
     multi_ok(NULL, ceclCommDestroy(child));
@@ -242,25 +311,48 @@ static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
     expect_no_comm(multi_rank == odd ? NULL : "1", words);
 }
 
+/* Where the tests go by MPI it has all threads. */
+static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
+{
+    (void)state;
+    const ceclConfig_t config = multi_config();
+    const bool goes_by_mpi = getenv("CECL_NET") != NULL;
+    ceclComm_t comm = NULL;
+    ceclUniqueId id;
+    ceclComm_t some = comm_over(layout(1));
+    const bool on_gpus = multi_on_gpus(some);
+    multi_ok(NULL, ceclCommDestroy(some));
+    if (on_gpus) /* NCCL connects nodes there */
+        skip();
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    multi_setenv("CECL_NODE_SIZE", "1");
+    multi_setenv("CECL_NET", "mpi");
+    multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
+                  ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi");
+    if (!goes_by_mpi) {
+        multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config), ceclInvalidUsage,
+                      "needs MPI_THREAD_MULTIPLE; MPI gave MPI_THREAD_FUNNELED");
+        multi_setenv("CECL_NET", NULL);
+    }
+    multi_setenv("CECL_NODE_SIZE", NULL);
+}
+
 static void what_cannot_leave_a_node_is_refused_by_name(void **state)
 {
     (void)state;
-    const ceclStrided_t strided = {.rows = 2, .width = 4, .recvPitch = 4 * (size_t)multi_nranks};
+    const ceclStrided_t strided = {.rows = 2, .width = 4};
     ceclComm_t comm = comm_over(layout(1));
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     const int away = multi_rank < (multi_nranks + 1) / 2 ? multi_nranks - 1 : 0;
     const ceclSignalWait_t wait = {away, 0, 1};
-    ceclRequest_t request = NULL;
     ceclDeviceComm_t dc;
     ceclStream_t stream;
     ceclGraph_t graph;
     void *buffer, *there;
     multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
     char *const input = (char *)buffer + 4096;
-    multi_refused(comm, ceclAllGatherStrided(input, buffer, &strided, ceclInt8, comm, 0),
-                  ceclInvalidUsage, "ceclAllGatherStrided over 2 nodes of");
-    multi_refused(comm, ceclAllGatherInit(input, buffer, 4, ceclInt8, comm, &request),
-                  ceclInvalidUsage, "a request over 2 nodes of");
     multi_refused(comm, ceclCommGetDeviceComm(comm, &dc), ceclInvalidUsage, "over 2 nodes of");
     multi_refused(
         comm, ceclGetPeerPointer(comm, buffer, multi_rank == 0 ? multi_nranks - 1 : 0, &there),
@@ -291,6 +383,9 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
     multi_refused(comm, ceclAllGather((char *)buffer + 4096, buffer, 4, ceclInt8, comm, 0),
                   ceclInvalidUsage, multi_on_gpus(comm) ? "takes up to 2" : "alone in its node");
+    multi_refused(comm,
+                  ceclAllGatherStrided((char *)buffer + 4096, buffer, &strided, ceclInt8, comm, 0),
+                  ceclInvalidUsage, multi_on_gpus(comm) ? "takes up to 2" : "packs and spreads");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
@@ -394,6 +489,31 @@ static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **stat
     (void)!ceclCommAbort(comm);
 }
 
+/* The start of a request does not wait on the host, so the watchdog finds who is missing. */
+static void a_rank_that_does_not_start_is_named_on_all(void **state)
+{
+    (void)state;
+    char words[64];
+    ceclComm_t comm = comm_of_two(300);
+    ceclRequest_t request = NULL;
+    void *buffer;
+    multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
+    multi_ok(comm, ceclAllGatherInit((char *)buffer + 2048, buffer, 4, ceclInt8, comm, &request));
+    snprintf(words, sizeof(words), "waited for rank %d", multi_nranks - 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != multi_nranks - 1) {
+        const ceclResult_t result = ceclStart(request, 0);
+        assert_true(result == ceclSuccess || multi_on_gpus(comm)); /* NCCL may wait to connect */
+        const ceclResult_t error = multi_async_within(comm, 10);
+        assert_true(error == ceclTimeout || error == ceclRemoteError);
+        if (!strstr(ceclGetLastError(comm), words))
+            fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+    multi_ok(NULL, ceclRequestFree(request));
+}
+
 static void ends_of_a_message_that_differ_are_named(void **state)
 {
     (void)state;
@@ -425,17 +545,20 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_of_every_size_are_right),
         cmocka_unit_test(blocks_in_many_chunks_are_right),
+        cmocka_unit_test(strided_blocks_are_right),
         cmocka_unit_test(floats_are_added_up_node_by_node_on_all_ranks),
         cmocka_unit_test(messages_between_all_ranks_are_right),
         cmocka_unit_test(children_keep_their_parents_nodes),
         cmocka_unit_test(sizes_that_are_none_are_refused),
         cmocka_unit_test(a_rank_that_has_other_nodes_is_named_on_all),
+        cmocka_unit_test(mpi_between_nodes_is_refused_where_it_cannot_be),
         cmocka_unit_test(what_cannot_leave_a_node_is_refused_by_name),
         cmocka_unit_test(the_least_staging_suffices),
         cmocka_unit_test(a_peer_that_stays_away_is_named_in_time),
         cmocka_unit_test(a_peer_that_leaves_is_named),
         cmocka_unit_test(a_peer_that_aborts_is_named),
         cmocka_unit_test(a_rank_that_stays_away_from_a_collective_is_named_on_all),
+        cmocka_unit_test(a_rank_that_does_not_start_is_named_on_all),
         cmocka_unit_test(ends_of_a_message_that_differ_are_named),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);

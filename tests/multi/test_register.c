@@ -304,6 +304,26 @@ static void private_memory_is_refused(void **state)
     run(memory.at, 1);
 }
 
+/* A call has used private memory at this address before. */
+static void memory_in_the_place_of_private_memory_is_registered(void **state)
+{
+    const size_t pages = (bytes + 4095) & ~(size_t)4095;
+    (void)state;
+    if (multi_on_gpus(comm))
+        return;
+    void *at = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    run(at, 3);
+    const int file = memfd_create("memory", MFD_CLOEXEC);
+    assert_true(file >= 0 && ftruncate(file, (off_t)pages) == 0);
+    assert_ptr_equal(mmap(at, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), at);
+    ceclRegistration_t handle = registered(at, bytes);
+    run(at, 4);
+    deregistered(handle);
+    munmap(at, pages);
+    close(file);
+}
+
 /* The last rank keeps the call of the others pending. */
 static void memory_of_a_pending_call_stays_registered(void **state)
 {
@@ -609,6 +629,7 @@ int main(int argc, char **argv)
         WITH(set_up, freed_memory_is_refused),
         WITH(set_up, a_range_past_the_end_of_its_memory_is_refused),
         WITH(set_up, private_memory_is_refused),
+        WITH(set_up, memory_in_the_place_of_private_memory_is_registered),
         WITH(set_up, memory_of_a_pending_call_stays_registered),
         WITH(set_up, memory_of_an_open_group_stays_registered),
         WITH(set_up, memory_may_be_replaced_between_calls_of_a_group),

@@ -120,6 +120,10 @@ static inline struct nodes_call draw_nodes_call(uint64_t *x, enum cecl_op_index 
         c.in_place_at = -1;
         draw_own_layouts(x, &c, n, most);
     }
+    if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED) {
+        draw_strided(x, n, 1 + next(x) % 5, part);
+        part->way.move.direction = part->way.move.no_sm || next(x) % 2 ? CECL_PUSH : CECL_PULL;
+    }
     if (op == CECL_OP_ALL_GATHERV)
         draw_gathered(x, &c, n, most);
     if (family == CECL_FAMILY_BARRIER) {

@@ -65,6 +65,37 @@ static inline uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
+/* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
+static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
+                                     uint64_t *pitch, uint64_t *stride)
+{
+    const uint64_t gap = next(x) % 3;
+    if (next(x) % 2) { /* side by side */
+        *stride = width + gap;
+        *pitch = (n - 1) * *stride + width + next(x) % 3;
+    } else {
+        *pitch = width + gap;
+        *stride = rows * *pitch + next(x) % 3;
+    }
+}
+
+/* Draws the shape of a strided call with blocks of `rows` rows. */
+static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
+{
+    struct cecl_shape *s = &part->call.view.shape;
+    s->width = 1 + next(x) % 6;
+    s->rows = rows;
+    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
+    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
+    if (part->call.in_place) {
+        s->send_pitch = s->recv_pitch;
+        s->send_stride = s->recv_stride;
+    }
+    if (part->call.op->to != CECL_TO_EACH)
+        s->send_stride = 0; /* there is one block */
+    part->call.bytes = s->width * s->rows;
+}
+
 /* plans[c * nranks + r] of calls that are in place on all ranks or on none, or by `in_place`[c] if that is
  * not NULL (see learn_outside). The caller frees with free_plans. */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,

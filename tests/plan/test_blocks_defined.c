@@ -172,6 +172,15 @@ static void barrier(const struct asked *asked, struct blocks *blocks)
     (void)blocks;
 }
 
+/* "recvbuff: this rank's tiles, one behind the other"; where tiles lie in sendbuff is no block's matter:
+ * test_tiles_verified.c. */
+static void tiles(const struct asked *asked, struct blocks *blocks)
+{
+    for (int from = 0; from < asked->nranks; from++)
+        for (int to = 0; to < asked->nranks; to++)
+            blocks->of[from][to] = (struct cecl_block){asked->bytes, 0, 0};
+}
+
 /* Only the device knows what goes from one rank to another. */
 static void unknown(const struct asked *asked, struct blocks *blocks)
 {
@@ -193,6 +202,7 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_REDUCE_SCATTER] = reduce_scatter,
     [CECL_OP_ALL_REDUCE] = all_reduce,
     [CECL_OP_REDUCE] = reduce,
+    [CECL_OP_REDUCE_SCATTER_TILES] = tiles,
     [CECL_OP_BARRIER] = barrier,
     [CECL_OP_ALL_TO_ALLV_DEVICE] = unknown,
     [CECL_OP_DISPATCH] = unknown,
@@ -391,6 +401,7 @@ BLOCKS_TEST(blocks_of_a_variable_all_to_all_at_known_places, CECL_OP_ALL_TO_ALLV
 BLOCKS_TEST(blocks_of_a_gather, CECL_OP_GATHER)
 BLOCKS_TEST(blocks_of_a_scatter, CECL_OP_SCATTER)
 BLOCKS_TEST(blocks_of_a_reduce_scatter, CECL_OP_REDUCE_SCATTER)
+BLOCKS_TEST(blocks_of_a_reduce_scatter_of_tiles, CECL_OP_REDUCE_SCATTER_TILES)
 BLOCKS_TEST(blocks_of_an_all_reduce, CECL_OP_ALL_REDUCE)
 BLOCKS_TEST(blocks_of_a_reduce, CECL_OP_REDUCE)
 BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)
@@ -420,6 +431,7 @@ int main(void)
         cmocka_unit_test(blocks_of_a_gather),
         cmocka_unit_test(blocks_of_a_scatter),
         cmocka_unit_test(blocks_of_a_reduce_scatter),
+        cmocka_unit_test(blocks_of_a_reduce_scatter_of_tiles),
         cmocka_unit_test(blocks_of_an_all_reduce),
         cmocka_unit_test(blocks_of_a_reduce),
         cmocka_unit_test(blocks_of_a_barrier),

@@ -5,9 +5,10 @@
 #define CALLS 3
 
 static const enum cecl_op_index ops[] = {
-    CECL_OP_ALL_GATHER,  CECL_OP_ALL_GATHERV, CECL_OP_BROADCAST, CECL_OP_ALL_TO_ALL,
-    CECL_OP_ALL_TO_ALLV, CECL_OP_GATHER,      CECL_OP_SCATTER,   CECL_OP_REDUCE_SCATTER,
-    CECL_OP_ALL_REDUCE,  CECL_OP_REDUCE,      CECL_OP_BARRIER};
+    CECL_OP_ALL_GATHER,        CECL_OP_ALL_GATHERV, CECL_OP_BROADCAST, CECL_OP_ALL_TO_ALL,
+    CECL_OP_ALL_TO_ALLV,       CECL_OP_GATHER,      CECL_OP_SCATTER,   CECL_OP_REDUCE_SCATTER,
+    CECL_OP_ALL_REDUCE,        CECL_OP_REDUCE,      CECL_OP_BARRIER,   CECL_OP_ALL_GATHER_STRIDED,
+    CECL_OP_ALL_TO_ALL_STRIDED};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
 static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
@@ -62,6 +63,8 @@ EVERYWHERE(scatter_is_right_over_any_nodes, CECL_OP_SCATTER)
 EVERYWHERE(reduce_scatter_is_right_over_any_nodes, CECL_OP_REDUCE_SCATTER)
 EVERYWHERE(all_reduce_is_right_over_any_nodes, CECL_OP_ALL_REDUCE)
 EVERYWHERE(reduce_is_right_over_any_nodes, CECL_OP_REDUCE)
+EVERYWHERE(strided_all_gather_is_right_over_any_nodes, CECL_OP_ALL_GATHER_STRIDED)
+EVERYWHERE(strided_all_to_all_is_right_over_any_nodes, CECL_OP_ALL_TO_ALL_STRIDED)
 EVERYWHERE(barrier_is_right_over_any_nodes, CECL_OP_BARRIER)
 
 /* Calls of different kinds on the same buffers: they use words, exchanges and staging again. */
@@ -152,8 +155,10 @@ static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **s
 {
     (void)state;
     static struct cecl_nodes nodes;
-    static const enum cecl_op_index staged[] = {CECL_OP_ALL_TO_ALL, CECL_OP_GATHER, CECL_OP_REDUCE,
-                                                CECL_OP_ALL_REDUCE, CECL_OP_BARRIER};
+    static const enum cecl_op_index staged[] = {
+        CECL_OP_ALL_TO_ALL,        CECL_OP_GATHER,  CECL_OP_REDUCE,
+        CECL_OP_ALL_REDUCE,        CECL_OP_BARRIER, CECL_OP_ALL_GATHER_STRIDED,
+        CECL_OP_ALL_TO_ALL_STRIDED};
     const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
     uint64_t x = 7;
     assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
@@ -165,38 +170,55 @@ static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **s
         const struct cecl_part part = nodes_part(&c, 0, words, &sends);
         expect_words(cecl_lower(&part, &plan), ceclInvalidUsage, "2 nodes of 3 + 5 ranks");
     }
-    struct cecl_part rows = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 8);
+    struct cecl_part splits = part_of(CECL_OP_DISPATCH, false, CECL_PUSH, 8);
     struct cecl_plan plan;
-    rows.call.nranks = 8;
-    rows.call.view.shape = (struct cecl_shape){.width = 4, .rows = 2, .recv_pitch = 32};
-    rows.means.nodes = &nodes;
-    expect_words(cecl_lower(&rows, &plan), ceclInvalidUsage, "2 nodes of 3 + 5 ranks");
+    splits.call.nranks = 8;
+    splits.means.nodes = &nodes;
+    expect_words(cecl_lower(&splits, &plan), ceclInvalidUsage,
+                 "over 2 nodes of 3 + 5 ranks: it cannot leave a node");
 }
 
 /* ---- what plans look like */
 
 /* Each rank sends one message to each rank of its rail, however many ranks share its node. */
-static void an_all_to_all_sends_one_message_for_each_pair_of_nodes_and_rail(void **state)
+static void expect_one_message_each(enum cecl_op_index op)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     uint64_t x = 1;
     draw_nodes(&x, &nodes, 3, 4, true, false);
-    struct nodes_call c = {.part = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8),
-                           .in_place_at = -2};
+    struct nodes_call c = {.part = part_of(op, false, CECL_PUSH, 8), .in_place_at = -2};
     c.part.means.nodes = &nodes;
+    if (op == CECL_OP_ALL_TO_ALL_STRIDED)
+        c.part.call.view.shape = (struct cecl_shape){.width = 4,
+                                                     .rows = 2,
+                                                     .send_pitch = 48,
+                                                     .send_stride = 4,
+                                                     .recv_pitch = 4,
+                                                     .recv_stride = 8};
     struct cecl_plan *plans = lower_over_nodes(&c, 1);
     assert_non_null(plans);
     for (int r = 0; r < 12; r++) {
         uint64_t sent[12] = {0};
+        uint32_t sends = 0;
         for (uint32_t i = 0; i < plans[r].ntransfers; i++)
-            if (plans[r].transfers[i].sends)
+            if (plans[r].transfers[i].sends) {
                 sent[plans[r].transfers[i].peer] += plans[r].transfers[i].bytes;
+                sends++;
+            }
         for (int p = 0; p < 12; p++)
             assert_int_equal(sent[p], p / 4 != r / 4 && p % 4 == r % 4 ? 4 * 8 : 0);
         assert_int_equal(plans[r].nexchanges, 1);
+        if (op == CECL_OP_ALL_TO_ALL_STRIDED)
+            assert_int_equal(sends, 2);
     }
     free_plans(plans, 12);
+}
+
+static void an_all_to_all_sends_one_message_for_each_pair_of_nodes_and_rail(void **state)
+{
+    (void)state;
+    expect_one_message_each(CECL_OP_ALL_TO_ALL);
+    expect_one_message_each(CECL_OP_ALL_TO_ALL_STRIDED);
 }
 
 static void a_plan_over_nodes_is_printed_in_words(void **state)
@@ -243,6 +265,8 @@ int main(void)
         cmocka_unit_test(reduce_scatter_is_right_over_any_nodes),
         cmocka_unit_test(all_reduce_is_right_over_any_nodes),
         cmocka_unit_test(reduce_is_right_over_any_nodes),
+        cmocka_unit_test(strided_all_gather_is_right_over_any_nodes),
+        cmocka_unit_test(strided_all_to_all_is_right_over_any_nodes),
         cmocka_unit_test(barrier_is_right_over_any_nodes),
         cmocka_unit_test(mixed_sequences_over_nodes_are_right),
         cmocka_unit_test(groups_over_nodes_are_right),

@@ -71,33 +71,6 @@ static void check(const struct cecl_call *call)
         check_part(call, &touched[i]);
 }
 
-/* Side by side, or one behind the other. */
-static void draw_rows(uint64_t *x, uint64_t n, const struct cecl_shape *s, uint64_t *pitch,
-                      uint64_t *stride)
-{
-    const uint64_t gap = next(x) % 3, end = next(x) % 3;
-    const bool beside = next(x) % 2;
-    *pitch = beside ? n * (s->width + gap) + end : s->width + gap;
-    *stride = beside ? s->width + gap : s->rows * *pitch + end;
-}
-
-static void draw_shape(uint64_t *x, struct cecl_call *call)
-{
-    struct cecl_shape *s = &call->view.shape;
-    const uint64_t n = (uint64_t)call->nranks;
-    s->width = 1 + next(x) % 5;
-    s->rows = 1 + next(x) % (next(x) % 8 ? 8 : 30);
-    draw_rows(x, n, s, &s->recv_pitch, &s->recv_stride);
-    draw_rows(x, n, s, &s->send_pitch, &s->send_stride);
-    if (call->in_place) {
-        s->send_pitch = s->recv_pitch;
-        s->send_stride = s->recv_stride;
-    }
-    if (call->op->to != CECL_TO_EACH)
-        s->send_stride = 0;
-    call->bytes = s->width * s->rows;
-}
-
 /* Blocks of this rank's layout, which lie one behind the other from some rank on, with gaps. */
 static void draw_blocks(uint64_t *x, int n, uint64_t *bytes, uint64_t *offsets)
 {
@@ -140,7 +113,7 @@ static void random_calls_use_the_bytes_of_their_blocks(void **state)
         call->rank = (int32_t)(next(&x) % (uint64_t)call->nranks);
         call->root = call->op->rooted ? (int32_t)(next(&x) % (uint64_t)call->nranks) : 0;
         if (op == CECL_OP_ALL_GATHER_STRIDED || op == CECL_OP_ALL_TO_ALL_STRIDED)
-            draw_shape(&x, call);
+            draw_strided(&x, call->nranks, 1 + next(&x) % (next(&x) % 8 ? 8 : 30), &part);
         if (op == CECL_OP_ALL_GATHERV || op == CECL_OP_ALL_TO_ALLV || op == CECL_OP_ALL_TO_ALLV_AT)
             draw_layout(&x, &part, layout);
         call->recv = call->send = (struct cecl_buffer){&pool, next(&x) % 40};

@@ -4,37 +4,12 @@
 
 #define RANKS_MAX 16
 
-/* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
-static void draw_buffer(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows, uint64_t *pitch,
-                        uint64_t *stride)
-{
-    const uint64_t gap = next(x) % 3;
-    if (next(x) % 2) { /* side by side */
-        *stride = width + gap;
-        *pitch = (n - 1) * *stride + width + next(x) % 3;
-    } else {
-        *pitch = width + gap;
-        *stride = rows * *pitch + next(x) % 3;
-    }
-}
-
 static void draw(uint64_t *x, int n, struct cecl_part *part)
 {
     static const uint64_t staging[] = {40, 64, 200, 4096};
-    struct cecl_shape *s = &part->call.view.shape;
     *part = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER_STRIDED : CECL_OP_ALL_TO_ALL_STRIDED,
                     next(x) % 2, next(x) % 2 ? CECL_PUSH : CECL_PULL, 1);
-    s->width = 1 + next(x) % 6;
-    s->rows = 1 + next(x) % 5;
-    draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
-    draw_buffer(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
-    if (part->call.in_place) {
-        s->send_pitch = s->recv_pitch;
-        s->send_stride = s->recv_stride;
-    }
-    if (part->call.op->to != CECL_TO_EACH)
-        s->send_stride = 0; /* there is one block */
-    part->call.bytes = s->width * s->rows;
+    draw_strided(x, n, 1 + next(x) % 5, part);
     part->way.move.no_sm = next(x) % 2;
     part->way.move.beside = !part->way.move.no_sm && next(x) % 2;
     if (part->way.move.no_sm)

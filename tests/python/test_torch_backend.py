@@ -17,6 +17,7 @@ except ImportError as missing:
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 from cecl import _binding as binding  # noqa: E402  pylint: disable=wrong-import-position
 import cecl.torch_backend  # noqa: E402, F401  pylint: disable=wrong-import-position, unused-import
+from cecl import experts as moe, tiles  # noqa: E402  pylint: disable=wrong-import-position
 
 TYPES = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -198,6 +199,107 @@ def a_module_learns_as_one_alone(at):
         assert torch.allclose(mine.grad, whole.grad, atol=1e-5), (mine.grad, whole.grad)
 
 
+def splits_of(rank, blocks):
+    """How many rows a rank has for each block; some have none."""
+    return [(3 * rank + 2 * block) % 5 for block in range(blocks)]
+
+
+def rows_of(at, rank, blocks, width):
+    """A rank's rows, block by block."""
+    splits = splits_of(rank, blocks)
+    return at.numbers(rank, sum(splits) * width).view(-1, width).split(splits)
+
+
+def on_device(at, numbers):
+    return torch.tensor(numbers, dtype=torch.int64, device=at.device)
+
+
+def full(at, rows, *parts):
+    """The first `rows` rows that a rank sends, in a tensor with room for as many on all ranks."""
+    whole = torch.cat(parts)
+    return torch.cat([whole, at.poisoned((rows - len(whole)) * whole.shape[1]).view(-1, whole.shape[1])])
+
+
+def rows_by_splits_on_the_device(at):
+    room, width = 5 * at.size, 3
+    output = moe.empty((room, width), torch.float32, at.device)
+    out_splits = on_device(at, [[-1] * at.size] * 2)
+    moe.alltoallv_device(output, out_splits, full(at, room, *rows_of(at, at.rank, at.size, width)),
+                         on_device(at, splits_of(at.rank, at.size)))
+    expected = [rows_of(at, r, at.size, width)[at.rank] for r in range(at.size)]
+    equal(output[:sum(map(len, expected))], torch.cat(expected), "rows from all ranks")
+    begins = [sum(map(len, expected[:r])) for r in range(at.size)]
+    equal(out_splits, on_device(at, [list(map(len, expected)), begins]), "splits and offsets")
+    moe.free(output)
+
+
+def rows_go_to_experts_and_come_back(at):
+    """As PyTorch's all_to_all_vdev_2d and its way back; the scales of row r say r, and the expert adds 1 to its rows."""
+    local, align, width, blocks = 2, 4, 6, 2 * at.size
+    room, inbox_room = 5 * blocks, 5 * blocks + 2 * 4
+    parts = rows_of(at, at.rank, blocks, width)
+    mine, count = full(at, room, *parts), sum(map(len, parts))
+    scales = torch.arange(room, dtype=torch.float32, device=at.device)
+    inbox = moe.empty((inbox_room, width), torch.float32, at.device)
+    inbox_scales = moe.empty((inbox_room,), torch.float32, at.device)
+    back = moe.empty((room, width), torch.float32, at.device)
+    received, returned = on_device(at, [[-1] * blocks] * 2), on_device(at, [[-1] * blocks] * 2)
+    moe.dispatch(inbox, received, mine, on_device(at, splits_of(at.rank, blocks)), local, align, (scales, inbox_scales))
+    begin, block = 0, 0
+    for expert in range(local):
+        for r in range(at.size):
+            theirs = rows_of(at, r, blocks, width)
+            number = at.rank * local + expert
+            equal(received[:, block], on_device(at, [len(theirs[number]), begin]), f"expert {expert}, from {r}")
+            equal(inbox[begin: begin + len(theirs[number])], theirs[number], f"rows of expert {expert} from {r}")
+            first = sum(map(len, theirs[:number]))
+            equal(inbox_scales[begin: begin + len(theirs[number])],
+                  torch.arange(first, first + len(theirs[number]), dtype=torch.float32, device=at.device), "scales")
+            begin, block = begin + len(theirs[number]), block + 1
+        begin = max(begin + -begin % align, align)
+    moe.combine(back, returned, inbox + 1, received, local)
+    equal(back[:count], torch.cat(parts) + 1, "rows that came back")
+    places = torch.stack([torch.arange(count), (torch.arange(count) + 1) % count], 1).to(at.device)
+    weights = torch.tensor([[0.5, 2.0]], device=at.device).repeat(count, 1)
+    sums = at.poisoned(count * width).view(count, width)
+    moe.sum_rows(sums, back, places, weights)
+    equal(sums, 0.5 * back[places[:, 0]] + 2 * back[places[:, 1]], "sums of rows")
+    for tensor in (inbox, inbox_scales, back):
+        moe.free(tensor)
+
+
+def rows_that_do_not_fit_are_told(at):
+    group = dist.new_group(backend="cecl")
+    output = moe.empty((1, 2), torch.float32, at.device, group)
+    try:
+        for _ in range(100):
+            moe.alltoallv_device(output, on_device(at, [[0] * at.size] * 2), at.numbers(at.rank, 2 * at.size).view(-1, 2),
+                                 on_device(at, [1] * at.size), group)
+            torch.cuda.synchronize() if at.device.type == "cuda" else None
+    except binding.Error as error:
+        assert "for rank 0, whose recvbuff has room for 1" in str(error), error
+        return
+    raise AssertionError("more rows than there is room for are no error")
+
+
+def tiles_go_to_their_roots(at):
+    """PyTorch's examples: two column blocks for each rank, in turn; the tiles of a matrix, each to another root."""
+    rows, columns, blocks = 6, 5, 2 * at.size
+    every = torch.stack(at.all_numbers(rows * blocks * columns)).view(at.size, rows, -1)
+    whole = every.sum(0)
+    outputs = at.poisoned(2 * rows * columns).view(2, rows, columns)
+    begins = [(0, (rank + tile * at.size) * columns) for rank in range(at.size) for tile in range(2)]
+    tiles.reduce_scatter(outputs, every[at.rank].contiguous(), begins, (rows, columns))
+    for tile in range(2):
+        first = (at.rank + tile * at.size) * columns
+        equal(outputs[tile], whole[:, first: first + columns], f"column block {tile}")
+    output = at.poisoned(2 * columns).view(2, columns)
+    begins = [(rank // 2 * 2, rank % 2 * columns) for rank in range(at.size)]
+    tiles.reduce_scatter(output, every[at.rank].contiguous(), begins, (2, columns))
+    row, column = begins[at.rank]
+    equal(output, whole[row: row + 2, column: column + columns], "a tile")
+
+
 def wrong_arguments_are_named(at):
     def refused(words, call):
         try:
@@ -211,6 +313,13 @@ def wrong_arguments_are_named(at):
     refused("a reduction of torch.bool", lambda: dist.all_reduce(at.numbers(0, 4, torch.bool)))
     refused("splits", lambda: dist.all_to_all_single(
         at.poisoned(at.size), at.numbers(0, at.size), [1] * at.size, [2] * at.size))
+    rows, out_splits = at.poisoned(8).view(4, 2), on_device(at, [[0] * at.size] * 2)
+    refused(f"{at.size} of torch.int64", lambda: moe.alltoallv_device(rows, out_splits, rows, on_device(at, [1])))
+    refused("ceclMemAlloc", lambda: moe.alltoallv_device(rows, out_splits, at.poisoned(8).view(4, 2),
+                                                         on_device(at, [0] * at.size)))
+    refused("outside of (4, 2)", lambda: tiles.reduce_scatter(at.poisoned(2), rows, [(3, 1)] * at.size, (1, 2)))
+    refused("scales of shapes", lambda: moe.dispatch(rows, out_splits, rows, on_device(at, [0] * at.size), 1,
+                                                     scales=(at.poisoned(3), at.poisoned(4))))
     tensor = at.numbers(at.rank, 4)
     dist.all_reduce(tensor)
     equal(tensor, torch.stack(at.all_numbers(4)).sum(0), "after refusals")
@@ -234,7 +343,9 @@ def a_rank_that_dies_is_told(at):
 
 TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
          all_to_all_of_equal_and_of_other_parts, rooted_calls, messages, asynchronous_calls, groups_and_objects,
-         functional_collectives, a_module_learns_as_one_alone, wrong_arguments_are_named, a_rank_that_dies_is_told)
+         functional_collectives, a_module_learns_as_one_alone, rows_by_splits_on_the_device,
+         rows_go_to_experts_and_come_back, tiles_go_to_their_roots, rows_that_do_not_fit_are_told, wrong_arguments_are_named,
+         a_rank_that_dies_is_told)
 
 
 def run(rank, size, kind, file):

@@ -8,6 +8,7 @@ struct fake_nccl {
     int version;
     int polls; /* how often a call goes on in the background; negative: for ever */
     int state; /* what it comes to */
+    int ends;  /* what a group's end returns at once; 0: it goes on */
     /* what it was given */
     int nranks, rank, blocking, max_ctas;
     size_t config_size;

@@ -133,7 +133,7 @@ static void end(int rank, ceclStream_t stream)
     OK(ceclStreamDestroy(comms[rank], stream));
 }
 
-static void pause_ms(int ms)
+static inline void pause_ms(int ms)
 {
     const struct timespec time = {.tv_nsec = ms * 1000000L};
     nanosleep(&time, NULL);

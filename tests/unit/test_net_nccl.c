@@ -100,12 +100,36 @@ static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state
 {
     (void)state;
     setenv("CECL_NCCL_PATH", "/none/libnccl.so.2", 1);
-    expect_refused(ceclSystemError, "need NCCL, and it was not found: /none/libnccl.so.2");
-    setenv("CECL_NCCL_PATH", "libm.so.6", 1);
-    expect_refused(ceclSystemError, "libm.so.6 lacks ncclGetVersion");
+    expect_refused(ceclSystemError, "CECL_NCCL_PATH=/none/libnccl.so.2: No such file");
+    setenv("CECL_NCCL_PATH", "/dev/null", 1);
+    expect_refused(ceclSystemError, "CECL_NCCL_PATH=/dev/null: ");
+    setenv("CECL_NCCL_PATH", OURS_NCCL, 1);
+    expect_refused(ceclSystemError, "this is cecl's library, not NCCL");
+    setenv("CECL_NCCL_PATH", BARE_NCCL, 1);
+    expect_refused(ceclSystemError, "bare_nccl.so lacks ncclGetUniqueId");
     setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
     fake->version = 21602;
     expect_refused(ceclSystemError, "fake_nccl.so has version 21602");
+}
+
+static void it_is_not_used_under_cecl_run(void **state)
+{
+    (void)state;
+    void *ours = dlopen(OURS_NCCL, RTLD_NOW);
+    unsetenv("CECL_NCCL_PATH");
+    expect_refused(ceclInvalidUsage, "not supported under cecl-run");
+    dlclose(ours);
+}
+
+/* fake_nccl.so is what a program has loaded, and lies beside the wheel. */
+static void the_one_of_a_wheel_is_found(void **state)
+{
+    (void)state;
+    unsetenv("CECL_NCCL_PATH");
+    struct cecl_net *net = NULL;
+    assert_int_equal(open_net(&net), ceclSuccess);
+    assert_string_equal(fake->log, "init ");
+    close_net(net);
 }
 
 static void ranks_with_different_versions_are_refused(void **state)
@@ -139,6 +163,14 @@ static void a_join_that_does_not_end_is_given_up_in_time(void **state)
     assert_string_equal(fake->log, "init abort ");
 }
 
+static void a_join_that_fails_is_refused_in_nccls_words(void **state)
+{
+    (void)state;
+    fake->state = 6;
+    expect_refused(ceclRemoteError, "ncclCommInitRankConfig failed: remote process exited");
+    assert_string_equal(fake->log, "init abort ");
+}
+
 static void an_exchange_is_one_group_in_order(void **state)
 {
     (void)state;
@@ -147,6 +179,19 @@ static void an_exchange_is_one_group_in_order(void **state)
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
     assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
     assert_string_equal(fake->log, "start send(1,5,0) recv(1,3,0) end ");
+    close_net(net);
+}
+
+static void a_group_that_nccl_refuses_is_passed_on_in_words(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    fake->ends = 6;
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "ncclGroupEnd failed: remote process exited"));
+    fake->ends = 0;
     close_net(net);
 }
 
@@ -186,6 +231,8 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     (void)state;
     struct cecl_net *net = opened();
     assert_int_equal(net->ops->error(net), ceclSuccess);
+    const struct cecl_net_transfer list[] = {{fake, 5, 1, true}};
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess); /* no lock is left */
     fake->state = 6;
     for (int i = 0; i < 4; i++) /* the last call's polls */
         (void)!net->ops->error(net);
@@ -220,6 +267,7 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     const int64_t start = cecl_now_ms();
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
     assert_in_range(cecl_now_ms() - start, 250, 3000);
+    assert_non_null(strstr(cecl_message(), "a call has waited for rank 1 for 300 ms"));
     (net->ops->fail)(net);
     close_net(net);
 }
@@ -306,6 +354,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_library_that_is_missing_or_too_old_is_refused_by_name),
+        TEST(it_is_not_used_under_cecl_run),
+        TEST(the_one_of_a_wheel_is_found),
         TEST(ranks_with_different_versions_are_refused),
         TEST(it_is_made_without_blocking_and_takes_two_sms),
         TEST(what_a_program_lends_is_split_ordered_and_ended),
@@ -313,7 +363,9 @@ int main(void)
         TEST(a_split_that_fails_is_no_network),
         /* from here on the stand-in may still be in progress when a test begins */
         TEST(a_join_that_does_not_end_is_given_up_in_time),
+        TEST(a_join_that_fails_is_refused_in_nccls_words),
         TEST(an_exchange_is_one_group_in_order),
+        TEST(a_group_that_nccl_refuses_is_passed_on_in_words),
         TEST(what_waits_is_listed_until_it_has_ended),
         TEST(an_error_of_nccls_is_passed_on_in_words),
         TEST(a_failed_network_is_aborted_once_and_refuses_exchanges),

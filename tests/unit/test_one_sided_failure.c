@@ -4,11 +4,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"
@@ -220,11 +224,118 @@ static void a_failed_communicator_ends_with_waits_pending(void **state)
         assert_int_equal(ceclStreamSynchronize(comms[0], streams[i]), ceclRemoteError);
 }
 
+/* ---- graphs */
+
+static ceclGraph_t graph;
+
+static void launch(int rank, int times, bool waits, int peer)
+{
+    ceclStream_t stream;
+    OK(ceclStreamCreate(comms[rank], &stream));
+    OK(ceclStreamBeginCapture(comms[rank], stream));
+    if (waits)
+        wait_for(rank, peer, 5, stream);
+    else
+        OK(ceclSignal(peer, 5, comms[rank], stream));
+    OK(ceclStreamEndCapture(comms[rank], stream, &graph));
+    for (int i = 0; i < times; i++)
+        OK(ceclGraphLaunch(graph, stream));
+}
+
+static void a_graph_that_waits_in_vain_names_the_peer(void **state)
+{
+    (void)state;
+    launch(0, 1, true, 1);
+    OK(ceclSignal(0, 5, comms[1], NULL)); /* of no graph */
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for",
+                 TIMEOUT_MS / 2, TIMEOUT_MS + SLACK_MS);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclPutSignal has sent signal 5"));
+    OK(ceclGraphDestroy(graph));
+}
+
+/* One signal may be under way. */
+static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
+{
+    (void)state;
+    launch(0, 2, false, 1);
+    expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for",
+                 TIMEOUT_MS / 2, TIMEOUT_MS + SLACK_MS);
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "has taken its last signal 5"));
+    OK(ceclGraphDestroy(graph));
+}
+
+static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
+{
+    (void)state;
+    launch(0, 1, true, 2);
+    pause_ms(20);
+    leave(2);
+    expect_error(0, ceclRemoteError, "rank 2 has left, and a graph that was launched here", 0,
+                 TIMEOUT_MS + SLACK_MS);
+    OK(ceclGraphDestroy(graph));
+}
+
+static void a_graph_is_launched_while_its_communicator_fails(void **state)
+{
+    (void)state;
+    launch(0, 50, true, 1);
+    OK(ceclCommRevoke(comms[1]));
+    expect_error(0, ceclRemoteError, "rank 1", 0, SLACK_MS);
+    OK(ceclGraphDestroy(graph));
+}
+
+/* ---- a process that ends */
+
+static ceclComm_t ending;
+
+/* Runs behind the look at pending calls. As with a GPU, words cannot be read any more afterwards. */
+static void signal_at_exit(void)
+{
+    ending->dev->ordinal = 0;
+    OK(ceclSignal(0, 6, ending, NULL));
+}
+
+static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic int *is_made)
+{
+    alarm(30);
+    atexit(signal_at_exit);
+    while (!*is_made)
+        pause_ms(1);
+    OK(ceclCommInitRank(&ending, 2, *id, 1));
+    exit(0);
+}
+
+/* Whether such a call was carried out is not known, so the rank says no goodbye. */
+static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **state)
+{
+    struct {
+        _Atomic int is_made;
+        ceclUniqueId id;
+    } *meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_ptr_not_equal(meeting, MAP_FAILED);
+    setenv("CECL_DEVICE", "host", 1);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        end_with_a_signal(&meeting->id, &meeting->is_made);
+    OK(ceclGetUniqueId(&meeting->id));
+    meeting->is_made = 1;
+    OK(ceclCommInitRank(&comms[0], 2, meeting->id, 0));
+    expect_error(0, ceclRemoteError, "rank 1 ended unexpectedly", 0, SLACK_MS);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    munmap(meeting, sizeof(*meeting));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* first, because this process must have no threads when it forks */
+        cmocka_unit_test_teardown(a_process_with_a_call_after_the_last_look_ends_unexpectedly,
+                                  teardown),
         TEST(a_wait_without_a_signal_names_the_peer),
         TEST(a_wait_has_a_time_of_its_own),
         TEST(the_time_begins_when_the_stream_comes_to_the_wait),
@@ -235,6 +346,10 @@ int main(void)
         TEST(an_abort_with_a_call_pending_fails_the_others),
         TEST(the_rank_at_the_end_of_the_waits_is_named),
         TEST(a_failed_communicator_ends_with_waits_pending),
+        TEST(a_graph_that_waits_in_vain_names_the_peer),
+        TEST(a_signal_that_nobody_takes_holds_up_the_next),
+        TEST(a_graph_that_waits_for_a_rank_that_leaves_ends),
+        TEST(a_graph_is_launched_while_its_communicator_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,16 @@ static void tells(int rank, int first, int more, int64_t when)
     cecl_waits_tell(&ranks[rank], &some, when);
 }
 
+/* One look of the watchdog, whose parts find these ranks one after the other. */
+static void looks(int rank, int one, int other, int64_t when)
+{
+    const struct cecl_rank_list first = list(one, 0), second = list(other, 0);
+    cecl_waits_begin(&ranks[rank]);
+    cecl_waits_add(&ranks[rank], &first, when);
+    cecl_waits_add(&ranks[rank], &second, when);
+    cecl_waits_end(&ranks[rank], when);
+}
+
 static void blames(int rank, struct cecl_rank_list late, const char *expected)
 {
     cecl_waits_follow(&ranks[rank], NOW - 500, &late);
@@ -126,6 +136,19 @@ static void a_list_that_is_cut_stays(void **state)
            "ranks 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113 and 114");
 }
 
+static void a_look_keeps_what_all_its_parts_found(void **state)
+{
+    (void)state;
+    looks(1, 2, 70, NOW);
+    blames(0, list(1, 0), "ranks 2 and 70");
+    looks(1, 2, -1, NOW);
+    blames(0, list(1, 0), "rank 2");
+    looks(1, -1, 2, NOW);
+    blames(0, list(1, 0), "rank 2");
+    looks(1, -1, -1, NOW);
+    blames(0, list(1, 0), "rank 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +159,7 @@ int main(void)
         TEST(ranks_that_wait_for_each_other_are_all_named),
         TEST(what_was_told_long_ago_excuses_nobody),
         TEST(a_list_that_is_cut_stays),
+        TEST(a_look_keeps_what_all_its_parts_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

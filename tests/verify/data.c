@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "call/tiles.h"
 #include "verify/internal.h"
 
 uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
@@ -17,14 +18,20 @@ static const struct cecl_call *call_at(const struct verifier *v, int call, uint3
     return &cecl_plan_part(verify_plan(v, call, rank), part)->call;
 }
 
+/* Where byte `i` of a rank's block for rank `to` lies in that rank's input. */
+static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
+{
+    return call->op->has_tiles ? cecl_tile_byte(call, to, i)
+                               : cecl_call_block(call, call->rank, to).send_offset +
+                                     cecl_offset_within(call, verify_input_pitch(call), i);
+}
+
 /* The tag of byte `i` of the block that goes from rank `from` to rank `to`. */
 static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, int from, int to,
                            uint64_t i)
 {
     const struct cecl_call *theirs = call_at(v, call, part, from);
-    const uint64_t at = cecl_call_block(theirs, from, to).send_offset +
-                        cecl_offset_within(theirs, verify_input_pitch(theirs), i);
-    return verify_tag(v, call, part, from, at);
+    return verify_tag(v, call, part, from, input_offset(theirs, to, i));
 }
 
 ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part, int rank,
@@ -142,8 +149,7 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
     for (int to = 0; to < v->nranks; to++) {
         const struct cecl_block block = cecl_call_block(c, rank, to);
         for (uint64_t i = 0; i < block.bytes; i++)
-            input[block.send_offset + cecl_offset_within(c, verify_input_pitch(c), i)] =
-                source_tag(v, call, part, rank, to, i);
+            input[input_offset(c, to, i)] = source_tag(v, call, part, rank, to, i);
     }
     if (!cecl_op_has_both_buffers(c->op) || !c->in_place)
         return;

@@ -49,6 +49,10 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
+    if (call->op->has_tiles)
+        return call->view.layout && call->layout_words > 1 && call->view.layout[0] > 0 &&
+               call->view.layout[0] <= CECL_TILES_MAX / (uint64_t)call->nranks &&
+               call->layout_words == 1 + call->view.layout[0] * (uint64_t)call->nranks;
     const bool needs_one =
         call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS;
     return call->layout_words == words && (words > 0 || !needs_one);
@@ -62,7 +66,9 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
     if (!has_its_layout(mine))
         return VERIFY_FAULT("a layout of %" PRIu32 " words: missing, or not of this call",
                             mine->layout_words);
-    if (mine->op->family == CECL_FAMILY_OWN_LAYOUT)
+    if (mine->op->has_tiles && mine->view.layout[0] != zero->view.layout[0])
+        return VERIFY_FAULT("ranks differ in the number of tiles");
+    if (mine->op->family == CECL_FAMILY_OWN_LAYOUT || mine->op->has_tiles)
         return check_own_layout(mine);
     if (mine->op->family == CECL_FAMILY_SPLITS)
         return verify_splits_alike(mine, zero);
@@ -88,13 +94,14 @@ static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_
                                 s->send_stride, s->recv_pitch, s->recv_stride};
     if (memcmp(s, &zero->view.shape, sizeof(*s)) != 0)
         return VERIFY_FAULT("ranks differ in the shape of blocks");
-    if (s->width == 0)
+    if (s->width == 0 && !mine->op->has_tiles)
         return ceclSuccess;
     for (size_t i = 0; i < sizeof(largest) / sizeof(largest[0]); i++)
         if (largest[i] > AREA_MAX)
             return VERIFY_FAULT("a shape of %" PRIu64 ": more than can be tracked", largest[i]);
     if (s->rows < 1 || s->width * s->rows != mine->bytes || s->send_pitch < s->width ||
-        s->recv_pitch < s->width || mine->view.layout)
+        s->recv_pitch < s->width || !mine->view.layout != !mine->op->has_tiles ||
+        (mine->op->has_tiles && s->rows % mine->view.layout[0] != 0))
         return VERIFY_FAULT("a shape of %" PRIu64 " rows of %" PRIu64 " in blocks of %" PRIu64,
                             s->rows, s->width, mine->bytes);
     return ceclSuccess;

@@ -1,6 +1,7 @@
 /* The verifier's frame: sets up what its examinations share, and runs them. */
 #include <stdlib.h>
 
+#include "call/tiles.h"
 #include "verify/internal.h"
 
 /* Returns the larger of `end` and the end of a block that begins at `offset`. */
@@ -19,6 +20,13 @@ uint64_t verify_send_bytes(const struct cecl_call *call)
     if (call->op->family == CECL_FAMILY_SPLITS)
         return cecl_call_send_needed(call);
     for (int to = 0; to < call->nranks; to++) {
+        const uint64_t tiles = call->op->has_tiles ? cecl_call_tiles(call) : 0;
+        for (uint64_t i = 1; i <= tiles; i++) {
+            const uint64_t last = cecl_tile_byte(call, to, i * (call->bytes / tiles) - 1);
+            end = last >= end ? last + 1 : end;
+        }
+        if (tiles > 0)
+            continue;
         const struct cecl_block block = cecl_call_block(call, call->rank, to);
         end = further(call, end, block.send_offset, block.bytes, verify_input_pitch(call));
     }

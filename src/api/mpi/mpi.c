@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "util/error.h"
+#include "api/mpi/pipes.h"
 
 static int all_gather(void *context, const void *send, void *recv, size_t bytes)
 {
@@ -29,5 +29,9 @@ CECL_API ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
         MPI_Comm_size(mpiComm, &nranks) != MPI_SUCCESS)
         return cecl_fail(ceclInvalidArgument, "mpiComm: not a communicator that MPI knows");
     const ceclOob_t oob = {&mpiComm, all_gather, barrier};
-    return ceclCommInitOob(comm, nranks, rank, &oob, config);
+    const struct cecl_net_lender lender = cecl_mpi_lender(&mpiComm);
+    cecl_net_lend(&lender);
+    const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, &oob, config);
+    cecl_net_lend(NULL);
+    return result;
 }

@@ -1,0 +1,148 @@
+"""Rows for experts, in groups of the backend "cecl": the numbers of rows lie on the device, and the host never reads them.
+
+    inbox = experts.empty((room, hidden), tokens.dtype, tokens.device)
+    experts.dispatch(inbox, received, tokens, splits, local_experts, align=16)
+    experts.combine(back, returned, results, received, local_experts)
+    experts.sum_rows(sums, back, places, weights)
+
+Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset:
+out_splits has two rows, numbers of rows and where they begin. cecl.h says what each call does, under ceclAlltoAllvDevice,
+ceclDispatch, ceclCombine and ceclSumRows. What a call receives lies in memory of `empty`; all ranks have equal shapes.
+
+SMs move the rows. These calls allow that for themselves, unless CECL_SM_POLICY says otherwise.
+"""
+import ctypes
+import os
+
+import torch
+import torch.distributed as dist
+
+from . import _binding as binding
+from ._binding import library
+from .torch_backend import _count_of, _type_of
+
+
+class _Memory:
+    """Memory of ceclMemAlloc, as a tensor can be made of it. It stays until `free`, or until the group ends."""
+
+    def __init__(self, address, nbytes):
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+def _communicator(tensor, group):
+    return (group or dist.group.WORLD)._get_backend(tensor.device)._communicator(tensor.device)
+
+
+def empty(shape, dtype, device, group=None):
+    """A tensor in symmetric memory, to which peers' kernels can write. Collective: all ranks ask for equal bytes."""
+    group = group or dist.group.WORLD
+    device, address = torch.device(device), ctypes.c_void_p()
+    communicator = group._get_backend(device)._communicator(device)
+    nbytes = torch.Size(shape).numel() * torch.empty((), dtype=dtype).element_size()
+    if nbytes == 0:
+        return torch.empty(shape, dtype=dtype, device=device)
+    library.call("ceclMemAlloc", communicator.handle, ctypes.byref(address), nbytes)
+    if device.type == "cpu":
+        flat = torch.frombuffer((ctypes.c_uint8 * nbytes).from_address(address.value), dtype=torch.uint8)
+    else:
+        flat = torch.as_tensor(_Memory(address.value, nbytes), device=communicator.device)
+    return flat.view(dtype).view(shape)
+
+
+def free(tensor, group=None):
+    """Gives back a tensor of `empty`, once no call uses it. Collective. No tensor of that memory may be used again."""
+    if tensor.numel() > 0:
+        library.call("ceclMemFree", _communicator(tensor, group).handle, tensor.data_ptr())
+
+
+def _rows(name, tensor):
+    """How many rows, and elements of a row."""
+    if tensor.dim() == 0:
+        raise ValueError(f"cecl: {name}: a tensor of rows expected")
+    rows = tensor.shape[0]
+    return rows, _count_of(tensor, tensor[:1].numel() if rows else torch.Size(tensor.shape[1:]).numel())
+
+
+def _check_splits(name, tensor, words):
+    if tensor.dtype != torch.int64 or tensor.numel() != words:
+        raise ValueError(f"cecl: {name}: {tensor.numel()} elements of {tensor.dtype}: {words} of torch.int64 expected")
+
+
+def _scales(scales, output, source):
+    """The fields of ceclExperts_t for a second array, and its tensors. `scales`: (source, output) or None."""
+    if scales is None:
+        return (None, None, 0), []
+    sent, received = scales
+    bytes_of = [tensor[:1].numel() * tensor.element_size() for tensor in scales]
+    if bytes_of[0] != bytes_of[1] or sent.shape[0] != source.shape[0] or received.shape[0] != output.shape[0]:
+        raise ValueError(f"cecl: scales of shapes {tuple(sent.shape)} and {tuple(received.shape)}: as many rows as "
+                         f"{source.shape[0]} and {output.shape[0]}, of equal size, expected")
+    return (sent.data_ptr(), received.data_ptr(), bytes_of[0]), list(scales)
+
+
+def _move(name, output, out_splits, source, splits, group, async_op, experts=None, align=1, scales=None):
+    """A call by splits. experts: on each rank, or None."""
+    group = (group or dist.group.WORLD)._get_backend(source.device)
+    sendrows, count = _rows("the source", source)
+    recvrows, received = _rows("the output", output)
+    if count != received or source.dtype != output.dtype:
+        raise ValueError(f"cecl: rows of shape {tuple(source.shape[1:])} and {source.dtype}: "
+                         f"the output has {tuple(output.shape[1:])} and {output.dtype}")
+    blocks = group.size() * (1 if experts is None else experts)
+    _check_splits("splits", splits, 2 * blocks if name == "ceclCombine" else blocks)
+    _check_splits("out_splits", out_splits, 2 * blocks)
+    (sent, got, nbytes), more = _scales(scales, output, source)
+    described = [] if experts is None else [ctypes.byref(binding.Experts(experts, align, sent, got, nbytes))]
+
+    def call(comm, stream):
+        allows = "CECL_SM_POLICY" not in os.environ
+        if allows:
+            options = binding.Options(library.version(), smPolicy=binding.SM_ALLOW)
+            library.call("ceclSetOptions", comm, ctypes.byref(options))
+        try:
+            library.call(name, source.data_ptr(), sendrows, splits.data_ptr(), output.data_ptr(), recvrows,
+                         out_splits.data_ptr(), *described, count, _type_of(source), comm, stream)
+        finally:
+            if allows:
+                library.call("ceclSetOptions", comm, None)
+
+    work = group._run([source, splits, output, out_splits, *more], [output, out_splits], call)
+    if async_op or work is None:
+        return work
+    work.wait()
+    return None
+
+
+def alltoallv_device(output, out_splits, source, splits, group=None, async_op=False):
+    """Sends splits[r] rows to rank r. PyTorch's all_to_all_vdev."""
+    return _move("ceclAlltoAllvDevice", output, out_splits, source, splits, group, async_op)
+
+
+def dispatch(output, out_splits, source, splits, experts, align=1, scales=None, group=None, async_op=False):
+    """Sends rows to the experts of all ranks, `experts` on each. PyTorch's all_to_all_vdev_2d. scales: (of the source,
+    of the output), each row of which goes with the row of the same number."""
+    return _move("ceclDispatch", output, out_splits, source, splits, group, async_op, experts, align, scales)
+
+
+def combine(output, out_splits, source, splits, experts, scales=None, group=None, async_op=False):
+    """Sends rows back; `splits` is what dispatch wrote to out_splits. PyTorch's all_to_all_vdev_2d_offset."""
+    return _move("ceclCombine", output, out_splits, source, splits, group, async_op, experts, 1, scales)
+
+
+def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
+    """Adds for each token the rows with the numbers places[token], each times its weight. Local."""
+    (nrows, count), (tokens, each) = _rows("rows", rows), places.shape
+    _check_splits("places", places, tokens * each)
+    if weights is not None and (weights.dtype != torch.float32 or weights.shape != places.shape):
+        raise ValueError(f"cecl: weights of {weights.dtype} and shape {tuple(weights.shape)}: torch.float32 and "
+                         f"{tuple(places.shape)} expected")
+    if sums.numel() != tokens * count or sums.dtype != rows.dtype:
+        raise ValueError(f"cecl: sums of {sums.numel()} elements of {sums.dtype}: {tokens * count} of {rows.dtype} expected")
+    tensors = [rows, places, sums] + ([] if weights is None else [weights])
+    work = (group or dist.group.WORLD)._get_backend(rows.device)._run(tensors, [sums], lambda comm, stream: library.call(
+        "ceclSumRows", rows.data_ptr(), nrows, places.data_ptr(), None if weights is None else weights.data_ptr(),
+        sums.data_ptr(), tokens, each, count, _type_of(rows, True), comm, stream))
+    if async_op or work is None:
+        return work
+    work.wait()
+    return None

@@ -1,0 +1,42 @@
+"""Reductions of tiles of a matrix, in groups of the backend "cecl": what PyTorch's reduce_scatter_offset and
+multi_root_tile_reduce do, in one call.
+
+    tiles.reduce_scatter(outputs, source, [(0, 0), (0, columns)], (rows, columns))
+
+cecl.h says more, under ceclReduceScatterTiles. Any memory will do.
+"""
+import ctypes
+
+import torch.distributed as dist
+
+from . import _binding as binding
+from ._binding import library
+from .torch_backend import _operation_of, _type_of
+
+
+def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
+    """Reduces tiles of `shape` (rows, columns) of all ranks' sources, matrices of equal shapes. begins: row and column
+    of each tile; first those for rank 0, then those for rank 1, and so on, as many for each. output: this rank's
+    tiles, [tiles of a rank, rows, columns]."""
+    group = (group or dist.group.WORLD)._get_backend(source.device)
+    rows, columns = shape
+    count = len(begins) // group.size()
+    if source.dim() != 2 or len(begins) != count * group.size() or count == 0:
+        raise ValueError(f"cecl: {len(begins)} tiles of a tensor of shape {tuple(source.shape)}: a matrix, and as many "
+                         f"tiles for each of {group.size()} ranks, expected")
+    if output.numel() != count * rows * columns or output.dtype != source.dtype:
+        raise ValueError(f"cecl: {output.numel()} elements of {output.dtype} as output: {count} tiles of {rows} x {columns} "
+                         f"elements of {source.dtype} expected")
+    for row, column in begins:
+        if not (0 <= row <= source.shape[0] - rows and 0 <= column <= source.shape[1] - columns):
+            raise ValueError(f"cecl: a tile of {rows} x {columns} at row {row}, column {column}: outside of "
+                             f"{tuple(source.shape)}")
+    places = binding.sizes([row * source.shape[1] + column for row, column in begins])
+    tiles = binding.Tiles(count, columns, rows, source.shape[1], places)
+    work = group._run([source, output], [output], lambda comm, stream: library.call(
+        "ceclReduceScatterTiles", source.data_ptr(), output.data_ptr(), ctypes.byref(tiles), _type_of(source, True),
+        _operation_of(op), comm, stream))
+    if async_op or work is None:
+        return work
+    work.wait()
+    return None

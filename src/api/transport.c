@@ -1,0 +1,80 @@
+/* Which transport carries the data of a communicator between its nodes; see transport.h. */
+#include "api/transport.h"
+
+#include "util/clock.h"
+
+/* Whether NCCL carries data between nodes: on GPUs, and where a program that runs on NCCL lends its own. */
+static bool has_nccl_net(ceclComm_t comm)
+{
+    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
+}
+
+/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
+ * them anything. */
+static bool has_lent_net(ceclComm_t comm)
+{
+    return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&
+           (comm->config.net == CECL_NET_MPI ||
+            (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
+}
+
+/* Nodes are pretended ones of one host, and the ranks' device is the host. */
+static bool has_local_net(ceclComm_t comm)
+{
+    return comm->nodes && !has_nccl_net(comm) && !cecl_mesh_spans_hosts(comm->mesh) &&
+           !has_lent_net(comm);
+}
+
+size_t cecl_transport_shared_bytes(ceclComm_t comm)
+{
+    return has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0;
+}
+
+/* Collective. All ranks open pipes, or none. */
+static ceclResult_t open_lent_net(ceclComm_t comm)
+{
+    const struct cecl_net_lender *lender = cecl_net_lent();
+    struct cecl_net_pipes pipes = {.context = NULL};
+    CECL_TRY(cecl_mesh_agree(
+        comm->mesh, lender ? lender->check(lender->context)
+                           : cecl_fail(ceclInvalidUsage,
+                                       "CECL_NET=mpi: only ceclCommInitMpi makes a communicator "
+                                       "whose nodes MPI connects")));
+    ceclResult_t result = lender->open(lender->context, &pipes);
+    if (result == ceclSuccess) {
+        result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
+                                     &comm->engine.net);
+        if (result != ceclSuccess)
+            pipes.close(pipes.context);
+    }
+    return cecl_mesh_agree(comm->mesh, result);
+}
+
+/* On the host device, ranks on several hosts have none without MPI: launch/nodes.c refuses their calls. */
+static ceclResult_t open_by_kind(ceclComm_t comm)
+{
+    struct cecl_net **net = &comm->engine.net;
+    if (has_nccl_net(comm))
+        return cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
+                                  comm->config.timeout_ms,
+                                  cecl_deadline(comm->config.init_timeout_ms), net);
+    if (has_lent_net(comm))
+        return open_lent_net(comm);
+    if (!has_local_net(comm))
+        return ceclSuccess;
+    return cecl_mesh_agree(
+        comm->mesh, cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
+                                        comm->rank, comm->nranks, net));
+}
+
+ceclResult_t cecl_transport_open(ceclComm_t comm)
+{
+    char words[CECL_NODES_WORDS];
+    ceclResult_t result = ceclSuccess;
+    comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
+    if (comm->dev->kind == CECL_KIND_CUDA && comm->shares_process)
+        result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
+                           cecl_nodes_words(comm->nodes, words));
+    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
+    return open_by_kind(comm);
+}

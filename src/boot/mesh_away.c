@@ -1,0 +1,222 @@
+/* What a rank and ranks of other hosts tell each other, by its lines to the leader's thread (links.h): frames of
+ * exchanges, and news of their ends. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/packet.h"
+
+union message {
+    struct cecl_link_head head;
+    char bytes[CECL_LINK_BYTES];
+};
+
+/* ---- frames */
+
+/* The error for a line that has ended: its thread's process has, or the thread has given up. */
+static ceclResult_t line_error(struct cecl_mesh *mesh, const char *doing, int error)
+{
+    const int leader = mesh->hosts->leader;
+    mesh_away_hear(mesh);
+    if (leader != mesh->rank)
+        return mesh_io_error(mesh, leader, doing, error);
+    return cecl_fail(ceclSystemError, "the thread for links to other hosts has ended");
+}
+
+static ceclResult_t send_frame(struct cecl_mesh *mesh, const struct mesh_exchange *x)
+{
+    struct cecl_link_head head = {.kind = CECL_LINK_FRAME};
+    struct iovec parts[] = {
+        {.iov_base = &head, .iov_len = sizeof(head)},
+        {.iov_base = (void *)(uintptr_t)&x->header, .iov_len = sizeof(x->header)},
+        {.iov_base = (void *)(uintptr_t)x->send, .iov_len = x->bytes}};
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    if (mesh->hosts->is_sent)
+        return ceclSuccess;
+    mesh->hosts->is_sent =
+        sendmsg(mesh->hosts->line[CECL_LINE_FRAMES], &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    return mesh->hosts->is_sent || cecl_net_is_early(errno) ? ceclSuccess
+                                                            : line_error(mesh, "sending to", errno);
+}
+
+/* Takes a frame, or keeps it for the next exchange if the rank is ahead. */
+static ceclResult_t place_frame(struct cecl_mesh *mesh, const struct mesh_exchange *x,
+                                const union message *message, size_t got)
+{
+    const int rank = message->head.from;
+    const char *frame = message->bytes + sizeof(message->head);
+    const size_t bytes = got - sizeof(message->head);
+    struct mesh_early *early = &mesh->hosts->early[rank];
+    if (!mesh->peers[rank].transfer.received)
+        return mesh_take_frame(mesh, rank, x, frame, bytes);
+    if (early->bytes > 0 || bytes == 0 || bytes > sizeof(early->frame))
+        return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
+    memcpy(early->frame, frame, bytes);
+    early->bytes = bytes;
+    return ceclSuccess;
+}
+
+static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exchange *x)
+{
+    union message message;
+    for (;;) {
+        const ssize_t got =
+            recv(mesh->hosts->line[CECL_LINE_FRAMES], &message, sizeof(message), MSG_DONTWAIT);
+        if (cecl_packet_again(got))
+            continue;
+        if (got < 0 && cecl_net_is_early(errno))
+            return ceclSuccess;
+        if (got <= 0)
+            return line_error(mesh, "receiving from", got == 0 ? EPIPE : errno);
+        if ((size_t)got < sizeof(message.head) || message.head.from >= mesh->nranks ||
+            !cecl_mesh_is_away(mesh, message.head.from))
+            return cecl_fail(ceclInternalError, "the line to other hosts brought no frame");
+        CECL_TRY(place_frame(mesh, x, &message, (size_t)got));
+    }
+}
+
+ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange *x)
+{
+    if (!mesh->hosts)
+        return ceclSuccess;
+    mesh->hosts->is_sent = false;
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_early *early = &mesh->hosts->early[r];
+        const size_t bytes = early->bytes;
+        early->bytes = 0;
+        if (bytes > 0)
+            CECL_TRY(mesh_take_frame(mesh, r, x, early->frame, bytes));
+    }
+    return ceclSuccess;
+}
+
+/* News is read first. So what a rank sent before it ended is there when its frame is looked for. */
+ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x)
+{
+    if (!mesh->hosts)
+        return ceclSuccess;
+    mesh_away_hear(mesh);
+    CECL_TRY(send_frame(mesh, x));
+    CECL_TRY(receive_frames(mesh, x));
+    for (int r = 0; r < mesh->nranks; r++) {
+        if (!cecl_mesh_is_away(mesh, r))
+            continue;
+        mesh->peers[r].transfer.sent = mesh->hosts->is_sent;
+        if (!mesh->peers[r].transfer.received && atomic_load(&mesh->peers[r].state) != MESH_ALIVE)
+            return mesh_peer_error(mesh, r);
+    }
+    return ceclSuccess;
+}
+
+void mesh_away_polls(const struct cecl_mesh *mesh, struct pollfd *polls)
+{
+    const struct mesh_hosts *hosts = mesh->hosts;
+    polls[0] =
+        (struct pollfd){.fd = hosts ? hosts->line[CECL_LINE_FRAMES] : -1,
+                        .events = (short)(POLLIN | (hosts && !hosts->is_sent ? POLLOUT : 0))};
+    polls[1] = mesh_away_life_poll(mesh);
+}
+
+/* ---- life */
+
+struct pollfd mesh_away_life_poll(const struct cecl_mesh *mesh)
+{
+    const bool waits = mesh->hosts && !atomic_load(&mesh->hosts->life_ended);
+    return (struct pollfd){.fd = waits ? mesh->hosts->line[CECL_LINE_LIFE] : -1, .events = POLLIN};
+}
+
+void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
+{
+    struct {
+        struct cecl_link_head head;
+        struct mesh_life life;
+    } whole = {.head = {.kind = CECL_LINK_LIFE}, .life = *message};
+    if (mesh->hosts && mesh->hosts->line[CECL_LINE_LIFE] >= 0)
+        (void)!send(mesh->hosts->line[CECL_LINE_LIFE], &whole, sizeof(whole),
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Notes that no rank of the host of `rank` can be reached any more, because of `message`, or because its leader has
+ * left. */
+static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *message)
+{
+    for (int r = 0; r < mesh->nranks; r++) {
+        struct mesh_peer *peer = &mesh->peers[r];
+        if (mesh->hosts->host[r] != mesh->hosts->host[rank] ||
+            atomic_load(&peer->state) != MESH_ALIVE)
+            continue;
+        if (message)
+            (void)mesh_note(peer, message, (ssize_t)sizeof(*message));
+        else
+            atomic_store(&peer->state, MESH_LEFT);
+    }
+}
+
+static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *head,
+                         const struct mesh_life *life, ssize_t bytes)
+{
+    struct mesh_peer *peer = &mesh->peers[head->from];
+    const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
+    if (head->kind == CECL_LINK_CUT)
+        note_host(mesh, head->from, life);
+    else if (head->kind == CECL_LINK_LEFT)
+        note_host(mesh, head->from, NULL);
+    else if (lives && (head->kind != CECL_LINK_LIFE || !mesh_note(peer, life, bytes)))
+        atomic_store(&peer->state, MESH_DEAD);
+}
+
+/* The thread has ended. If its process left with a goodbye, ranks of other hosts count as left: nobody hears of
+ * them any more. Otherwise the leader itself is named. */
+static void note_line_end(struct cecl_mesh *mesh)
+{
+    const int leader = mesh->hosts->leader;
+    atomic_store(&mesh->hosts->life_ended, true);
+    if (leader == mesh->rank || atomic_load(&mesh->peers[leader].state) != MESH_LEFT)
+        return;
+    for (int r = 0; r < mesh->nranks; r++)
+        if (cecl_mesh_is_away(mesh, r))
+            note_host(mesh, r, NULL);
+}
+
+/* Reads what has come. Returns false once the line has ended. The caller holds life_lock. */
+static bool read_life(struct cecl_mesh *mesh)
+{
+    union message message;
+    struct mesh_life life;
+    for (;;) {
+        const ssize_t got =
+            recv(mesh->hosts->line[CECL_LINE_LIFE], &message, sizeof(message), MSG_DONTWAIT);
+        if (cecl_packet_again(got))
+            continue;
+        if (got < 0)
+            return !cecl_net_is_closed(errno);
+        const ssize_t bytes = got - (ssize_t)sizeof(message.head);
+        if (bytes < 0 || message.head.from >= mesh->nranks)
+            return false;
+        life = (struct mesh_life){.kind = 0};
+        memcpy(&life, message.bytes + sizeof(message.head),
+               (size_t)bytes < sizeof(life) ? (size_t)bytes : sizeof(life));
+        note_message(mesh, &message.head, &life, bytes);
+    }
+}
+
+void mesh_away_hear(struct cecl_mesh *mesh)
+{
+    if (!mesh->hosts || mesh->hosts->line[CECL_LINE_LIFE] < 0 ||
+        atomic_load(&mesh->hosts->life_ended))
+        return;
+    const int leader = mesh->hosts->leader;
+    pthread_mutex_lock(&mesh->life_lock);
+    const bool goes_on = read_life(mesh);
+    pthread_mutex_unlock(&mesh->life_lock);
+    if (goes_on)
+        return;
+    if (leader != mesh->rank)
+        mesh_read_life(mesh, leader);
+    pthread_mutex_lock(&mesh->life_lock);
+    note_line_end(mesh);
+    pthread_mutex_unlock(&mesh->life_lock);
+}

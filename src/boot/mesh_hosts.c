@@ -1,0 +1,434 @@
+/* How a mesh over several hosts is made. Within a host, ranks connect as on one host, and each has lines to the
+ * leader's thread. Leaders connect to all leaders of lower ranks, and both sides prove that they know the secret of
+ * the one that is called, as ranks do to the root of a unique id (tcp.h). */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/rank_list.h"
+#include "util/clock.h"
+
+#define GIVES_UP (-1) /* in the place of nranks: the caller gives up, and its part says why */
+#define REASON_MS 500 /* how long to wait for the reason of a leader that gives up, or to tell it */
+#define TICK_MS 50    /* ms after which a rank of this host that gives up is noticed, at most */
+#define SILENCE_MAX_MS                                                                             \
+    10000 /* a host that is silent for so long is lost; sooner with a shorter time limit */
+#define SILENCE_MIN_MS 500
+
+_Static_assert(sizeof(struct mesh_life) <= CECL_OOB_PART_BYTES, "an answer holds a reason");
+
+/* ---- questions */
+
+bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh)
+{
+    return mesh && mesh->hosts;
+}
+
+bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank)
+{
+    return mesh && mesh->hosts && mesh->hosts->host[rank] != mesh->hosts->host[mesh->rank];
+}
+
+int cecl_mesh_leader(const struct cecl_mesh *mesh)
+{
+    return mesh->hosts ? mesh->hosts->leader : 0;
+}
+
+struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh)
+{
+    return mesh->at;
+}
+
+static bool is_leader(const struct cecl_mesh *mesh)
+{
+    return mesh->hosts && mesh->hosts->leader == mesh->rank;
+}
+
+/* ---- before the ranks connect */
+
+static union cecl_tcp_address read_address(const struct cecl_address *at)
+{
+    return (union cecl_tcp_address){.kept = *at};
+}
+
+static bool is_address(const struct cecl_address *at)
+{
+    return cecl_tcp_length(read_address(at).any.sa_family) > 0;
+}
+
+static bool allocate(struct mesh_hosts *hosts, size_t n)
+{
+    hosts->host = calloc(n, sizeof(*hosts->host));
+    hosts->reach = calloc(n, sizeof(*hosts->reach));
+    hosts->early = calloc(n, sizeof(*hosts->early));
+    hosts->lines = calloc(n, sizeof(*hosts->lines));
+    hosts->links = calloc(n, sizeof(*hosts->links));
+    return hosts->host && hosts->reach && hosts->early && hosts->lines && hosts->links;
+}
+
+static void free_hosts(struct mesh_hosts *hosts)
+{
+    if (!hosts)
+        return;
+    free(hosts->host);
+    free(hosts->reach);
+    free(hosts->early);
+    free(hosts->lines);
+    free(hosts->links);
+    free(hosts);
+}
+
+static ceclResult_t make_room(struct cecl_mesh *mesh)
+{
+    const size_t n = (size_t)mesh->nranks;
+    struct mesh_hosts *hosts = calloc(1, sizeof(*hosts));
+    if (!hosts || !allocate(hosts, n)) {
+        free_hosts(hosts);
+        return cecl_fail(ceclOutOfMemory, "no host memory for %zu ranks on several hosts", n);
+    }
+    hosts->line[CECL_LINE_FRAMES] = hosts->line[CECL_LINE_LIFE] = -1;
+    for (size_t r = 0; r < n; r++)
+        hosts->links[r] = hosts->lines[r][0] = hosts->lines[r][1] = -1;
+    mesh->room = hosts;
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach)
+{
+    if (mesh->oob->find_address)
+        CECL_TRY(mesh->oob->find_address(mesh->oob, &mesh->at));
+    union cecl_tcp_address at = read_address(&mesh->at);
+    if (!is_address(&mesh->at))
+        return ceclSuccess;
+    CECL_TRY(make_room(mesh));       /* before ranks rely on each other */
+    if (at.any.sa_family == AF_INET) /* the kernel chooses the port */
+        at.v4.sin_port = 0;
+    else
+        at.v6.sin6_port = 0;
+    CECL_TRY(
+        cecl_net_listen(SOCK_STREAM, &at.any, cecl_tcp_length(at.any.sa_family), &mesh->reach_fd));
+    reach->at = at.kept;
+    return ceclSuccess;
+}
+
+static int first_of(const uint16_t *host, int number)
+{
+    int rank = 0;
+    while (host[rank] != number)
+        rank++;
+    return rank;
+}
+
+/* Each leader must be reached by the others. */
+static ceclResult_t check_reaches(const struct cecl_mesh *mesh, const uint16_t *host)
+{
+    struct cecl_rank_list list = {.count = 0};
+    for (int r = 0; r < mesh->nranks; r++)
+        if (first_of(host, host[r]) == r && !is_address(&mesh->hosts->reach[r].at))
+            cecl_rank_list_add(&list, r);
+    return list.count == 0 ? ceclSuccess
+                           : cecl_fail(ceclInvalidUsage,
+                                       "ranks 0 and %d are on different hosts (or network "
+                                       "namespaces), and %s cannot be reached from another host: "
+                                       "set CECL_SOCKET_IFNAME on all ranks, and where the unique "
+                                       "id is made, to the interface that connects the hosts (up, "
+                                       "with an IP address)",
+                                       first_of(host, 1), cecl_rank_list_words(&list));
+}
+
+ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, const void *reaches,
+                              size_t apart)
+{
+    if (!mesh->room)
+        CECL_TRY(make_room(mesh));
+    struct mesh_hosts *hosts = mesh->room;
+    for (int r = 0; r < mesh->nranks; r++) {
+        hosts->host[r] = host[r];
+        memcpy(&hosts->reach[r], (const char *)reaches + (size_t)r * apart,
+               sizeof(hosts->reach[r]));
+    }
+    hosts->leader = first_of(host, host[mesh->rank]);
+    mesh->hosts = hosts;
+    mesh->room = NULL;
+    return check_reaches(mesh, host);
+}
+
+void mesh_hosts_close(struct cecl_mesh *mesh)
+{
+    struct mesh_hosts *hosts = mesh->hosts;
+    cecl_net_drop(&mesh->reach_fd, 1);
+    free_hosts(mesh->room);
+    if (hosts)
+        cecl_net_drop(hosts->line, CECL_LINES_OF_RANK);
+    for (int r = 0; r < mesh->nranks && hosts; r++) {
+        cecl_net_drop(hosts->lines[r], CECL_LINES_OF_RANK);
+        cecl_net_drop(&hosts->links[r], 1);
+    }
+    free_hosts(hosts);
+    mesh->hosts = mesh->room = NULL;
+}
+
+/* ---- lines within the host */
+
+int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel)
+{
+    const int line = channel - MESH_LINES;
+    return is_leader(mesh) && line >= 0 && line < CECL_LINES_OF_RANK
+               ? &mesh->hosts->lines[rank][line]
+               : NULL;
+}
+
+int mesh_lines_awaited(const struct cecl_mesh *mesh)
+{
+    int count = 0;
+    for (int r = mesh->rank + 1; r < mesh->nranks && is_leader(mesh); r++)
+        count += cecl_mesh_is_away(mesh, r) ? 0 : CECL_LINES_OF_RANK;
+    return count;
+}
+
+/* The leader's own lines. */
+static ceclResult_t make_own_lines(struct cecl_mesh *mesh)
+{
+    struct mesh_hosts *hosts = mesh->hosts;
+    for (int line = 0; line < CECL_LINES_OF_RANK; line++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
+            return cecl_fail(ceclSystemError, "socketpair: %s", strerror(errno));
+        hosts->line[line] = pair[0];
+        hosts->lines[mesh->rank][line] = pair[1];
+    }
+    return ceclSuccess;
+}
+
+/* ---- links between leaders */
+
+static const char *words_of(const union cecl_tcp_address *at, char words[INET6_ADDRSTRLEN + 8])
+{
+    char address[INET6_ADDRSTRLEN] = "?";
+    const bool is_v4 = at->any.sa_family == AF_INET;
+    inet_ntop(at->any.sa_family,
+              is_v4 ? (const void *)&at->v4.sin_addr : (const void *)&at->v6.sin6_addr, address,
+              sizeof(address));
+    snprintf(words, INET6_ADDRSTRLEN + 8, "%s:%u", address,
+             (unsigned)ntohs(is_v4 ? at->v4.sin_port : at->v6.sin6_port));
+    return words;
+}
+
+/* reason  why this host gives up; NULL: it does not, and *fd becomes the link */
+static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_t secret[16],
+                                const struct mesh_life *reason, int64_t deadline, int *fd)
+{
+    char words[INET6_ADDRSTRLEN + 8];
+    struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
+                                     .rank = mesh->rank,
+                                     .nranks = reason ? GIVES_UP : mesh->nranks,
+                                     .timeout_ms = mesh->init_timeout_ms};
+    if (reason)
+        memcpy(answer.part, reason, sizeof(*reason));
+    struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC,
+                             .at = read_address(&mesh->hosts->reach[leader].at)};
+    memcpy(id.secret, secret, sizeof(id.secret));
+    const ceclResult_t result = cecl_tcp_call(&id, &answer, deadline, fd);
+    return result == ceclSuccess
+               ? ceclSuccess
+               : cecl_fail(result == ceclInvalidUsage ? ceclRemoteError : result,
+                           "no link from rank %d to rank %d's host at %s: rank %d has ended, or "
+                           "its host is not reached there (CECL_SOCKET_IFNAME)",
+                           mesh->rank, leader, words_of(&id.at, words), leader);
+}
+
+static ceclResult_t call_lower_leaders(struct cecl_mesh *mesh, const struct mesh_calls *calls)
+{
+    const uint16_t *host = mesh->hosts->host;
+    for (int r = 0; r < mesh->rank; r++)
+        if (first_of(host, host[r]) == r)
+            CECL_TRY(call_leader(mesh, r, calls->invited(calls->context, r)->secret, NULL,
+                                 mesh->init_deadline, &mesh->hosts->links[host[r]]));
+    return ceclSuccess;
+}
+
+/* Notes why another host gives up. */
+static void note_reason(struct cecl_mesh *mesh, const struct cecl_tcp_answer *answer)
+{
+    struct mesh_life reason;
+    struct mesh_peer *peer = &mesh->peers[answer->rank];
+    memcpy(&reason, answer->part, sizeof(reason));
+    pthread_mutex_lock(&mesh->life_lock);
+    if (atomic_load(&peer->state) == MESH_ALIVE && reason.kind == LIFE_ABORT)
+        (void)mesh_note(peer, &reason, (ssize_t)sizeof(reason));
+    pthread_mutex_unlock(&mesh->life_lock);
+}
+
+/* Takes the connection of a leader that has proved the secret, or hears why it gives up. */
+static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
+                  const struct cecl_caller *caller)
+{
+    const uint16_t *host = mesh->hosts->host;
+    struct cecl_tcp_answer answer;
+    const bool known = cecl_tcp_verify(secret, caller, &answer) && answer.rank >= 0 &&
+                       answer.rank < mesh->nranks && cecl_mesh_is_away(mesh, answer.rank) &&
+                       first_of(host, host[answer.rank]) == answer.rank;
+    int *place = known ? &mesh->hosts->links[host[answer.rank]] : NULL;
+    if (place && answer.nranks == mesh->nranks && answer.rank > mesh->rank && *place < 0) {
+        *place = caller->fd;
+        return;
+    }
+    if (known && answer.nranks == GIVES_UP)
+        note_reason(mesh, &answer);
+    cecl_net_close(caller->fd);
+}
+
+static void attend(struct cecl_mesh *mesh, const struct mesh_calls *calls, struct cecl_door *door,
+                   int wait_ms)
+{
+    const uint8_t *secret = calls->invited(calls->context, mesh->rank)->secret;
+    struct cecl_caller caller;
+    cecl_door_attend(door, wait_ms);
+    while (cecl_door_next(door, &caller))
+        admit(mesh, secret, &caller);
+}
+
+/* The leaders of which no link has come yet. */
+static struct cecl_rank_list awaited(const struct cecl_mesh *mesh)
+{
+    const uint16_t *host = mesh->hosts->host;
+    struct cecl_rank_list list = {.count = 0};
+    for (int r = mesh->rank + 1; r < mesh->nranks; r++)
+        if (first_of(host, host[r]) == r && mesh->hosts->links[host[r]] < 0)
+            cecl_rank_list_add(&list, r);
+    return list;
+}
+
+static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *calls,
+                               struct cecl_door *door)
+{
+    struct cecl_rank_list missing = awaited(mesh);
+    while (missing.count > 0) {
+        const int left = cecl_ms_left(mesh->init_deadline);
+        attend(mesh, calls, door, left < 0 || left > TICK_MS ? TICK_MS : left);
+        missing = awaited(mesh);
+        if (missing.count == 0)
+            break;
+        CECL_TRY(calls->go_on(mesh));
+        const int trouble = cecl_door_trouble(door);
+        if (trouble)
+            return cecl_fail(ceclSystemError, "rank %d cannot take the links of other hosts: %s",
+                             mesh->rank, strerror(trouble));
+        if (cecl_ms_left(mesh->init_deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "no link from %s, on other hosts, within %" PRId64
+                             " ms (CECL_INIT_TIMEOUT_MS), though all ranks had joined; has a "
+                             "process ended, or is rank %d's host not reached from there "
+                             "(CECL_SOCKET_IFNAME)?",
+                             cecl_rank_list_words(&missing), mesh->init_timeout_ms, mesh->rank);
+    }
+    return ceclSuccess;
+}
+
+/* A host is given up a while before a call that waits for it would be. */
+static int64_t silence_of(const struct cecl_mesh *mesh)
+{
+    const int64_t half = mesh->timeout_ms > 0 ? mesh->timeout_ms / 2 : SILENCE_MAX_MS;
+    return half > SILENCE_MAX_MS ? SILENCE_MAX_MS : half < SILENCE_MIN_MS ? SILENCE_MIN_MS : half;
+}
+
+/* The thread has watches of its own, because it may outlive this mesh. */
+static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls *calls)
+{
+    int *processes = calloc((size_t)mesh->nranks, sizeof(*processes));
+    struct cecl_links_plan plan = {.nranks = mesh->nranks,
+                                   .rank = mesh->rank,
+                                   .host = mesh->hosts->host,
+                                   .lines = mesh->hosts->lines,
+                                   .processes = processes,
+                                   .links = mesh->hosts->links,
+                                   .silence_ms = silence_of(mesh)};
+    if (!processes)
+        return cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", mesh->nranks);
+    for (int r = 0; r < mesh->nranks; r++)
+        processes[r] = cecl_mesh_is_away(mesh, r)
+                           ? -1
+                           : cecl_process_watch(&calls->invited(calls->context, r)->process);
+    const ceclResult_t result = cecl_links_start(&plan);
+    cecl_net_drop(processes, mesh->nranks);
+    free(processes);
+    return result;
+}
+
+/* A leader could not be called. It may have given up, and then it calls this one to tell why. */
+static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct mesh_calls *calls,
+                                struct cecl_door *door, ceclResult_t known)
+{
+    const int64_t deadline = cecl_deadline(REASON_MS);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    ceclResult_t told = mesh_first_reason(mesh);
+    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
+        attend(mesh, calls, door, 10);
+        told = mesh_first_reason(mesh);
+    }
+    return told != ceclSuccess ? told : cecl_fail_with(known, words);
+}
+
+static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_calls *calls)
+{
+    struct cecl_door door;
+    ceclResult_t result =
+        cecl_door_open(&door, mesh->reach_fd, sizeof(struct cecl_tcp_answer), cecl_tcp_greet);
+    mesh->reach_fd = -1;
+    if (result == ceclSuccess)
+        result = make_own_lines(mesh);
+    if (result == ceclSuccess)
+        result = call_lower_leaders(mesh, calls);
+    if (result == ceclSuccess)
+        result = take_links(mesh, calls, &door);
+    if (result == ceclRemoteError)
+        result = find_reason(mesh, calls, &door, result);
+    cecl_door_close(&door);
+    return result == ceclSuccess ? start_thread(mesh, calls) : result;
+}
+
+void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
+                        const struct mesh_life *reason)
+{
+    struct {
+        struct cecl_link_head head;
+        struct mesh_life life;
+    } message = {.head = {.bytes = sizeof(message), .kind = CECL_LINK_LIFE}, .life = *reason};
+    const uint16_t *host = mesh->hosts ? mesh->hosts->host : NULL;
+    message.head.from = (uint16_t)mesh->rank;
+    if (mesh->reach_fd >= 0) /* who waits for this host to answer, listens after that */
+        cecl_net_close(mesh->reach_fd);
+    mesh->reach_fd = -1;
+    for (int r = 0; r < mesh->nranks && is_leader(mesh); r++) {
+        int fd = -1;
+        if (!cecl_mesh_is_away(mesh, r) || first_of(host, host[r]) != r)
+            continue;
+        const int link = mesh->hosts->links[host[r]];
+        const uint8_t *secret = calls->invited(calls->context, r)->secret;
+        if (link >= 0)
+            (void)!send(link, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
+        else if (call_leader(mesh, r, secret, reason, cecl_deadline(REASON_MS), &fd) == ceclSuccess)
+            cecl_net_close(fd);
+    }
+}
+
+ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls)
+{
+    ceclResult_t result = ceclSuccess;
+    if (is_leader(mesh))
+        result = connect_leader(mesh, calls);
+    cecl_net_drop(&mesh->reach_fd, 1);
+    if (mesh->hosts && result == ceclSuccess) {
+        free(mesh->hosts->reach);
+        mesh->hosts->reach = NULL;
+    }
+    return result;
+}

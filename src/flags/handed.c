@@ -1,0 +1,111 @@
+/* See handed.h. */
+#include "flags/handed.h"
+
+#include <stdlib.h>
+
+#include "flags/turns.h"
+
+ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
+                                  uint32_t *own)
+{
+    struct cecl_signals *signals = &flags->signals;
+    const size_t count = cecl_hosted_signal_words(flags->nranks);
+    const uint32_t slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(*handed);
+    signals->handed = (uint32_t *)(void *)((char *)handed + (uint64_t)flags->rank * apart);
+    signals->holds = own;
+    signals->held_since = calloc(2 * count, sizeof(*signals->held_since));
+    if (!signals->held_since)
+        return cecl_fail(ceclOutOfMemory, "no host memory for the signals of %d ranks",
+                         flags->nranks);
+    for (size_t i = 0; i < count; i++) {
+        atomic_store((_Atomic uint32_t *)&signals->handed[i], 0);
+        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], 1); /* the first is free */
+    }
+    for (int taken = 0; taken < 2; taken++)
+        flags->counters[CECL_COUNTER_HANDED + taken] =
+            (struct cecl_counter){.words = (char *)(handed + (size_t)taken * count),
+                                  .apart = apart,
+                                  .replay = CECL_REPLAY_RESET,
+                                  .unit = 1,
+                                  .slot_bytes = slot_bytes};
+    flags->counters[CECL_COUNTER_HOLDS] = (struct cecl_counter){
+        .words = (char *)own, .own = true, .unit = 1, .slot_bytes = sizeof(*own)};
+    return ceclSuccess;
+}
+
+static uint32_t read_word(const uint32_t *word)
+{
+    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
+}
+
+/* Words of both kinds; 0 as long as nothing was captured. */
+static uint32_t count_of(const struct cecl_flags *flags)
+{
+    return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_signal_words(flags->nranks) : 0;
+}
+
+static bool waits_at(const struct cecl_flags *flags, uint32_t i)
+{
+    const uint32_t state = read_word(&flags->signals.holds[i]);
+    return state == CECL_REPLAY_BEGUN || state == CECL_REPLAY_SEEN;
+}
+
+bool cecl_handed_waits(const struct cecl_flags *flags)
+{
+    bool waits = false;
+    for (uint32_t i = 0; i < count_of(flags) && !waits; i++)
+        waits = waits_at(flags, i);
+    return waits;
+}
+
+/* Notes since when this wait has gone on. Turns BEGUN into SEEN, so a wait that has ended meanwhile, and one that
+ * has begun since, are told apart. */
+static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
+{
+    int64_t *since = &flags->signals.held_since[i];
+    uint32_t begun = CECL_REPLAY_BEGUN;
+    if (!waits_at(flags, i)) {
+        *since = 0;
+        return false;
+    }
+    if (atomic_compare_exchange_strong((_Atomic uint32_t *)&flags->signals.holds[i], &begun,
+                                       CECL_REPLAY_SEEN) ||
+        *since == 0)
+        *since = now_ms;
+    return read_word(&flags->signals.handed[i]) == 0;
+}
+
+/* Looks at the waits for one peer. Returns whether it is late. */
+static bool look_at_peer(struct cecl_flags *flags, int peer, int64_t now_ms,
+                         struct cecl_handed_wait *first)
+{
+    const uint32_t count = count_of(flags), nranks = (uint32_t)flags->nranks;
+    bool is_late = false;
+    for (uint32_t i = (uint32_t)peer; i < count; i += nranks) {
+        if (!look_at(flags, i, now_ms))
+            continue;
+        const int64_t since = flags->signals.held_since[i];
+        const bool sends = i >= count / 2;
+        if (first->peer < 0 || since < first->since)
+            *first = (struct cecl_handed_wait){peer, (int)((sends ? i - count / 2 : i) / nranks),
+                                               sends, since};
+        is_late = true;
+    }
+    return is_late;
+}
+
+void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,
+                      struct cecl_rank_list *late)
+{
+    *first = (struct cecl_handed_wait){.peer = -1};
+    for (int peer = 0; count_of(flags) > 0 && peer < flags->nranks; peer++)
+        if (look_at_peer(flags, peer, now_ms, first))
+            cecl_rank_list_add(late, peer);
+}
+
+void cecl_handed_release(const struct cecl_flags *flags)
+{
+    const uint32_t count = count_of(flags);
+    if (count > 0)
+        flags->dev->ops->host_write(flags->dev, flags->signals.handed, count, 1);
+}

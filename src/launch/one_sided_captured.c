@@ -1,0 +1,206 @@
+/* See one_sided_captured.h, and flags/handed.h. */
+#include "launch/one_sided_captured.h"
+
+#include <stdlib.h>
+
+#include "ce/graph.h"
+#include "flags/handed.h"
+#include "flags/turns.h"
+#include "launch/captured.h"
+#include "launch/launcher.h"
+
+/* Each signal of a captured wait is a wait of its own. */
+#define SIGNALS_MOST 256
+
+/* ---- what a graph holds */
+
+/* On any thread, which may not wait. */
+static void gone(void *context)
+{
+    struct cecl_one_sided_kept *kept = context;
+    ceclComm_t comm = kept->comm;
+    atomic_store(&kept->is_gone, true);
+    atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
+}
+
+static void sweep(struct cecl_one_sided_room *room)
+{
+    struct cecl_one_sided_kept **at = &room->kept;
+    while (*at) {
+        struct cecl_one_sided_kept *kept = *at;
+        if (!atomic_load(&kept->is_gone)) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        free(kept);
+    }
+}
+
+/* The graph holds the call from here on, even if it cannot be captured. */
+static ceclResult_t hold(ceclComm_t comm, const struct cecl_one_sided_args *args, uint64_t bytes,
+                         const struct cecl_capture *capture)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    struct cecl_one_sided_kept *kept = malloc(sizeof(*kept));
+    sweep(room);
+    if (!kept)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a captured call");
+    *kept = (struct cecl_one_sided_kept){.comm = comm,
+                                         .window = bytes > 0 ? args->window : NULL,
+                                         .local = cecl_window_find(&comm->windows, args->local),
+                                         .bytes = bytes,
+                                         .next = room->kept};
+    atomic_fetch_add(&comm->captured, 1);
+    const ceclResult_t result = comm->dev->captures->keep(comm->dev, capture, gone, kept);
+    if (result != ceclSuccess) {
+        atomic_fetch_sub(&comm->captured, 1);
+        free(kept);
+        return result;
+    }
+    room->kept = kept;
+    atomic_store(&comm->engine.flags.signals.captured, true);
+    atomic_store(&comm->last_captured, args->name);
+    return ceclSuccess;
+}
+
+static bool is_held(const struct cecl_one_sided_room *room, const struct ceclWindow *window)
+{
+    const struct cecl_one_sided_kept *kept = room->kept;
+    while (kept && (kept->window != window || atomic_load(&kept->is_gone)))
+        kept = kept->next;
+    return kept != NULL;
+}
+
+bool cecl_one_sided_is_held(ceclComm_t comm, const struct ceclWindow *window)
+{
+    const struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    if (!is_held(room, window))
+        return false;
+    (void)cecl_captured_await(comm); /* its graph may have been destroyed a moment ago */
+    return is_held(room, window);
+}
+
+static bool uses(const struct cecl_one_sided_room *room, uint64_t start, uint64_t bytes)
+{
+    const struct cecl_one_sided_kept *kept = room->kept;
+    while (kept &&
+           (atomic_load(&kept->is_gone) || kept->bytes == 0 || !cecl_buffer_is_pool(kept->local) ||
+            kept->local.offset >= start + bytes || start >= kept->local.offset + kept->bytes))
+        kept = kept->next;
+    return kept != NULL;
+}
+
+ceclResult_t cecl_one_sided_check_free(ceclComm_t comm, uint64_t start, uint64_t bytes)
+{
+    const struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    if (uses(room, start, bytes))
+        (void)cecl_captured_await(comm);
+    return !uses(room, start, bytes)
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "ptr: a graph holds a captured one-sided call that uses this memory; "
+                           "destroy the graph first");
+}
+
+/* ---- describing */
+
+static ceclResult_t count_signals(const struct cecl_one_sided_args *args, uint32_t *count)
+{
+    uint64_t sum = args->is_signal;
+    for (int i = 0; i < args->nwaits; i++)
+        sum += (uint64_t)args->waits[i].count;
+    *count = (uint32_t)sum;
+    return sum <= SIGNALS_MOST
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
+                           "waits: %llu signals in all, and a captured call waits for %d at most",
+                           (unsigned long long)sum, SIGNALS_MOST);
+}
+
+/* Makes room for a call with so many signals. */
+static ceclResult_t reserve(ceclComm_t comm, uint32_t count)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    CECL_TRY(cecl_one_sided_reserve(room, 4 * count, 0));
+    if (!room->order)
+        room->order = calloc(2 * CECL_SIGNALS * (size_t)comm->nranks, sizeof(struct cecl_event *));
+    if (!room->handed)
+        room->handed = malloc(SIGNALS_MOST * sizeof(*room->handed));
+    if (!room->events)
+        room->events = malloc(SIGNALS_MOST * sizeof(struct cecl_event *));
+    return room->order && room->handed && room->events
+               ? ceclSuccess
+               : cecl_fail(ceclOutOfMemory, "no host memory for a captured call");
+}
+
+static struct cecl_one_sided_handed handed(ceclComm_t comm, int peer, int number, bool sends)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    const struct cecl_flags *flags = &comm->engine.flags;
+    const uint32_t slot = (sends ? cecl_hosted_signal_words(comm->nranks) : 0) +
+                          cecl_handed_index(flags, peer, number),
+                   awaited = sends ? CECL_COUNTER_TAKEN : CECL_COUNTER_HANDED,
+                   told = sends ? CECL_COUNTER_HANDED : CECL_COUNTER_TAKEN;
+    return (struct cecl_one_sided_handed){
+        .peer = peer,
+        .begun = cecl_one_sided_give(room, CECL_COUNTER_HOLDS, slot, CECL_REPLAY_BEGUN),
+        .awaited = cecl_one_sided_give(room, awaited, (uint32_t)number, 1),
+        .told = cecl_one_sided_give(room, told, (uint32_t)number, 1),
+        .ended = cecl_one_sided_give(room, CECL_COUNTER_HOLDS, slot, CECL_REPLAY_ENDED)};
+}
+
+/* Notes the event that gives its order to signals of one number to a peer, or to waits for them. */
+static ceclResult_t add_event(ceclComm_t comm, int peer, int number, bool sends, uint32_t *nevents)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    struct cecl_event **event =
+        &room->order[(sends ? CECL_SIGNALS * comm->nranks : 0) + number * comm->nranks + peer];
+    if (!*event)
+        CECL_TRY(cecl_graph_make_event(&comm->engine, event));
+    for (uint32_t i = 0; i < *nevents; i++)
+        if (room->events[i] == *event)
+            return ceclSuccess;
+    room->events[(*nevents)++] = *event;
+    return ceclSuccess;
+}
+
+static ceclResult_t describe(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                             struct cecl_one_sided *call, uint32_t *nevents)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    room->ngiven = 0;
+    call->handed = room->handed;
+    if (args->is_signal) {
+        room->handed[call->nhanded++] = handed(comm, args->peer, args->signal, true);
+        CECL_TRY(add_event(comm, args->peer, args->signal, true, nevents));
+    }
+    for (int i = 0; i < args->nwaits; i++) {
+        const ceclSignalWait_t *wait = &args->waits[i];
+        for (int n = 0; n < wait->count; n++)
+            room->handed[call->nhanded++] = handed(comm, wait->peer, wait->signal, false);
+        CECL_TRY(add_event(comm, wait->peer, wait->signal, false, nevents));
+    }
+    return ceclSuccess;
+}
+
+/* ---- */
+
+ceclResult_t cecl_one_sided_capture(ceclComm_t comm, const struct cecl_one_sided_args *args,
+                                    uint64_t bytes, ceclStream_t stream,
+                                    const struct cecl_capture *capture)
+{
+    struct cecl_one_sided_room *room = &comm->launcher->one_sided;
+    struct cecl_one_sided call = {
+        .peer = args->peer, .gets = args->gets, .bytes = args->is_copy ? bytes : 0};
+    uint32_t count, nevents = 0;
+    CECL_TRY(count_signals(args, &count));
+    CECL_TRY(reserve(comm, count));
+    CECL_TRY(describe(comm, args, &call, &nevents));
+    CECL_TRY(cecl_one_sided_bind(comm, args, bytes, &call));
+    CECL_TRY(hold(comm, args, bytes, capture));
+    const ceclResult_t result = cecl_graph_capture_aside(&comm->engine, &room->bound, stream,
+                                                         capture, room->events, nevents);
+    /* a graph with a part of the call would signal what is not so */
+    return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
+}

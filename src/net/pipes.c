@@ -1,0 +1,267 @@
+/* Exchanges by pipes, for the host device; see pipes.h and net.h.
+ *
+ * Each transfer begins with its size, so the receiver finds out if both ends do not agree. A stream's thread
+ * carries out an exchange: it goes through all transfers again and again, and moves what the pipes let it
+ * move. So a transfer waits only for earlier transfers between the same two ranks. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <inttypes.h>
+
+#include "net/net.h"
+#include "net/pipes.h"
+#include "util/clock.h"
+
+#define SETS (CECL_MAX_RANKS / 64)
+
+struct piped {
+    struct cecl_net net;
+    struct cecl_device *dev;
+    struct cecl_net_pipes pipes;
+    int rank, nranks;
+    ceclStream_t work; /* of the last exchange; NULL: there was none */
+    _Atomic bool failed;
+    /* -- written by the stream's thread that carries out the exchange -- */
+    _Atomic bool runs;
+    _Atomic uint32_t passes, moved;
+    _Atomic uint64_t
+        waits[SETS];   /* a bit for each rank whose transfers did not end in the last pass */
+    _Atomic int error; /* ceclResult_t; `words` is written before */
+    char words[CECL_MESSAGE_BYTES];
+};
+
+/* ---- an exchange */
+
+struct under_way {
+    struct cecl_net_transfer transfer;
+    uint64_t done;
+    bool begun; /* its size has been told, or heard */
+    bool ended;
+};
+
+struct exchange {
+    struct cecl_stream_call call;
+    struct piped *piped;
+    uint32_t count, ended;
+    uint64_t blocked[2][SETS]; /* transfers to, or from, these ranks wait in this pass */
+    struct under_way list[];
+};
+
+/* The words are the calling thread's last message. */
+static void note_error(struct piped *piped, ceclResult_t error)
+{
+    cecl_keep_message(piped->words);
+    atomic_store(&piped->error, error);
+    atomic_store(&piped->failed, true);
+}
+
+static size_t move(const struct piped *piped, const struct cecl_net_transfer *t, void *at,
+                   uint64_t bytes, size_t least)
+{
+    const struct cecl_net_pipes *pipes = &piped->pipes;
+    const size_t count = bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+    return t->sends ? pipes->put(pipes->context, t->peer, at, count, least)
+                    : pipes->take(pipes->context, t->peer, at, count, least);
+}
+
+/* Tells the size of a transfer, or hears it. */
+static bool begin(struct piped *piped, const struct cecl_net_transfer *t)
+{
+    uint64_t size = t->bytes;
+    if (move(piped, t, &size, sizeof(size), sizeof(size)) == 0)
+        return false;
+    if (size == t->bytes)
+        return true;
+    note_error(piped, cecl_fail(ceclInvalidUsage,
+                                "a message from rank %d to rank %d: ceclSend has %" PRIu64
+                                " bytes, ceclRecv %" PRIu64,
+                                (int)t->peer, piped->rank, size, t->bytes));
+    return false;
+}
+
+/* Moves what can be moved now. Returns whether anything was. */
+static bool advance(struct piped *piped, struct under_way *way)
+{
+    const struct cecl_net_transfer *t = &way->transfer;
+    const struct cecl_net_pipes *pipes = &piped->pipes;
+    const bool began = !way->begun && begin(piped, t);
+    way->begun = way->begun || began;
+    size_t now = 0;
+    if (way->begun && way->done < t->bytes)
+        now = move(piped, t, (char *)t->at + way->done, t->bytes - way->done, 1);
+    way->done += now;
+    way->ended = way->done == t->bytes &&
+                 (!t->sends || !pipes->has_left || pipes->has_left(pipes->context, t->peer));
+    return began || now > 0;
+}
+
+static bool is_blocked(const struct exchange *x, const struct cecl_net_transfer *t)
+{
+    return (x->blocked[t->sends][t->peer / 64] >> t->peer % 64 & 1) != 0;
+}
+
+static void hear_error(struct piped *piped)
+{
+    const struct cecl_net_pipes *pipes = &piped->pipes;
+    const char *words = pipes->error ? pipes->error(pipes->context) : NULL;
+    if (words)
+        note_error(piped, cecl_fail(ceclRemoteError, "%s: %s", piped->net.name, words));
+}
+
+/* One pass over all transfers that have not ended. Returns whether bytes moved. */
+static bool pass(struct exchange *x)
+{
+    struct piped *piped = x->piped;
+    bool moved = false;
+    memset(x->blocked, 0, sizeof(x->blocked));
+    for (uint32_t i = 0; i < x->count; i++) {
+        struct under_way *way = &x->list[i];
+        const struct cecl_net_transfer *t = &way->transfer;
+        if (way->ended || is_blocked(x, t))
+            continue;
+        moved = advance(piped, way) || moved;
+        if (way->ended)
+            x->ended++;
+        else
+            x->blocked[t->sends][t->peer / 64] |= UINT64_C(1) << t->peer % 64;
+    }
+    for (size_t i = 0; i < SETS; i++)
+        atomic_store_explicit(&piped->waits[i], x->blocked[0][i] | x->blocked[1][i],
+                              memory_order_relaxed);
+    if (moved)
+        atomic_fetch_add(&piped->moved, 1);
+    atomic_fetch_add(&piped->passes, 1);
+    return moved;
+}
+
+#define PASSES_IN_A_ROW 50
+#define PAUSE_NS 50000
+
+/* Peers may share this processor. */
+static void pause_a_little(uint32_t idle)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (idle < PASSES_IN_A_ROW)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
+}
+
+static void run(struct cecl_stream_call *call, const _Atomic bool *abandon)
+{
+    struct exchange *x = (struct exchange *)call;
+    struct piped *piped = x->piped;
+    uint32_t idle = 0;
+    atomic_store(&piped->runs, true);
+    while (x->ended < x->count && !atomic_load(&piped->failed) && !atomic_load(abandon)) {
+        idle = pass(x) ? 0 : idle + 1;
+        hear_error(piped);
+        if (idle > 0)
+            pause_a_little(idle);
+    }
+    atomic_store(&piped->runs, false);
+}
+
+static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
+                             const struct cecl_net_transfer *list, uint32_t count)
+{
+    struct piped *piped = (struct piped *)net;
+    struct exchange *x = calloc(1, sizeof(*x) + count * sizeof(x->list[0]));
+    if (!x)
+        return cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %" PRIu32 " transfers",
+                         count);
+    x->call.run = run;
+    x->piped = piped;
+    x->count = count;
+    for (uint32_t i = 0; i < count; i++)
+        x->list[i].transfer = list[i];
+    piped->work = work;
+    return piped->dev->ops->call(piped->dev, work, &x->call);
+}
+
+/* ---- what the watchdog asks */
+
+#define FRESH_MS 20 /* a pass takes far less, unless the thread has no processor */
+
+/* Lists whom a pass still waited for that began after this call. So a rank that sent all of its bytes before
+ * the call is not listed. */
+static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
+{
+    struct piped *piped = (struct piped *)net;
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const uint32_t before = atomic_load(&piped->passes);
+    const int64_t end = cecl_now_ms() + FRESH_MS;
+    *moved += atomic_load(&piped->moved);
+    while (atomic_load(&piped->runs) && atomic_load(&piped->passes) - before < 2)
+        if (cecl_now_ms() >= end || nanosleep(&pause, NULL) != 0)
+            return true;
+    if (!atomic_load(&piped->runs))
+        return false;
+    for (int r = 0; r < piped->nranks; r++)
+        if (atomic_load(&piped->waits[r / 64]) >> r % 64 & 1)
+            cecl_rank_list_add(list, r);
+    return true;
+}
+
+static ceclResult_t error_of(struct cecl_net *net)
+{
+    struct piped *piped = (struct piped *)net;
+    const ceclResult_t error = (ceclResult_t)atomic_load(&piped->error);
+    return error == ceclSuccess ? ceclSuccess : cecl_fail_with(error, piped->words);
+}
+
+static void fail_net(struct cecl_net *net)
+{
+    atomic_store(&((struct piped *)net)->failed, true);
+}
+
+/* ---- life */
+
+/* In a failed communicator a call may be over while its exchanges are still to be taken from the queue. They
+ * look at the transport. */
+static void close_net(struct cecl_net *net)
+{
+    struct piped *piped = (struct piped *)net;
+    if (piped->work)
+        (void)!piped->dev->ops->stream_synchronize(piped->dev, piped->work);
+    piped->pipes.close(piped->pipes.context);
+    free(piped);
+}
+
+static const struct cecl_net_ops ops = {
+    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
+
+ceclResult_t cecl_net_pipes_open(struct cecl_device *dev, const char *name,
+                                 const struct cecl_net_pipes *pipes, int rank, int nranks,
+                                 struct cecl_net **net)
+{
+    struct piped *piped = calloc(1, sizeof(*piped));
+    if (!piped)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a network of %d ranks", nranks);
+    piped->net = (struct cecl_net){.ops = &ops, .is_exact = true};
+    snprintf(piped->net.name, sizeof(piped->net.name), "%s", name);
+    piped->dev = dev;
+    piped->pipes = *pipes;
+    piped->rank = rank;
+    piped->nranks = nranks;
+    *net = &piped->net;
+    return ceclSuccess;
+}
+
+/* ---- pipes of another library */
+
+static _Thread_local const struct cecl_net_lender *lent;
+
+CECL_API void cecl_net_lend(const struct cecl_net_lender *lender)
+{
+    lent = lender;
+}
+
+const struct cecl_net_lender *cecl_net_lent(void)
+{
+    return lent;
+}

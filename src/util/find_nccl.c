@@ -1,0 +1,159 @@
+/* Where NCCL's library is looked for. The build says in which folders systems keep it
+ * (CECL_NCCL_FOLDERS, separated by colons). */
+#include "util/find_nccl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "util/settings.h"
+
+#define WHEEL "nvidia/nccl/lib/" CECL_NCCL_SONAME /* below the folder of Python's packages */
+#define PARENTS 5 /* how many folders above a library are searched for the wheel */
+
+struct search {
+    int flags; /* of dlopen */
+    void *handle;
+};
+
+static const char ours[] = "this is cecl's library, not NCCL";
+
+bool cecl_is_in_nccls_place(void *handle)
+{
+    return dlsym(handle, "cecl_in_place_of_nccl") != NULL;
+}
+
+const char *cecl_name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Returns NULL if `name` is not NCCL; `*why` says why not. */
+static void *open_nccl(const char *name, int flags, const char **why)
+{
+    void *handle = dlopen(name, flags);
+    if (!handle) {
+        *why = dlerror();
+        return NULL;
+    }
+    const bool is_ours = cecl_is_in_nccls_place(handle);
+    if (!is_ours && dlsym(handle, "ncclGetVersion"))
+        return handle;
+    *why = is_ours ? ours : "this is not NCCL";
+    dlclose(handle);
+    return NULL;
+}
+
+static bool try_path(struct search *search, const char *path)
+{
+    const char *why;
+    if (access(path, R_OK) != 0)
+        return false;
+    search->handle = open_nccl(path, search->flags, &why);
+    if (!search->handle && why != ours) /* finding cecl's own is expected */
+        cecl_log(CECL_LOG_WARN, -1, "%s is not used: %s", path, why);
+    return search->handle != NULL;
+}
+
+static ceclResult_t open_setting(struct search *search, const char *setting)
+{
+    char path[PATH_MAX];
+    const char *why;
+    if (!realpath(setting, path))
+        return cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, strerror(errno));
+    search->handle = open_nccl(path, search->flags, &why);
+    return search->handle ? ceclSuccess
+                          : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
+}
+
+/* Tries `folders`, separated by colons. Empty and relative ones are left out. */
+static bool try_folders(struct search *search, const char *folders)
+{
+    char path[PATH_MAX];
+    for (const char *next = folders; *next; next += *next == ':') {
+        const int length = (int)strcspn(next, ":");
+        if (*next == '/' &&
+            snprintf(path, sizeof(path), "%.*s/" CECL_NCCL_SONAME, length, next) < PATH_MAX &&
+            try_path(search, path))
+            return true;
+        next += length;
+    }
+    return false;
+}
+
+/* ---- the wheel's NCCL, beside a loaded library */
+
+struct wheel {
+    const char *beside; /* the beginning of the names of libraries that are looked at */
+    char path[PATH_MAX];
+};
+
+/* For dl_iterate_phdr: returns 1 when a wheel lies beside this library. */
+static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct wheel *wheel = argument;
+    char folder[PATH_MAX];
+    if (info->dlpi_name[0] != '/' ||
+        strncmp(cecl_name_in(info->dlpi_name), wheel->beside, strlen(wheel->beside)) != 0)
+        return 0;
+    snprintf(folder, sizeof(folder), "%s", info->dlpi_name);
+    for (int up = 0; up < PARENTS; up++) {
+        char *slash = strrchr(folder, '/');
+        if (!slash)
+            return 0;
+        *slash = '\0';
+        if (snprintf(wheel->path, PATH_MAX, "%s/" WHEEL, folder) < PATH_MAX &&
+            access(wheel->path, R_OK) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The file is opened after the walk through the libraries, because the loader is locked during the
+ * walk. */
+static bool try_beside(struct search *search, const char *libraries)
+{
+    struct wheel wheel = {.beside = libraries};
+    return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(search, wheel.path);
+}
+
+/* PyTorch's libraries come first, because another package may lie in another folder of packages. */
+static bool try_wheels(struct search *search)
+{
+    return try_beside(search, "libtorch_cuda") || try_beside(search, "");
+}
+
+static bool try_loader(struct search *search)
+{
+    const char *why;
+    search->handle = open_nccl(CECL_NCCL_SONAME, search->flags, &why);
+    return search->handle != NULL;
+}
+
+ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle)
+{
+    struct search search = {.flags = flags};
+    const char *setting = cecl_setting_text(CECL_SET_NCCL_PATH);
+    const char *folders = getenv("LD_LIBRARY_PATH");
+    if (!folders)
+        folders = "";
+    if (setting)
+        CECL_TRY(open_setting(&search, setting));
+    else if (!try_wheels(&search) && !try_folders(&search, folders) &&
+             !try_folders(&search, CECL_NCCL_FOLDERS) && !try_loader(&search))
+        return cecl_fail(ceclSystemError,
+                         "no NCCL was found %s. CECL_NCCL_PATH may name it. Looked for " WHEEL
+                         " beside the libraries of this process, and for " CECL_NCCL_SONAME
+                         " in %s and in LD_LIBRARY_PATH (%s)",
+                         purpose, CECL_NCCL_FOLDERS, folders);
+    *handle = search.handle;
+    return ceclSuccess;
+}

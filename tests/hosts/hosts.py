@@ -1,0 +1,216 @@
+"""Ranks on several hosts: they join, work, die, leave, and lose each other.
+
+hosts.py hosts_rank pretended    hosts are made by CECL_HOST_ID, on one machine
+hosts.py hosts_rank namespaces   each host is a network namespace, with a virtual link between them
+
+Exit status 77: the system permits no network namespaces.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM, WAY = sys.argv[1:3]
+TIMEOUT_MS = 3000
+SPACES = [f"cecl-{os.getpid()}-{n}" for n in (0, 1)]
+LINK = "cecl0"
+
+
+class Job:
+    """Ranks, host by host: sizes of hosts, and what each rank does once it has joined."""
+
+    def __init__(self, sizes, acts, settings=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.ranks, self.lines = [], []
+        hosts = [host for host, size in enumerate(sizes) for _ in range(size)]
+        for rank, host in enumerate(hosts):
+            self.start(rank, host, len(hosts), acts[rank], (settings or {}).get(rank, {}))
+
+    def start(self, rank, host, nranks, act, settings):
+        env = dict(os.environ, CECL_DEVICE="host", CECL_TIMEOUT_MS=str(TIMEOUT_MS),
+                   CECL_INIT_TIMEOUT_MS="15000", CECL_POOL_BYTES="64M", CECL_DEBUG="warn")
+        command = [PROGRAM, os.path.join(self.folder.name, "id"), str(nranks), str(rank), str(host), act]
+        if WAY == "pretended":
+            env.update(CECL_HOST_ID=str(host), CECL_SOCKET_IFNAME="lo")
+        else:
+            env["CECL_SOCKET_IFNAME"] = LINK
+            command = ["ip", "netns", "exec", SPACES[host]] + command
+        for name, value in settings.items():
+            env[name] = value
+            if value is None:
+                del env[name]
+        self.ranks.append(subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE))
+        self.lines.append([])
+
+    def read(self, rank):
+        line = self.ranks[rank].stdout.readline().strip()
+        self.lines[rank].append(line)
+        return line
+
+    def expect(self, ranks, pattern):
+        for rank in ranks:
+            line = self.read(rank)
+            if not re.search(pattern, line):
+                self.fail(f"rank {rank} printed {self.lines[rank]}; {pattern!r} expected")
+
+    def end(self, killed=()):
+        for rank, process in enumerate(self.ranks):
+            process.stdin.close()
+            status = process.wait(30)
+            if status != (-9 if rank in killed else 0):
+                self.fail(f"rank {rank} ended with {status}: {process.stdout.read()}")
+            process.stdout.close()
+        self.folder.cleanup()
+
+    def fail(self, why):
+        for process in self.ranks:
+            process.kill()
+        sys.exit(f"{sys._getframe(2).f_code.co_name}: {why}")
+
+
+def they_join_and_leave(sizes, act):
+    ranks = range(sum(sizes))
+    job = Job(sizes, [act] * len(ranks))
+    job.expect(ranks, "^joined$")
+    job.expect(ranks, "^left$")
+    job.end()
+
+
+def a_killed_rank_is_named(victim, act):
+    """On every rank, whether it is the first of its host or not."""
+    sizes = (2, 3)
+    others = [rank for rank in range(5) if rank != victim]
+    job = Job(sizes, [act] * 5)
+    job.expect(range(5), "^joined$")
+    time.sleep(0.3 if act == "go_on" else 0)
+    begin = time.monotonic()
+    job.ranks[victim].kill()
+    job.expect(others, fr"^heard: (\w+: )?(rank . gave up: )?rank {victim} ended unexpectedly")
+    job.expect(others, "^aborted$")
+    within(job, begin, TIMEOUT_MS / 1000)
+    job.end(killed=[victim])
+
+
+def within(job, begin, seconds):
+    took = time.monotonic() - begin
+    if took > seconds:
+        job.fail(f"it took {took:.1f} s: {seconds} s at most expected")
+
+
+def the_first_rank_may_leave_before_the_others():
+    """The others of its host still tell other hosts that they leave, or die."""
+    job = Job((2, 2), ["hold", "hold", "wait", "wait"])
+    job.expect(range(4), "^joined$")
+    job.ranks[0].stdin.close()
+    job.expect([0], "^left$")
+    job.ranks[1].kill()
+    job.expect([2, 3], r"^heard: (\w+: )?(rank . gave up: )?rank 1 ended unexpectedly")
+    job.expect([2, 3], "^aborted$")
+    job.end(killed=[1])
+
+
+def a_process_that_ends_has_left():
+    """Its goodbye is no failure on another host, and comes before its links end."""
+    job = Job((1, 2), ["exit", "hold", "hold"])
+    job.expect(range(3), "^joined$")
+    job.ranks[0].wait(30)
+    job.ranks[1].stdin.close()
+    job.ranks[2].stdin.close()
+    job.expect([1, 2], "^left$")
+    job.end()
+
+
+def odd_settings_are_named():
+    sizes = (2, 2)
+    job = Job(sizes, ["work"] * 4, {r: {"CECL_NODE_SIZE": "3"} for r in range(4)})
+    job.expect(range(4), "^refused: CECL_NODE_SIZE=3: ranks 1 and 2 would be on one node, .*2 nodes of 2 ranks")
+    job.end()
+    job = Job(sizes, ["work"] * 4, {2: {"CECL_TIMEOUT_MS": "4000"}})
+    job.expect(range(4), "^refused: ranks differ in timeoutMs .* 4000 on rank 2")
+    job.end()
+
+
+def a_cut_link_is_named(act):
+    job = Job((2, 2), [act] * 4)
+    job.expect(range(4), "^joined$")
+    time.sleep(0.3 if act == "go_on" else 0)
+    begin = time.monotonic()
+    space("ip", "link", "set", LINK, "down")
+    job.expect([0, 1], "^heard: .*no answer for .* from the host of ranks 2 and 3")
+    job.expect([2, 3], "^heard: .*no answer for .* from the host of ranks 0 and 1")
+    job.expect(range(4), "^aborted$")
+    within(job, begin, TIMEOUT_MS / 1000 + 1)
+    job.end()
+    space("ip", "link", "set", LINK, "up")
+
+
+def hosts_that_are_not_linked_are_refused():
+    """The id is for one host, so ranks of the other one say what to set."""
+    job = Job((1, 1), ["work"] * 2, {0: {"CECL_SOCKET_IFNAME": None, "CECL_INIT_TIMEOUT_MS": "1500"}})
+    job.expect([1], "^refused: .*CECL_SOCKET_IFNAME")
+    job.expect([0], "^refused: .*1 of 2 ranks joined")
+    job.end()
+
+
+def run(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def space(*command, number=0):
+    done = run("ip", "netns", "exec", SPACES[number], *command)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stdout}")
+
+
+def make_spaces():
+    try:
+        made = [run("ip", "netns", "add", name) for name in SPACES]
+        made.append(run("ip", "link", "add", LINK, "netns", SPACES[0], "type", "veth", "peer", "name", LINK,
+                        "netns", SPACES[1]))
+    except FileNotFoundError:
+        print("skipped: there is no program ip")
+        sys.exit(77)
+    if any(done.returncode for done in made):
+        print("skipped: the system permits no network namespaces:", made[-1].stdout.strip())
+        sys.exit(77)
+    for number in range(2):
+        space("ip", "addr", "add", f"10.213.7.{number + 1}/24", "dev", LINK, number=number)
+        space("ip", "link", "set", "lo", "up", number=number)
+        space("ip", "link", "set", LINK, "up", number=number)
+
+
+def try_all():
+    they_join_and_leave((2, 3), "work")
+    they_join_and_leave((2, 3), "carry")
+    if WAY == "pretended":
+        for sizes in ((1, 2, 3), (1, 1)):
+            they_join_and_leave(sizes, "work")
+            they_join_and_leave(sizes, "carry")
+        odd_settings_are_named()
+        the_first_rank_may_leave_before_the_others()
+        a_process_that_ends_has_left()
+        for victim in (0, 1, 2, 4):
+            a_killed_rank_is_named(victim, "wait")
+        for victim in (0, 4):
+            a_killed_rank_is_named(victim, "go_on")
+    else:
+        a_killed_rank_is_named(2, "wait")
+        a_killed_rank_is_named(4, "go_on")
+        a_cut_link_is_named("wait")
+        a_cut_link_is_named("go_on")
+        hosts_that_are_not_linked_are_refused()
+
+
+if WAY == "namespaces":
+    try:
+        make_spaces()
+        try_all()
+    finally:
+        for name in SPACES:
+            run("ip", "netns", "del", name)
+else:
+    try_all()

@@ -1,0 +1,78 @@
+/* See puts_amid.h. Calls have streams of their own, because those of the team carry messages, which ranks may make in
+ * another order. */
+#include "puts_amid.h"
+
+#include "puts.h"
+
+static struct {
+    const struct team *team; /* NULL: there are no such calls in this burst */
+    int before;              /* which call of the burst */
+    bool is_made;
+    struct puts puts;
+    struct memory shared;
+} amid;
+
+/* Where a communicator fails, peers may write to the window until they hear of it. So the memory of a window that did
+ * not end stays, as long as this process lives. */
+static void share(uint64_t *x)
+{
+    static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
+    ceclComm_t comm = amid.team->comm;
+    amid.shared = memory_new(comm, kinds[random_next(x) % 3], PUTS_BYTES);
+    amid.puts = (struct puts){.comm = comm,
+                              .rank = amid.team->me,
+                              .n = amid.team->n,
+                              .shared = amid.shared.at,
+                              .local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES).at};
+    multi_ok(comm, ceclWindowShare(comm, amid.shared.at, PUTS_BYTES, &amid.puts.window));
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(comm, ceclStreamCreate(comm, &amid.puts.streams[s]));
+}
+
+void puts_amid_prepare(uint64_t *x)
+{
+    uint64_t window = random_next(x), program = random_next(x);
+    const uint64_t seed = random_next(x), before = random_next(x) % BURST_CALLS;
+    const struct team *team = teams_pick(x);
+    amid.team = team->me >= 0 && team->n >= 2 ? team : NULL;
+    amid.before = (int)before;
+    amid.is_made = false;
+    if (!amid.team)
+        return;
+    share(&window);
+    amid.puts.seed = seed;
+    amid.puts.launches = (int)(seed % 6 < 3 ? 0 : seed % 3 + 1);
+    puts_prepare(&amid.puts, &program);
+}
+
+const struct team *puts_amid_due(int first, int end)
+{
+    return amid.team && first <= amid.before && amid.before < end ? amid.team : NULL;
+}
+
+ceclResult_t puts_amid_make(void)
+{
+    const ceclResult_t result = puts_make(&amid.puts);
+    amid.is_made = result == ceclSuccess;
+    return result;
+}
+
+const struct team *puts_amid_made(void)
+{
+    return amid.is_made ? amid.team : NULL;
+}
+
+ceclResult_t puts_amid_finish(void)
+{
+    return puts_finish(&amid.puts);
+}
+
+void puts_amid_end(uint32_t failed)
+{
+    if (!amid.team || (failed >> (amid.team - teams) & 1) != 0)
+        return;
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        multi_ok(amid.puts.comm, ceclStreamDestroy(amid.puts.comm, amid.puts.streams[s]));
+    multi_ok(amid.puts.comm, ceclWindowFree(amid.puts.comm, amid.puts.window));
+    memory_free(amid.puts.comm, &amid.shared);
+}
