@@ -270,6 +270,20 @@ static void a_program_is_tried_and_ranks_decide_alike(void **state)
     assert_int_equal(overlaps(), 0);
 }
 
+/* First of all, as the parent of processes must not have called NCCL. Two ranks on each of two hosts. */
+static void hosts_are_served_as_nodes_are(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"one", "one", "other", "other"};
+    setenv("CECL_SOCKET_IFNAME", "lo", 1);
+    assert_true(run_processes(make_both, 4, "CECL_HOST_ID", hosts));
+    char *file = strdup(getenv("CECL_NCCL_LEARNED"));
+    unsetenv("CECL_NCCL_LEARNED"); /* what is decided here is not for other tests */
+    assert_true(run_processes(train, 4, "CECL_HOST_ID", hosts));
+    setenv("CECL_NCCL_LEARNED", file, 1);
+    free(file);
+}
+
 static bool finalize(struct rank *r)
 {
     char story[STANDIN_STORY];
@@ -382,6 +396,7 @@ int main(int argc, char **argv)
     const char *real = getenv("CECL_NCCL_PATH");
     void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts_are_served_as_nodes_are),
         cmocka_unit_test(served_and_passed_calls_follow_each_other_over_any_nodes),
         cmocka_unit_test(one_node_splits_nothing),
         cmocka_unit_test(a_program_is_tried_and_ranks_decide_alike),
