@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "ranks.h"
+#include "processes.h"
 
 enum { MOST = 3000, ROUNDS = 12 };
 #define SLOW_S                                                                                     \

@@ -21,7 +21,7 @@
 
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
-#include "ranks.h"
+#include "processes.h"
 
 #define RANKS 4
 #define MOST 20000      /* elements of a block */
