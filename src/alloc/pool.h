@@ -40,6 +40,8 @@ struct cecl_pool {
     /* [nranks]; allocated at open, so that an exchange cannot fail for lack of host memory */
     struct cecl_proposal *proposals;
     int *fds; /* [nranks], allocated at open */
+    bool *
+        away; /* [nranks] on another host, out of reach; known also when the mesh has been closed */
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
