@@ -60,38 +60,36 @@ static bool is_ordered(const struct cecl_nccl_call *call, const struct cecl_nccl
 
 static ceclResult_t begin_pass(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry)
 {
-    if (!is_ordered(call, entry) || !cecl_nccl_comm_enter(entry, call->comm, CECL_NCCL_MADE))
+    if (!cecl_nccl_comm_enter(entry, call->comm, CECL_NCCL_MADE))
         return ceclSuccess;
     const ceclResult_t result = cecl_nccl_rails_before(&entry->rails, call->stream);
-    if (result == ceclSuccess)
-        note(entry, call);
     cecl_nccl_comm_leave(entry);
     return result;
+}
+
+/* Returns what NCCL has returned, or an error of its own. */
+static ncclResult_t end_pass(struct cecl_nccl_comm *entry, ncclComm_t comm, cudaStream_t stream,
+                             ncclResult_t result)
+{
+    while (result == ceclInProgress && !cecl_nccl_is_enqueued(comm, entry))
+        cecl_nccl_pause_us(20);
+    if (!cecl_nccl_comm_enter(entry, comm, CECL_NCCL_MADE))
+        return result;
+    const ceclResult_t ended = cecl_nccl_rails_behind(&entry->rails, stream);
+    cecl_nccl_comm_leave(entry);
+    return ended != ceclSuccess && (result == ceclSuccess || result == ceclInProgress)
+               ? (ncclResult_t)ended
+               : result;
 }
 
 /* All streams of a group's calls wait for its kernel, so an event on one of them is behind all calls. */
-static ceclResult_t end_pass(struct cecl_nccl_comm *entry, bool is_in_background)
-{
-    struct cecl_nccl_rails *rails = &entry->rails;
-    while (is_in_background && !cecl_nccl_is_enqueued(rails->comm, entry))
-        cecl_nccl_pause_us(20);
-    if (!cecl_nccl_comm_enter(entry, rails->comm, CECL_NCCL_MADE))
-        return ceclSuccess;
-    const ceclResult_t result = cecl_nccl_rails_behind(rails, rails->stream);
-    cecl_nccl_comm_leave(entry);
-    return result;
-}
-
 ncclResult_t cecl_nccl_pass_ended(ncclResult_t result)
 {
-    const bool is_in_background = result == ceclInProgress;
     while (in_group) {
         struct cecl_nccl_comm *entry = in_group;
         in_group = entry->rails.next_in_group;
         entry->rails.is_in_group = false;
-        const ceclResult_t ended = end_pass(entry, is_in_background);
-        if (ended != ceclSuccess && (result == ceclSuccess || is_in_background))
-            result = (ncclResult_t)ended;
+        result = end_pass(entry, entry->rails.comm, entry->rails.stream, result);
     }
     return result;
 }
@@ -99,9 +97,15 @@ ncclResult_t cecl_nccl_pass_ended(ncclResult_t result)
 ncclResult_t cecl_nccl_pass_ordered(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry,
                                     bool ends)
 {
+    if (!is_ordered(call, entry))
+        return cecl_nccl_pass(call);
     const ceclResult_t begun = begin_pass(call, entry);
-    const ncclResult_t result = begun == ceclSuccess ? cecl_nccl_pass(call) : (ncclResult_t)begun;
-    return ends ? cecl_nccl_pass_ended(result) : result;
+    if (begun != ceclSuccess)
+        return (ncclResult_t)begun;
+    if (!ends)
+        note(entry, call);
+    const ncclResult_t result = cecl_nccl_pass(call);
+    return ends ? end_pass(entry, call->comm, call->stream, result) : result;
 }
 
 bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry)

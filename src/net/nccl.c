@@ -9,164 +9,15 @@
  * NCCL is a stand-in that knows no streams: the thread of the stream calls it.
  *
  * Two words tell the host how many exchanges have begun and ended. An exchange that has begun waits for some
- * of its ranks; NCCL does not say for which.
- *
- * An abort frees memory of the GPU, which may wait for streams that wait for flags. So a separate thread
- * aborts, and the watchdog continues. */
-#include <dlfcn.h>
+ * of its ranks; NCCL does not say for which. */
 #include <limits.h>
-#include <link.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "net/net.h"
+#include "net/nccl_internal.h"
 #include "util/clock.h"
-#include "util/find_nccl.h"
-#include "util/log.h"
-#include "util/settings.h"
-#include "util/thread.h"
-
-/* ---- NCCL's interface, as far as it is used */
-
-typedef struct ncclComm *nccl_comm;
-typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
-enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0 };
-
-struct nccl_id {
-    char internal[128];
-};
-
-/* The fields of NCCL 2.17. NCCL takes the size of the caller's structure for what it knows of. */
-struct nccl_config {
-    size_t size;
-    unsigned magic, version;
-    int blocking, cga_cluster_size, min_ctas, max_ctas;
-    const char *net_name;
-};
-#define NCCL_CONFIG_MAGIC 0xcafebeefu
-#define NCCL_CONFIG_VERSION 21700u
-#define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
-
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(GetVersion, (int *version))                                                                  \
-    X(GetUniqueId, (struct nccl_id * id))                                                          \
-    X(CommInitRankConfig,                                                                          \
-      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config))     \
-    X(CommFinalize, (nccl_comm comm))                                                              \
-    X(CommDestroy, (nccl_comm comm))                                                               \
-    X(CommAbort, (nccl_comm comm))                                                                 \
-    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error))                                    \
-    X(Send, (const void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))      \
-    X(Recv, (void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))            \
-    X(GroupStart, (void))                                                                          \
-    X(GroupEnd, (void))
-
-struct nccl_functions {
-#define DECLARE(name, arguments) nccl_result(*name) arguments;
-    NCCL_FUNCTIONS(DECLARE)
-#undef DECLARE
-    const char *(*GetErrorString)(nccl_result result);
-    const char *(*GetLastError)(nccl_comm comm);
-    int version;
-};
-
-#define NET_SMS 2
-#define NOTES 256u
-#define SETS (CECL_MAX_RANKS / 64)
-#define FINALIZE_MS 2000
-#define ABORT_MS 10000 /* how long the end waits for an abort in the background */
-#define POLL_NS 20000
-
-struct nccl {
-    struct cecl_net net;
-    const struct nccl_functions *api;
-    struct nccl_functions lent_api;
-    ceclNcclNet_t lent; /* without a library: the communicator is cecl's own */
-    struct cecl_device *dev;
-    int rank, nranks, timeout_ms;
-    pthread_mutex_t lock; /* held while NCCL is called */
-    nccl_comm comm;       /* NULL: aborted, or not made yet */
-    nccl_comm aborted;    /* what `aborter` aborts */
-    pthread_t aborter;
-    bool has_aborter;
-    _Atomic bool failed, has_aborted;
-    const _Atomic bool *abandon; /* the device closes: an exchange in its stream's thread ends */
-    _Atomic int error;           /* of such an exchange, with its message */
-    char words[CECL_MESSAGE_BYTES];
-    uint32_t *begun, *ended;             /* written by the stream */
-    uint32_t count;                      /* of exchanges that were enqueued */
-    _Atomic uint64_t peers[NOTES][SETS]; /* of recent exchanges, by their numbers */
-};
-
-/* ---- opening the library, once in a process */
-
-static bool find(void *library, const char *name, void *function)
-{
-    char whole[64];
-    snprintf(whole, sizeof(whole), "nccl%s", name);
-    void *found = dlsym(library, whole);
-    memcpy(function, &found, sizeof(found));
-    return found != NULL;
-}
-
-static ceclResult_t find_all(void *library, struct nccl_functions *api)
-{
-    struct link_map *map;
-    const char *missing = NULL,
-               *path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
-#define FIND(name, arguments)                                                                      \
-    if (!missing && !find(library, #name, &api->name))                                             \
-        missing = "nccl" #name;
-    NCCL_FUNCTIONS(FIND)
-    FIND(GetErrorString, )
-    FIND(GetLastError, )
-#undef FIND
-    if (missing)
-        return cecl_fail(ceclSystemError, "nodes of GPUs need NCCL 2.17 or later: %s lacks %s",
-                         path, missing);
-    if (api->GetVersion(&api->version) != NCCL_SUCCESS || api->version < NCCL_LEAST_VERSION)
-        return cecl_fail(ceclSystemError,
-                         "nodes of GPUs need NCCL 2.17 or later: %s has version %d", path,
-                         api->version);
-    return ceclSuccess;
-}
-
-#define OPEN_FLAGS (RTLD_NOW | RTLD_LOCAL)
-
-/* The program's own NCCL comes first. */
-static ceclResult_t open_library(struct nccl_functions *api)
-{
-    void *library = cecl_setting_text(CECL_SET_NCCL_PATH)
-                        ? NULL
-                        : dlopen(CECL_NCCL_SONAME, OPEN_FLAGS | RTLD_NOLOAD);
-    if (library && cecl_is_in_nccls_place(library)) {
-        dlclose(library);
-        return cecl_fail(ceclInvalidUsage,
-                         "cecl's own library is in NCCL's place: nodes of GPUs (CECL_NODE_SIZE) "
-                         "are not supported under cecl-run");
-    }
-    if (!library)
-        CECL_TRY(cecl_find_nccl(OPEN_FLAGS, "for nodes of GPUs", &library));
-    return find_all(library, api);
-}
-
-/* The library stays open. A failure is tried again by the next communicator. */
-static ceclResult_t load(const struct nccl_functions **out)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct nccl_functions api;
-    static bool is_open;
-    pthread_mutex_lock(&lock);
-    const ceclResult_t result = is_open ? ceclSuccess : open_library(&api);
-    is_open = result == ceclSuccess;
-    pthread_mutex_unlock(&lock);
-    *out = &api;
-    return result;
-}
 
 /* ---- calling NCCL. The caller holds the lock, or nobody else knows the transport. */
 
@@ -392,124 +243,15 @@ static ceclResult_t error_of(struct cecl_net *net)
     return result;
 }
 
-static ceclResult_t abort_now(void *context)
-{
-    struct nccl *nccl = context;
-    nccl->api->CommAbort(nccl->aborted);
-    return ceclSuccess;
-}
-
-static void *abort_apart(void *argument)
-{
-    struct nccl *nccl = argument;
-    (void)!nccl->dev->ops->within(nccl->dev, abort_now, nccl);
-    atomic_store(&nccl->has_aborted, true);
-    return NULL;
-}
-
-static void fail_net(struct cecl_net *net)
-{
-    struct nccl *nccl = (struct nccl *)net;
-    atomic_store(&nccl->failed, true);
-    pthread_mutex_lock(&nccl->lock);
-    if (nccl->comm) {
-        nccl->aborted = nccl->comm;
-        nccl->comm = NULL;
-        nccl->has_aborter = cecl_thread_start(&nccl->aborter, "cecl-net", abort_apart, nccl) == 0;
-        if (!nccl->has_aborter) /* tried again at the watchdog's next turn */
-            nccl->comm = nccl->aborted;
-    }
-    pthread_mutex_unlock(&nccl->lock);
-}
-
 /* ---- life */
-
-struct ending {
-    struct nccl *nccl;
-    nccl_comm comm; /* which nobody else knows any more */
-};
-
-/* Whether NCCL has ended in order. A peer that has gone would hold that up. */
-static bool is_finalized(const struct ending *ending)
-{
-    const struct nccl_functions *api = ending->nccl->api;
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    const int64_t deadline = cecl_deadline(FINALIZE_MS);
-    nccl_result state = api->CommFinalize(ending->comm);
-    bool is_asked = state == NCCL_SUCCESS || state == NCCL_IN_PROGRESS;
-    state = NCCL_IN_PROGRESS;
-    while (is_asked && state == NCCL_IN_PROGRESS && cecl_ms_left(deadline) != 0) {
-        is_asked = api->CommGetAsyncError(ending->comm, &state) == NCCL_SUCCESS;
-        if (is_asked && state == NCCL_IN_PROGRESS)
-            nanosleep(&pause, NULL);
-    }
-    return is_asked && state == NCCL_SUCCESS;
-}
-
-static ceclResult_t end_comm(void *context)
-{
-    const struct ending *ending = context;
-    const struct nccl *nccl = ending->nccl;
-    if (!atomic_load(&nccl->failed) && is_finalized(ending))
-        nccl->api->CommDestroy(ending->comm);
-    else
-        nccl->api->CommAbort(ending->comm);
-    return ceclSuccess;
-}
-
-static void finish(struct cecl_net *net)
-{
-    struct nccl *nccl = (struct nccl *)net;
-    pthread_mutex_lock(&nccl->lock);
-    struct ending ending = {nccl, nccl->comm};
-    nccl->comm = NULL;
-    pthread_mutex_unlock(&nccl->lock);
-    if (ending.comm)
-        (void)!nccl->dev->ops->within(nccl->dev, end_comm, &ending);
-}
-
-/* Returns whether an abort in the background, if there is one, has ended. */
-static bool await_aborter(const struct nccl *nccl)
-{
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    const int64_t deadline = cecl_deadline(ABORT_MS);
-    while (nccl->has_aborter && !atomic_load(&nccl->has_aborted) && cecl_ms_left(deadline) != 0)
-        nanosleep(&pause, NULL);
-    return !nccl->has_aborter || atomic_load(&nccl->has_aborted);
-}
-
-/* The program's communicator ends next, and NCCL's abort of this one is to come first. */
-static void give_up(struct cecl_net *net)
-{
-    fail_net(net);
-    (void)await_aborter((struct nccl *)net);
-}
-
-static void close_net(struct cecl_net *net)
-{
-    struct nccl *nccl = (struct nccl *)net;
-    if (!await_aborter(nccl)) {
-        cecl_log(CECL_LOG_WARN, nccl->rank,
-                 "%s: ncclCommAbort did not end within %d ms: its memory stays", net->name,
-                 ABORT_MS);
-        return;
-    }
-    if (nccl->has_aborter)
-        pthread_join(nccl->aborter, NULL);
-    finish(net);
-    if (nccl->begun)
-        nccl->dev->ops->words_free(nccl->dev, nccl->begun);
-    pthread_mutex_destroy(&nccl->lock);
-    free(nccl);
-}
 
 static const struct cecl_net_ops ops = {.exchange = exchange,
                                         .late = late,
                                         .error = error_of,
-                                        .fail = fail_net,
-                                        .give_up = give_up,
-                                        .finish = finish,
-                                        .close = close_net};
+                                        .fail = cecl_net_nccl_fail,
+                                        .give_up = cecl_net_nccl_give_up,
+                                        .finish = cecl_net_nccl_finish,
+                                        .close = cecl_net_nccl_close};
 
 /* ---- what the program lends */
 
@@ -536,7 +278,8 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
 {
     const bool is_lent = nccl->lent.library;
     nccl->api = &nccl->lent_api;
-    CECL_TRY(is_lent ? find_all(nccl->lent.library, &nccl->lent_api) : load(&nccl->api));
+    CECL_TRY(is_lent ? cecl_net_nccl_find(nccl->lent.library, &nccl->lent_api)
+                     : cecl_net_nccl_load(&nccl->api));
     mine->version = nccl->api->version;
     mine->is_lent = is_lent;
     snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
@@ -578,10 +321,15 @@ static ceclResult_t compare_versions(const struct offer *all, int nranks)
         odd = all[r].version;
         cecl_rank_list_add(&ranks, r);
     }
-    if (odd != common)
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks have different versions of NCCL: %d on %s, %d on most others",
-                         (int)odd, cecl_rank_list_words(&ranks), (int)common);
+    return odd == common
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage,
+                           "ranks have different versions of NCCL: %d on %s, %d on most others",
+                           (int)odd, cecl_rank_list_words(&ranks), (int)common);
+}
+
+static ceclResult_t compare_lenders(const struct offer *all, int nranks)
+{
     for (int r = 1; r < nranks; r++)
         if (all[r].is_lent != all[0].is_lent)
             return cecl_fail(ceclInvalidUsage,
@@ -622,6 +370,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
     CECL_TRY(cecl_mesh_agree(mesh, prepare(nccl, &mine)));
     CECL_TRY(cecl_mesh_allgather(mesh, "network", &mine, all, sizeof(mine)));
     CECL_TRY(compare_versions(all, nccl->nranks));
+    CECL_TRY(compare_lenders(all, nccl->nranks));
     struct joining joining = {nccl, &all[0].id, deadline};
     return cecl_mesh_agree(mesh, nccl->dev->ops->within(nccl->dev, join, &joining));
 }
@@ -651,7 +400,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
             char words[CECL_MESSAGE_BYTES];
             cecl_keep_message(words);
             atomic_store(&nccl->failed, true); /* no orderly end */
-            close_net(&nccl->net);
+            cecl_net_nccl_close(&nccl->net);
             (void)!cecl_fail_with(result, words);
         }
     } else {

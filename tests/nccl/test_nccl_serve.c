@@ -21,7 +21,7 @@
 
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
-#include "ranks.h"
+#include "processes.h"
 
 #define RANKS 4
 #define MOST 20000      /* elements of a block */
@@ -1349,54 +1349,6 @@ static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
 
 /* ---- tests with processes as ranks. The parent has not called NCCL, so children do not inherit a
  * library that is in use. */
-
-struct meeting {
-    _Atomic bool is_ready;
-    ncclUniqueId id;
-};
-
-static struct meeting *meeting_new(void)
-{
-    void *memory = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(memory, MAP_FAILED);
-    return memory;
-}
-
-static void agree_on_id(struct meeting *meeting, struct rank *r)
-{
-    if (r->rank == 0) {
-        ncclGetUniqueId(&meeting->id);
-        atomic_store(&meeting->is_ready, true);
-    }
-    while (!atomic_load(&meeting->is_ready))
-        usleep(100);
-    r->id = meeting->id;
-}
-
-/* Runs `run` in a process for each rank, where `name` has the value values[rank]. Returns whether all
- * of them ended well; one that was killed did so if it had to. */
-static bool run_processes(bool (*run)(struct rank *), int nranks, const char *name,
-                          const char *const *values)
-{
-    struct meeting *meeting = meeting_new();
-    bool is = true;
-    int status;
-    for (int i = 0; i < nranks; i++) {
-        struct rank r = {.rank = i, .nranks = nranks, .run = run};
-        if (fork() != 0)
-            continue;
-        if (name)
-            setenv(name, values[i], 1);
-        agree_on_id(meeting, &r);
-        run_rank(&r);
-        _exit(r.is_right ? 0 : 1);
-    }
-    for (int i = 0; i < nranks; i++)
-        is = wait(&status) > 0 && (status == 0 || WIFSIGNALED(status)) && is;
-    munmap(meeting, sizeof(*meeting));
-    return is;
-}
 
 static void each_op_of_processes_is_served(void **state)
 {

@@ -1,0 +1,91 @@
+/* What the files of the network of GPUs share; see nccl.c. */
+#ifndef CECL_NET_NCCL_INTERNAL_H
+#define CECL_NET_NCCL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "net/net.h"
+
+/* ---- NCCL's interface, as far as it is used */
+
+typedef struct ncclComm *nccl_comm;
+typedef int nccl_result; /* the values up to 7 are those of ceclResult_t */
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0 };
+
+struct nccl_id {
+    char internal[128];
+};
+
+/* The fields of NCCL 2.17. NCCL takes the size of the caller's structure for what it knows of. */
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+};
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+#define NCCL_CONFIG_VERSION 21700u
+#define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
+
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion, (int *version))                                                                  \
+    X(GetUniqueId, (struct nccl_id * id))                                                          \
+    X(CommInitRankConfig,                                                                          \
+      (nccl_comm * comm, int nranks, struct nccl_id id, int rank, struct nccl_config *config))     \
+    X(CommFinalize, (nccl_comm comm))                                                              \
+    X(CommDestroy, (nccl_comm comm))                                                               \
+    X(CommAbort, (nccl_comm comm))                                                                 \
+    X(CommGetAsyncError, (nccl_comm comm, nccl_result * error))                                    \
+    X(Send, (const void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))      \
+    X(Recv, (void *at, size_t count, int type, int peer, nccl_comm comm, ceclStream_t))            \
+    X(GroupStart, (void))                                                                          \
+    X(GroupEnd, (void))
+
+struct nccl_functions {
+#define DECLARE(name, arguments) nccl_result(*name) arguments;
+    NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
+    const char *(*GetErrorString)(nccl_result result);
+    const char *(*GetLastError)(nccl_comm comm);
+    int version;
+};
+
+#define NET_SMS 2
+#define NOTES 256u
+#define SETS (CECL_MAX_RANKS / 64)
+#define POLL_NS 20000
+
+struct nccl {
+    struct cecl_net net;
+    const struct nccl_functions *api;
+    struct nccl_functions lent_api;
+    ceclNcclNet_t lent; /* without a library: the communicator is cecl's own */
+    struct cecl_device *dev;
+    int rank, nranks, timeout_ms;
+    pthread_mutex_t lock; /* held while NCCL is called */
+    nccl_comm comm;       /* NULL: aborted, or not made yet */
+    nccl_comm aborted;    /* what `aborter` aborts */
+    pthread_t aborter;
+    bool has_aborter;
+    _Atomic bool failed, has_aborted;
+    const _Atomic bool *abandon; /* the device closes: an exchange in its stream's thread ends */
+    _Atomic int error;           /* of such an exchange, with its message */
+    char words[CECL_MESSAGE_BYTES];
+    uint32_t *begun, *ended;             /* written by the stream */
+    uint32_t count;                      /* of exchanges that were enqueued */
+    _Atomic uint64_t peers[NOTES][SETS]; /* of recent exchanges, by their numbers */
+};
+
+/* nccl_library.c. Finds the functions of an open library. */
+ceclResult_t cecl_net_nccl_find(void *library, struct nccl_functions *api);
+/* The functions of the library that is opened once in a process. */
+ceclResult_t cecl_net_nccl_load(const struct nccl_functions **out);
+
+/* nccl_end.c: see struct cecl_net_ops */
+void cecl_net_nccl_fail(struct cecl_net *net);
+void cecl_net_nccl_give_up(struct cecl_net *net);
+void cecl_net_nccl_finish(struct cecl_net *net);
+void cecl_net_nccl_close(struct cecl_net *net);
+
+#endif
