@@ -4,10 +4,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
-#include "nccl/gpu.h"
 #include "nccl/group.h"
 #include "nccl/learn.h"
 #include "nccl/process.h"
@@ -55,32 +55,55 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
     return CECL_NCCL_NO_REASON;
 }
 
-static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+/* What is decided on a call. */
+struct decision {
+    enum cecl_nccl_reason reason; /* NO_REASON: it is served */
+    bool is_timed;                /* see cecl_nccl_learn_reason */
+    bool is_captured;             /* asked where it makes a difference */
+};
+
+/* Why a call is passed by the decisions so far, which are equal on all ranks. */
+static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_call *call,
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    return comm->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream);
+    const bool by_learning = process->learns && comm->learns && !cecl_nccl_is_message(call->op);
+    const bool gains =
+        by_learning || process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm);
+    /* all captured calls of a group go the same way, and all are counted */
+    if (gains || cecl_nccl_group_depth() > 0 || process->counts)
+        decision->is_captured = cecl_nccl_is_captured(call, comm);
+    if (by_learning)
+        return decision->is_captured ? cecl_nccl_learn_captured(call, comm)
+                                     : cecl_nccl_learn_reason(call, comm, &decision->is_timed);
+    return gains ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
+}
+
+/* Ranks of one thread would wait for each other, outside of a group. */
+static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return cecl_nccl_is_message(call->op) || (comm->together > 1 && cecl_nccl_group_depth() == 0);
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm, bool *is_timed)
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    const enum cecl_nccl_reason reason = reason_of_kind(call, comm);
-    if (reason != CECL_NCCL_NO_REASON)
-        return reason;
-    /* A captured call is made once and may be replayed any number of times, so it does not count in
-     * a period. */
-    if (process->learns && comm->learns && !cecl_nccl_is_message(call->op))
-        return is_captured(call, comm) ? CECL_NCCL_CAPTURED
-                                       : cecl_nccl_learn_reason(call, comm, is_timed);
-    if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
-        return CECL_NCCL_NO_GAIN;
-    return is_captured(call, comm) ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
+    enum cecl_nccl_reason reason = reason_of_kind(call, comm);
+    if (reason == CECL_NCCL_NO_REASON)
+        reason = reason_of_gain(process, call, comm, decision);
+    else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
+        decision->is_captured = cecl_nccl_is_captured(call, comm);
+    return reason == CECL_NCCL_NO_REASON && decision->is_captured && cannot_capture(call, comm)
+               ? CECL_NCCL_CAPTURED
+               : reason;
 }
 
-/* The only function that decides whether a call is passed, and why. */
+/* The only function that decides whether a call is passed, and why. Last, ranks may find that some cannot
+ * capture it (captured.h). */
 static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm, bool *is_timed)
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
 {
     if (process->is_forked)
         return CECL_NCCL_FORKED;
@@ -92,7 +115,7 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_UNKNOWN;
     if (cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY))
         return CECL_NCCL_IN_PROGRESS;
-    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm, is_timed)
+    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm, decision)
                                                : comm->reason;
 }
 
@@ -128,6 +151,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
+    if (!call->is_captured && !cecl_nccl_is_message(call->op))
+        cecl_nccl_captured_note_eager(comm);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
@@ -161,15 +186,11 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
     return true;
 }
 
-bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+/* As cecl_nccl_take, when it is known why the call is passed. */
+static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                   enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
 {
-    if (cecl_nccl_is_own(call->caller))
-        return false;
-    cecl_nccl_last_error_clear();
     const struct cecl_nccl_process *process = cecl_nccl_process();
-    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    bool is_timed = false;
-    const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm, &is_timed);
     if (reason == CECL_NCCL_NO_REASON)
         return serve(call, comm, is_timed, result);
     const bool refused = is_refused(process, call, reason);
@@ -180,4 +201,50 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     if (is_timed)
         return pass_timed(call, comm, result);
     return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
+}
+
+bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
+                      ncclResult_t *result)
+{
+    return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
+}
+
+/* Ranks decide on a captured call that is in no group. On failure this rank's call returns the error. */
+static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                            enum cecl_nccl_reason reason, ncclResult_t *result)
+{
+    bool serves = false;
+    if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+        return settle(call, comm, reason, false, result);
+    cecl_nccl_captured_tell(comm, call, 1, true);
+    *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
+    const bool is_settled =
+        *result != ceclSuccess ||
+        settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);
+    cecl_nccl_comm_leave(comm);
+    return is_settled;
+}
+
+static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                          enum cecl_nccl_reason reason, ncclResult_t *result)
+{
+    struct cecl_nccl_call captured = *call;
+    captured.is_captured = true;
+    if (cecl_nccl_group_depth() == 0)
+        return settle_captured(&captured, comm, reason, result);
+    *result = cecl_nccl_captured_keep(&captured, reason) ? (ncclResult_t)ceclSuccess
+                                                         : cecl_nccl_group_refuse(ceclSystemError);
+    return true;
+}
+
+bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+{
+    if (cecl_nccl_is_own(call->caller))
+        return false;
+    cecl_nccl_last_error_clear();
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    struct decision decision = {0};
+    const enum cecl_nccl_reason reason = reason_to_pass(cecl_nccl_process(), call, comm, &decision);
+    return decision.is_captured ? take_captured(call, comm, reason, result)
+                                : settle(call, comm, reason, decision.is_timed, result);
 }

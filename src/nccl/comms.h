@@ -23,9 +23,15 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
+    /* [nranks] see captured.c; NULL: captured calls are passed */
+    _Atomic(struct cecl_nccl_line *) lines;
     bool learns; /* decided by trials, or by verdicts from the file */
     int nranks, rank;
-    int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
+    int together; /* how many ranks the thread made at once that made this one */
+    int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
+    /* -- of the thread that makes calls: served collectives, and verdicts on captured ones, so far -- */
+    uint64_t served, agreed;
+    /* -- shared by threads -- */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of it was printed */
@@ -100,6 +106,9 @@ bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step ste
 
 /* -- comms.c. For the functions of NCCL -- */
 
+/* Calls `each` with every entry, also with those that are not in use. */
+void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry));
+
 /* Whether the life of the entry of `comm` is in one of `states`. */
 bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
 /* Whether a thread still makes or finalizes cecl's communicator; prints so. Then all calls except
@@ -128,5 +137,7 @@ ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 /* NCCL's number for a result of cecl's. Prints the message of the first error on `comm`. comm NULL:
  * a communicator that was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
+/* The same for an error of this library itself, whose message it has recorded. */
+ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "nccl/birth.h"
+#include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/group.h"
@@ -153,7 +154,10 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
-    const ncclResult_t passed = cecl_nccl_group_depth() == 1 ? cecl_nccl_group_pass() : ceclSuccess;
+    const bool is_outermost = cecl_nccl_group_depth() == 1;
+    ncclResult_t passed = is_outermost ? cecl_nccl_captured_end_group() : ceclSuccess;
+    if (is_outermost && passed == ceclSuccess)
+        passed = cecl_nccl_group_pass();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
     return end_group(passed == ceclSuccess ? result : passed);
 }
@@ -165,7 +169,9 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const bool is_outermost = cecl_nccl_group_depth() == 1;
-    const ncclResult_t passed = is_outermost ? cecl_nccl_group_pass_all() : ceclSuccess;
+    ncclResult_t passed = is_outermost ? cecl_nccl_captured_pass_all() : ceclSuccess;
+    if (is_outermost && passed == ceclSuccess)
+        passed = cecl_nccl_group_pass_all();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const ncclResult_t refusal = cecl_nccl_group_refused();
     if (is_outermost)

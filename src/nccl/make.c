@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "nccl/captured.h"
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
@@ -202,9 +203,9 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    return result == ceclSuccess && learns != LEARNS_NOTHING
-               ? cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS)
-               : result;
+    if (result == ceclSuccess && learns != LEARNS_NOTHING)
+        result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
+    return result == ceclSuccess ? cecl_nccl_captured_open(entry) : result;
 }
 
 /* Checks that all ranks have it. A rank that has failed keeps its own message; the others name that
@@ -238,6 +239,7 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     entry->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
+    cecl_nccl_captured_leave(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
@@ -251,6 +253,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     int32_t learns = LEARNS_NOTHING;
     entry->nranks = exchange->nranks;
     entry->rank = exchange->rank;
+    entry->together = together;
     entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, entry->rank == 0);
     entry->measured = NULL;
@@ -268,6 +271,8 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     struct cecl_nccl_exchange exchange;
     entry->ours = NULL;
+    entry->lines = NULL;
+    entry->served = entry->agreed = 0;
     entry->result = ceclSuccess;
     entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;
     if (entry->reason != CECL_NCCL_NO_REASON)

@@ -152,6 +152,15 @@ expect_status 0
 expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
+case="captured calls count by themselves, and once, however often they are replayed"
+run env CECL_NCCL=all "$program" captured 3
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 3 48 "cecl yes" "captured: -"
+expect_row ncclSend "to 4 KiB" 1 4 "NCCL unknown" \
+    "captured: the stream is captured, and cecl cannot capture the call on some rank"
+run env CECL_NCCL=auto "$program" captured 3
+expect_row ncclAllGather "to 4 KiB" 3 48 "NCCL unknown" "captured: $slower"
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1
