@@ -4,12 +4,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "nccl/agree.h"
 #include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/group.h"
 #include "nccl/learn.h"
+#include "nccl/one_sided.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
@@ -99,12 +101,10 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                : reason;
 }
 
-/* The only function that decides whether a call is passed, and why. Last, ranks may find that some cannot
- * capture it (captured.h). */
-static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
-                                            const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm, struct decision *decision)
+/* Why all calls on a communicator are passed. */
+static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_comm *comm)
 {
+    const struct cecl_nccl_process *process = cecl_nccl_process();
     if (process->is_forked)
         return CECL_NCCL_FORKED;
     if (process->is_old)
@@ -113,10 +113,17 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_BY_SETTING;
     if (!comm)
         return CECL_NCCL_UNKNOWN;
-    if (cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY))
-        return CECL_NCCL_IN_PROGRESS;
-    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm, decision)
-                                               : comm->reason;
+    return cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY) ? CECL_NCCL_IN_PROGRESS : comm->reason;
+}
+
+/* The only function that decides whether a call is passed, and why. Last, ranks may find that some cannot
+ * capture it (captured.h). */
+static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_call *call,
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
+{
+    const enum cecl_nccl_reason reason = reason_of_comm(comm);
+    return reason == CECL_NCCL_NO_REASON ? reason_of_call(cecl_nccl_process(), call, comm, decision)
+                                         : reason;
 }
 
 static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
@@ -152,7 +159,7 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
     if (!call->is_captured && !cecl_nccl_is_message(call->op))
-        cecl_nccl_captured_note_eager(comm);
+        cecl_nccl_agree_note_calls(comm, 1);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
@@ -244,7 +251,43 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     cecl_nccl_last_error_clear();
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     struct decision decision = {0};
-    const enum cecl_nccl_reason reason = reason_to_pass(cecl_nccl_process(), call, comm, &decision);
+    const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
     return decision.is_captured ? take_captured(call, comm, reason, result)
                                 : settle(call, comm, reason, decision.is_timed, result);
+}
+
+/* ---- one-sided calls */
+
+static enum cecl_nccl_reason reason_of_one_sided(struct cecl_nccl_comm *comm)
+{
+    const enum cecl_nccl_reason reason = reason_of_comm(comm);
+    if (reason != CECL_NCCL_NO_REASON || comm->one_sided == CECL_NCCL_ONE_SIDED_SERVED)
+        return reason;
+    comm->has_passed_one_sided = true;
+    return cecl_nccl_process()->policy == CECL_NCCL_AUTO ? CECL_NCCL_NO_GAIN : CECL_NCCL_NO_WINDOW;
+}
+
+bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result)
+{
+    if (cecl_nccl_is_own(call->caller))
+        return false;
+    cecl_nccl_last_error_clear();
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    const struct cecl_nccl_call counted = {.op = call->op,
+                                           .comm = call->comm,
+                                           .count = call->count,
+                                           .datatype = call->datatype,
+                                           .stream = call->stream};
+    const enum cecl_nccl_reason reason = reason_of_one_sided(comm);
+    if (reason != CECL_NCCL_NO_REASON)
+        return settle(&counted, comm, reason, false, result);
+    if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+        return false;
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(&counted, reason, cecl_nccl_one_sided_uses_sms(call, comm));
+    *result = cecl_nccl_one_sided_serve(call, comm);
+    if (*result != ceclSuccess)
+        (void)!cecl_nccl_group_refuse(*result);
+    cecl_nccl_comm_leave(comm);
+    return true;
 }

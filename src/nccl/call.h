@@ -53,6 +53,10 @@ struct cecl_nccl_call {
  * for the end of a group. False: the caller passes it to NCCL now. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
+/* As cecl_nccl_take, for a one-sided call. */
+struct cecl_nccl_one_sided;
+bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);
+
 /* The same for a captured call of a group, of which it is known now why it is passed, or that it is served. */
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                       ncclResult_t *result);

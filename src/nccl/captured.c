@@ -1,30 +1,11 @@
-/* Ranks agree on captured calls; see captured.h. */
+/* Which calls are captured, and whether all ranks can capture them; see captured.h. */
 #include "nccl/captured.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-
-#include "learn/trial.h"
+#include "nccl/agree.h"
 #include "nccl/gpu.h"
 #include "nccl/host_stream.h"
 #include "nccl/library.h"
-#include "nccl/process.h"
 #include "nccl/serve.h"
-#include "util/clock.h"
-#include "util/log.h"
-
-#define SPINS 1000    /* looks before a wait begins to sleep between them */
-#define PAUSE_US 20   /* between two looks */
-#define LINE_BYTES 64 /* so that ranks do not share cache lines */
-
-/* What a rank tells. Its n-th verdict is n << 1 | can. Two words take turns: a rank that publishes verdict
- * n + 2 has seen all ranks' verdict n + 1, so all have read its verdict n. */
-struct cecl_nccl_line {
-    _Alignas(LINE_BYTES) _Atomic uint64_t verdicts[2];
-    _Atomic uint64_t calls; /* served collectives so far */
-    _Atomic bool has_left;
-};
 
 static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                         bool *is_sound)
@@ -38,70 +19,6 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
 {
     bool is_sound;
     return is_captured(call, comm, &is_sound);
-}
-
-/* ---- the life of a communicator's words */
-
-void cecl_nccl_captured_leave(struct cecl_nccl_comm *entry)
-{
-    struct cecl_nccl_line *lines = atomic_exchange(&entry->lines, NULL);
-    if (lines)
-        atomic_store(&lines[entry->rank].has_left, true);
-}
-
-/* Nothing ends meanwhile. */
-static void leave_one(struct cecl_nccl_comm *entry)
-{
-    if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
-        return;
-    cecl_nccl_captured_leave(entry);
-    cecl_nccl_life_leave(&entry->life);
-}
-
-/* At the end of the process: cecl says goodbye to peers, which is no error where they wait for no call. */
-static void leave_all(void)
-{
-    if (!cecl_nccl_process()->is_forked)
-        cecl_nccl_comms_each(leave_one);
-}
-
-static void leave_at_exit(void)
-{
-    atexit(leave_all);
-}
-
-ceclResult_t cecl_nccl_captured_open(struct cecl_nccl_comm *entry)
-{
-    const size_t nranks = (size_t)entry->nranks, needed = nranks * sizeof(struct cecl_nccl_line);
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    void *shared;
-    size_t bytes;
-    CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
-    if (cecl_trial_bytes(entry->nranks) + needed > bytes)
-        return ceclSuccess;
-    pthread_once(&once, leave_at_exit);
-    atomic_store(&entry->lines, (struct cecl_nccl_line *)((char *)shared + bytes - needed));
-    return ceclSuccess;
-}
-
-/* ---- telling */
-
-static struct cecl_nccl_line *lines_of(struct cecl_nccl_comm *comm)
-{
-    return atomic_load_explicit(&comm->lines, memory_order_relaxed);
-}
-
-static void count_calls(struct cecl_nccl_comm *comm, uint64_t count)
-{
-    struct cecl_nccl_line *lines = lines_of(comm);
-    comm->served += count;
-    if (lines)
-        atomic_store_explicit(&lines[comm->rank].calls, comm->served, memory_order_release);
-}
-
-void cecl_nccl_captured_note_eager(struct cecl_nccl_comm *comm)
-{
-    count_calls(comm, 1);
 }
 
 /* Whether cecl can capture the calls here, as one group on one stream: describes and registers their
@@ -123,106 +40,16 @@ static bool can_capture(const struct cecl_nccl_comm *comm, const struct cecl_ncc
 void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
                              int count, bool may)
 {
-    struct cecl_nccl_line *lines = lines_of(comm);
-    if (!lines)
-        return;
-    const uint64_t number = ++comm->agreed, can = may && can_capture(comm, calls, count);
-    atomic_store_explicit(&lines[comm->rank].verdicts[number & 1], number << 1 | can,
-                          memory_order_release);
-}
-
-/* ---- waiting */
-
-/* A wait for what a rank tells. */
-struct wait {
-    const struct cecl_nccl_comm *comm;
-    struct cecl_nccl_line *line; /* the rank's */
-    int rank;
-    int64_t deadline;
-};
-
-static bool has_told(const struct wait *wait, bool *can)
-{
-    const uint64_t number = wait->comm->agreed;
-    const uint64_t word =
-        atomic_load_explicit(&wait->line->verdicts[number & 1], memory_order_acquire);
-    *can = word & 1;
-    return word >> 1 == number;
-}
-
-static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
-{
-    const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    ceclResult_t error = ceclSuccess;
-    const ceclResult_t asked = cecl->ceclCommGetAsyncError(comm->ours, &error);
-    if (asked == ceclSuccess && error != ceclSuccess)
-        return cecl_fail_with(error, cecl->ceclGetLastError(comm->ours));
-    return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
-}
-
-/* Why the wait ends before the rank has told. A rank tells before it counts the call, and before it leaves. */
-static ceclResult_t reason_to_end(const struct wait *wait)
-{
-    const int mine = wait->comm->rank, rank = wait->rank;
-    const bool has_left = atomic_load(&wait->line->has_left),
-               is_beyond = atomic_load(&wait->line->calls) > wait->comm->served;
-    bool can;
-    if (is_beyond && !has_told(wait, &can))
-        return cecl_fail(ceclInvalidUsage,
-                         "a graph captures a call on rank %d, and not on rank %d; all ranks must "
-                         "capture a call, or none",
-                         mine, rank);
-    if (has_left && !has_told(wait, &can))
-        return cecl_fail(ceclRemoteError,
-                         "a graph captures a call on rank %d, but rank %d has left", mine, rank);
-    if (cecl_ms_left(wait->deadline) == 0)
-        return cecl_fail(ceclTimeout,
-                         "a graph captures a call on rank %d, but rank %d did not come to it "
-                         "within %d ms (CECL_TIMEOUT_MS)",
-                         mine, rank, cecl_nccl_process()->timeout_ms);
-    return ceclSuccess;
-}
-
-/* The peers wait for this rank, and hear that it gives up. */
-static ceclResult_t give_up(const struct wait *wait, ceclResult_t result)
-{
-    cecl_log(CECL_LOG_WARN, wait->comm->rank, "%s", cecl_message());
-    cecl_nccl_library()->ceclCommRevoke(wait->comm->ours);
-    return result;
-}
-
-static ceclResult_t await_rank(const struct wait *wait, bool *can)
-{
-    for (unsigned looks = 0; !has_told(wait, can); looks++) {
-        if (looks < SPINS) {
-            sched_yield();
-            continue;
-        }
-        CECL_TRY(async_error(wait->comm));
-        const ceclResult_t result = reason_to_end(wait);
-        if (result != ceclSuccess)
-            return give_up(wait, result);
-        cecl_nccl_pause_us(PAUSE_US);
-    }
-    return ceclSuccess;
+    cecl_nccl_agree_tell(comm, may && can_capture(comm, calls, count));
 }
 
 ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves)
 {
-    const int ms = cecl_nccl_process()->timeout_ms;
-    struct cecl_nccl_line *lines = lines_of(comm);
-    struct wait wait = {.comm = comm, .deadline = ms > 0 ? cecl_deadline(ms) : CECL_NO_DEADLINE};
+    uint32_t bits = 0;
     *serves = false;
-    bool all = lines != NULL;
-    for (int rank = 0; lines && rank < comm->nranks; rank++) {
-        bool can = false;
-        wait.rank = rank;
-        wait.line = &lines[rank];
-        CECL_TRY(await_rank(&wait, &can));
-        all = all && can;
-    }
-    if (all)
-        count_calls(comm, (uint64_t)count);
-    *serves = all;
+    CECL_TRY(cecl_nccl_agree_await(comm, "a graph captures a call", &bits));
+    if (bits)
+        cecl_nccl_agree_note_calls(comm, count);
+    *serves = bits != 0;
     return ceclSuccess;
 }

@@ -2,8 +2,7 @@
  * a call is not tried and not counted: the decision that eager calls, the file or the table gave holds.
  *
  * While ranks capture a call that is to be served, they tell each other whether cecl can capture it on
- * every rank. If it cannot on one, for example because of a buffer, all pass it to NCCL. They tell it by
- * words in memory that cecl lends them, and wait there for each other, without a call of the driver. */
+ * every rank (agree.h). If it cannot on one, for example because of a buffer, all pass it to NCCL. */
 #ifndef CECL_NCCL_CAPTURED_H
 #define CECL_NCCL_CAPTURED_H
 
@@ -13,23 +12,11 @@
 /* Whether the call's stream captures a graph. By NCCL's own rules this is equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* Finds the words of a communicator whose `ours` is set, behind those of learn.h. If there is no room for
- * them, on all ranks alike, all captured calls are passed. */
-ceclResult_t cecl_nccl_captured_open(struct cecl_nccl_comm *entry);
-
-/* Tells the peers that this rank captures nothing any more. */
-void cecl_nccl_captured_leave(struct cecl_nccl_comm *entry);
-
-/* Notes an eager collective that is served. A rank that captures the call meanwhile sees it, and does not
- * wait in vain. */
-void cecl_nccl_captured_note_eager(struct cecl_nccl_comm *comm);
-
 /* Says that ranks are to decide on `count` captured calls on one communicator, which `may` be served on
  * this rank, and whether cecl can capture them here. The caller is inside the communicator. */
 void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
                              int count, bool may);
-/* Waits for all ranks. *serves: all of them can capture the calls. Errors: the communicator has failed, or
- * was aborted; a rank makes the call without capturing it; CECL_TIMEOUT_MS, if it is set. */
+/* Waits for all ranks. *serves: all of them can capture the calls. Errors: those of cecl_nccl_agree_await. */
 ceclResult_t cecl_nccl_captured_await(struct cecl_nccl_comm *comm, int count, bool *serves);
 
 /* -- captured calls of the thread's group, which are served or passed whole, for each communicator -- */

@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nccl/captured.h"
+#include "nccl/agree.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -198,9 +199,11 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
-    cecl_nccl_captured_leave(entry);
-    if (is_out)
+    cecl_nccl_agree_leave(entry);
+    if (is_out) {
         cecl_nccl_learn_close(entry);
+        cecl_nccl_windows_forget(entry);
+    }
     if (!is_out)
         cecl_log(CECL_LOG_WARN, entry->rank,
                  "a thread is still inside a call %d ms after its communicator was ended: what "

@@ -7,6 +7,13 @@
 #include "nccl/life.h"
 #include "nccl/reason.h"
 
+/* Which library has the one-sided calls of a communicator; see windows.h. */
+enum cecl_nccl_one_sided_by {
+    CECL_NCCL_ONE_SIDED_OPEN, /* not decided yet: calls are passed */
+    CECL_NCCL_ONE_SIDED_SERVED,
+    CECL_NCCL_ONE_SIDED_PASSED
+};
+
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
  * may get the entry of one that has ended. */
 struct cecl_nccl_comm {
@@ -23,14 +30,17 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
-    /* [nranks] see captured.c; NULL: captured calls are passed */
+    /* [nranks] by which ranks agree (agree.c); NULL: they cannot */
     _Atomic(struct cecl_nccl_line *) lines;
     bool learns; /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int together; /* how many ranks the thread made at once that made this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
-    /* -- of the thread that makes calls: served collectives, and verdicts on captured ones, so far -- */
+    /* -- of the thread that makes calls: served collectives, and agreements, so far -- */
     uint64_t served, agreed;
+    enum cecl_nccl_one_sided_by one_sided;
+    bool has_passed_one_sided;
+    struct cecl_nccl_windows *windows; /* see windows.c; NULL: none is shared */
     /* -- shared by threads -- */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
     _Atomic(ncclResult_t) result;

@@ -4,12 +4,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "nccl/captured.h"
+#include "nccl/agree.h"
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/windows.h"
 #include "util/log.h"
 
 #define HELLO UINT32_C(0x6e63636c)
@@ -205,7 +206,8 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
     if (result == ceclSuccess && learns != LEARNS_NOTHING)
         result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
-    return result == ceclSuccess ? cecl_nccl_captured_open(entry) : result;
+    cecl_nccl_windows_open(entry);
+    return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
 /* Checks that all ranks have it. A rank that has failed keeps its own message; the others name that
@@ -239,7 +241,8 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     entry->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
-    cecl_nccl_captured_leave(entry);
+    cecl_nccl_agree_leave(entry);
+    cecl_nccl_windows_forget(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
@@ -272,6 +275,8 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
     struct cecl_nccl_exchange exchange;
     entry->ours = NULL;
     entry->lines = NULL;
+    entry->windows = NULL;
+    entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
     entry->served = entry->agreed = 0;
     entry->result = ceclSuccess;
     entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;

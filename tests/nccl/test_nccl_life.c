@@ -13,11 +13,12 @@
 
 #include <cmocka.h>
 
-#include "nccl/captured.h"
+#include "nccl/agree.h"
 #include "nccl/comms.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/windows.h"
 
 #define ROUNDS 1500
 #define THREADS 3
@@ -105,7 +106,12 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
     (void)entry;
 }
 
-void cecl_nccl_captured_leave(struct cecl_nccl_comm *entry)
+void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
+{
+    (void)entry;
+}
+
+void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry)
 {
     (void)entry;
 }
