@@ -3,7 +3,7 @@
  *   children  processes whose parent has made the calls as well, before it forked
  *   newest    threads that make calls which only the newest NCCL has
  *   messages  threads that send around a ring, each many messages in a group
- *   captured  threads that capture a gather and a message, and replay the gather twice
+ *   captured  processes that capture a gather and a message, and replay both twice
  * It writes the name of each call that did not succeed, with its result. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,14 +117,14 @@ static int await_processes(void)
     return failed != 0;
 }
 
-static int run_processes(int nranks)
+static int run_processes(int nranks, bool (*run)(struct rank *))
 {
     int ids[2];
     if (pipe(ids) != 0)
         return 9;
     for (int i = 0; i < nranks; i++) {
         if (fork() == 0) {
-            struct rank rank = {.rank = i, .nranks = nranks, .run = make_calls};
+            struct rank rank = {.rank = i, .nranks = nranks, .run = run};
             rank.id = agree_on_id(i, nranks, ids);
             run_process(&rank);
         }
@@ -149,11 +149,11 @@ int main(int argc, char **argv)
     if (nranks < 1 || nranks > MAX_RANKS)
         return 2;
     if (strcmp(argv[1], "processes") == 0)
-        return run_processes(nranks);
+        return run_processes(nranks, make_calls);
     if (strcmp(argv[1], "newest") == 0)
         return !run_ranks(nranks, make_newest_calls);
     if (strcmp(argv[1], "captured") == 0)
-        return !run_ranks(nranks, capture_calls);
+        return run_processes(nranks, capture_calls);
     if (strcmp(argv[1], "messages") == 0)
         return !run_ranks(nranks, send_many);
     return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);
