@@ -282,6 +282,27 @@ static void strict_refuses_on_all_ranks_what_one_cannot_capture(void **state)
     assert_true(run_ranks(RANKS, is_refused_by_all));
 }
 
+static bool pass_over_nodes(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = makes_all(r, &d, NULL) && capture(r, &d, on, makes_all, &graph) == PASSED;
+    for (uint32_t round = 0; round < SOME && is; round++)
+        is = replays_well(r, &d, graph, round);
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void captured_calls_over_nodes_are_passed(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "2,1", 1);
+    assert_true(run_ranks(3, pass_over_nodes));
+    unsetenv("CECL_NODE_SIZE");
+}
+
 /* ---- a thread with all ranks */
 
 static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
@@ -432,6 +453,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_byte_is_right_in_many_replays_of_two_graphs),
         cmocka_unit_test(all_ranks_pass_what_one_cannot_capture),
         cmocka_unit_test(a_captured_group_with_a_message_is_passed_whole),
+        cmocka_unit_test(captured_calls_over_nodes_are_passed),
         cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
         cmocka_unit_test(a_capture_ends_when_a_rank_aborts_instead_of_coming),

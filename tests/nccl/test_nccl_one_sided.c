@@ -304,6 +304,14 @@ static void auto_passes_one_sided_calls(void **state)
     assert_true(run_ranks(2, put_by_auto));
 }
 
+static void all_ranks_pass_over_nodes(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "1", 1);
+    assert_true(run_ranks(2, put_by_auto));
+    unsetenv("CECL_NODE_SIZE");
+}
+
 /* ---- refused */
 
 static bool says(const struct rank *r, ncclResult_t result, const char *words)
@@ -356,6 +364,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_thread_registers_windows_of_all_ranks_in_a_group),
         cmocka_unit_test(all_ranks_pass_where_one_made_a_call_before_the_first_window),
         cmocka_unit_test(all_ranks_pass_where_one_cannot_share_the_first_window),
+        cmocka_unit_test(all_ranks_pass_over_nodes),
         cmocka_unit_test(what_cecl_cannot_serve_is_refused_by_name),
     };
     const struct CMUnitTest strict[] = {cmocka_unit_test(strict_serves_what_takes_no_sm)};
