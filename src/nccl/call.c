@@ -225,11 +225,9 @@ static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_
         return settle(call, comm, reason, false, result);
     cecl_nccl_captured_tell(comm, call, 1, true);
     *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
-    const bool is_settled =
-        *result != ceclSuccess ||
-        settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);
     cecl_nccl_comm_leave(comm);
-    return is_settled;
+    return *result != ceclSuccess ||
+           settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);
 }
 
 static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
