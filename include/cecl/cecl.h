@@ -405,6 +405,32 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
 
+/* NCCL as a program lends it that has a communicator of NCCL's over the same ranks: cecl sends what
+ * leaves a node over a split of that communicator. */
+typedef struct {
+    void *context; /* handed to both callbacks */
+    void *library; /* NCCL, as dlopen gave it; it stays open */
+    /* Calls ncclCommSplit of the program's communicator with equal colors on all ranks, this rank as
+     * the key, and `config` (an ncclConfig_t): the split is non-blocking. Returns an ncclResult_t,
+     * ncclSuccess once *split is there, and bounds its wait. Called by init, on all ranks or, if
+     * they are on one node, on none. */
+    int (*split)(void *context, void *config, void **split);
+    /* Called before exchanges are enqueued on `stream`, with isBefore = 1, and behind them, with 0,
+     * so that they and the program's calls of NCCL follow each other. Returns a ceclResult_t.
+     * NULL: the program orders them by other means. */
+    int (*order)(void *context, ceclStream_t stream, int isBefore);
+} ceclNcclNet_t;
+
+/* As ceclCommInitOob, with the program's NCCL as the network between nodes. `comm` must end before
+ * the program's communicator of NCCL's.
+ * net  library and split set, on all ranks; copied. Its callbacks are used until `comm` ends.
+ * Children of `comm` do not inherit it. Errors: also ceclInvalidUsage if only some ranks lend NCCL.
+ * Otherwise as ceclCommInitOob. Since 0.1. */
+CECL_API CECL_CHECKED ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
+                                                       const ceclOob_t *oob,
+                                                       const ceclNcclNet_t *net,
+                                                       const ceclConfig_t *config);
+
 /* The color of a rank that wants no new communicator from ceclCommSplit. NCCL's value. */
 #define CECL_SPLIT_NOCOLOR (-1)
 

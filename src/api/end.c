@@ -71,6 +71,8 @@ static void free_parts(ceclComm_t comm)
         if (comm->dev)
             comm->dev->ops->close(comm->dev);
         cecl_shared_close(&comm->shared);
+    } else if (comm->engine.net && comm->engine.net->ops->give_up) {
+        comm->engine.net->ops->give_up(comm->engine.net);
     }
     cecl_registrations_free(comm);
     if (drained)

@@ -161,6 +161,21 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
     return cecl_comm_setup(&ours, &resolved, local, comm);
 }
 
+CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
+                                          const ceclOob_t *oob, const ceclNcclNet_t *net,
+                                          const ceclConfig_t *config)
+{
+    if (!net || !net->library || !net->split)
+        return cecl_fail(ceclInvalidArgument, "net%s: NULL",
+                         !net            ? ""
+                         : !net->library ? "->library"
+                                         : "->split");
+    cecl_net_nccl_lend(net);
+    const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, oob, config);
+    cecl_net_nccl_lend(NULL);
+    return result;
+}
+
 /* ---- all ranks in one process */
 
 CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist)

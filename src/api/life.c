@@ -67,6 +67,8 @@ static ceclResult_t finalize(ceclComm_t comm)
         result = comm->dev->ops->streams_drain(comm->dev, CECL_NO_DEADLINE);
     if (result == ceclSuccess)
         comm->finalized = true;
+    if (result == ceclSuccess && comm->engine.net && comm->engine.net->ops->finish)
+        comm->engine.net->ops->finish(comm->engine.net);
     return result;
 }
 

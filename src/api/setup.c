@@ -201,7 +201,7 @@ static ceclResult_t open_hosted(ceclComm_t comm)
 /* Whether nodes are pretended ones, and the ranks' device is the host. */
 static bool has_local_net(ceclComm_t comm)
 {
-    return comm->nodes && comm->dev->kind == CECL_KIND_HOST;
+    return comm->nodes && comm->dev->kind == CECL_KIND_HOST && !cecl_net_nccl_lent();
 }
 
 /* Collective. Opens the network between nodes. On GPUs a rank may wait on its host for a peer's, so each rank
@@ -214,7 +214,7 @@ static ceclResult_t open_net(ceclComm_t comm)
     if (has_local_net(comm))
         result = cecl_net_local_open(comm->dev, cecl_shared_at(&comm->shared, CECL_SHARED_NET),
                                      comm->rank, comm->nranks, &comm->engine.net);
-    else if (comm->shares_process)
+    else if (comm->shares_process && comm->dev->kind == CECL_KIND_CUDA)
         result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
                            cecl_nodes_words(comm->nodes, words));
     CECL_TRY(cecl_mesh_agree(comm->mesh, result));

@@ -17,11 +17,16 @@
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
 {
-    uint64_t id = 0;
-    *trial = (struct cecl_trial){.shared = shared, .host = *host, .rank = rank, .nranks = nranks};
-    if (atomic_compare_exchange_strong(&trial->shared->id, &id, drawn | 1))
-        id = drawn | 1;
-    trial->id = id;
+    *trial = (struct cecl_trial){
+        .shared = shared, .host = *host, .rank = rank, .nranks = nranks, .id = drawn | 1};
+    trial->mine = host->exchange ? &trial->own : &trial->shared->ranks[rank];
+}
+
+/* Exchanges what ranks have published. Decisions use what was published at the last exchange. */
+static void exchange(struct cecl_trial *trial)
+{
+    if (trial->host.exchange)
+        trial->host.exchange(trial->host.context, trial->mine, trial->shared->ranks);
 }
 
 /* ---- decisions */
@@ -127,8 +132,7 @@ static void offer(struct cecl_trial *trial)
     trial->state = CECL_TRIAL_OFFERED;
     trial->wait = trial->offers;
     trial->holds = trial->host.reserve(trial->host.context, trial->id);
-    atomic_store(&trial->shared->ranks[trial->rank].offer,
-                 (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
+    atomic_store(&trial->mine->offer, (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
 }
 
 /* START, or PUT_OFF and the reason. */
@@ -167,17 +171,25 @@ static uint32_t merged_of(const struct cecl_trial *trial)
     return merged;
 }
 
-static uint32_t beginning(struct cecl_trial *trial)
+static uint64_t hint_of(struct cecl_trial *trial)
 {
-    const uint32_t answer = answer_of_offers(trial);
-    if (answer != CECL_DECISION_START)
-        return answer | merged_of(trial);
     /* a verdict of this run has worn out, so the subject is tried again */
     const bool is_known = !trial->host.only_recalls && find_learned(trial);
     const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
+    return merged_of(trial) | (uint64_t)(recalled + 1) << 16;
+}
+
+static uint32_t beginning(struct cecl_trial *trial)
+{
+    const uint64_t hint =
+        trial->host.exchange ? atomic_load(&trial->shared->ranks[0].hint) : hint_of(trial);
+    const uint32_t answer = answer_of_offers(trial), merged = hint & 0xffff;
+    const int recalled = (int)(hint >> 16) - 1;
+    if (answer != CECL_DECISION_START)
+        return answer | merged;
     if (recalled >= 0 && trial->arms >> recalled & 1)
-        return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged_of(trial);
-    return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged_of(trial);
+        return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged;
+    return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged;
 }
 
 /* How long the next offer stands, if a rank came too late to the last one. */
@@ -224,6 +236,7 @@ static void go_on(struct cecl_trial *trial)
 
 static struct cecl_trial_mark begin(struct cecl_trial *trial)
 {
+    exchange(trial);
     const uint32_t word = decide(trial, is_made(trial) ? 0 : beginning(trial));
     switch (word & CECL_DECISION_KIND) {
     case CECL_DECISION_START:
@@ -276,6 +289,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     trial->period++;
     if (was_whole && trial->has_turn && trial->period > 1)
         mark.slot = (int)((trial->turn - 1) * CECL_TRIAL_COUNTED + trial->counted++);
+    exchange(trial);
     if (is_turn_over(trial))
         end_turn(trial);
     mark.is_mark = mark.slot >= 0 || (trial->state == CECL_TRIAL_RUNNING && trial->has_turn);
@@ -303,6 +317,10 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
     case CECL_TRIAL_OFFERED:
         if (--trial->wait == 0)
             return begin(trial);
+        if (trial->wait == 1 && trial->host.exchange) {
+            atomic_store(&trial->mine->hint, hint_of(trial));
+            exchange(trial);
+        }
         break;
     case CECL_TRIAL_RUNNING: return run(trial, was_whole);
     default: wear(trial);

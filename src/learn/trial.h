@@ -13,6 +13,9 @@
  * others read it. So ranks cannot differ, and nobody waits. Decisions are numbered, and no word is
  * used twice.
  *
+ * Ranks that share no memory exchange what they publish, at boundaries that all know, and read it at the
+ * boundary behind that. So all have the same words when they come to a decision, and make it alike.
+ *
  * A turn has three periods of one arm. The first is not counted, because work of the turn before
  * still runs. Each rank publishes how long the second and third took, once its GPU has reached
  * their end. A decision before each turn says which arm is next: each arm once in a round, in an
@@ -47,9 +50,11 @@ struct cecl_trial_rank {
     _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time is lost */
     _Atomic uint64_t times[CECL_TRIAL_SLOTS];
+    /* for ranks that share no memory, which take rank 0's: how many repetitions make a period, + (the arm that
+     * was learned earlier, + 1) << 16 */
+    _Atomic uint64_t hint;
 };
 struct cecl_trial_shared {
-    _Atomic uint64_t id; /* names the communicator; different for each */
     _Atomic uint32_t decisions[CECL_TRIAL_DECISIONS];
     struct cecl_trial_rank ranks[];
 };
@@ -72,6 +77,11 @@ struct cecl_trial_host {
     void (*release)(void *context, uint64_t id);
     /* What was learned earlier about this subject; -1: nothing. */
     int (*recall)(void *context, uint64_t subject);
+    /* NULL: ranks share memory. Otherwise it ends the exchange that was begun last, if there is one: what each
+     * rank gave is then in `all`. And it begins another one, with `mine` as it is now. Called on all ranks at the
+     * same boundaries */
+    void (*exchange)(void *context, const struct cecl_trial_rank *mine,
+                     struct cecl_trial_rank *all);
     /* only verdicts of earlier runs count; nothing is tried. Equal on all ranks */
     bool only_recalls;
 };
@@ -85,6 +95,8 @@ struct cecl_learned {
 
 struct cecl_trial {
     struct cecl_trial_shared *shared;
+    struct cecl_trial_rank *mine; /* where this rank publishes */
+    struct cecl_trial_rank own;   /* the same, if ranks share no memory */
     struct cecl_trial_host host;
     uint64_t id;
     int rank, nranks;
@@ -132,7 +144,8 @@ static inline size_t cecl_trial_bytes(int nranks)
     return sizeof(struct cecl_trial_shared) + (size_t)nranks * sizeof(struct cecl_trial_rank);
 }
 
-/* drawn a random number; that of the rank that comes first names the communicator */
+/* shared  of cecl_trial_bytes, zeroed; if ranks share no memory, this rank's own
+ * drawn   a random number, equal on all ranks; names the communicator */
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);
 

@@ -14,7 +14,7 @@ static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns)
 {
     if (slot >= 0 && number == trial->trials)
-        atomic_store(&trial->shared->ranks[trial->rank].times[slot],
+        atomic_store(&trial->mine->times[slot],
                      (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
 }
 

@@ -6,6 +6,7 @@
 #include "nccl/comms.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
+#include "nccl/rails.h"
 #include "nccl/windows.h"
 #include "util/thread.h"
 
@@ -43,6 +44,7 @@ static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
+    cecl_nccl_rails_close(entry);
     cecl_nccl_comm_retire(entry, CECL_NCCL_GIVEN_UP_TO_FREE);
 }
 

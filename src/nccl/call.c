@@ -12,6 +12,7 @@
 #include "nccl/group.h"
 #include "nccl/learn.h"
 #include "nccl/one_sided.h"
+#include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
 #include "nccl/stats.h"
@@ -40,7 +41,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
 
 /* Whether cecl could serve a call of this kind. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
-                                            const struct cecl_nccl_comm *comm)
+                                            const struct cecl_nccl_comm *comm, bool is_strict)
 {
     if (!has_rank(call, comm->nranks))
         return CECL_NCCL_NO_SUCH_RANK;
@@ -54,7 +55,10 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_TYPE;
     if (call->reduces && comm->limits.smPolicy == CECL_SM_NEVER)
         return CECL_NCCL_SMS_FORBIDDEN;
-    return CECL_NCCL_NO_REASON;
+    return comm->rails.exist &&
+                   (comm->limits.smPolicy == CECL_SM_NEVER || (is_strict && !call->reduces))
+               ? CECL_NCCL_BETWEEN_NODES
+               : CECL_NCCL_NO_REASON;
 }
 
 /* What is decided on a call. */
@@ -91,7 +95,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    enum cecl_nccl_reason reason = reason_of_kind(call, comm);
+    enum cecl_nccl_reason reason = reason_of_kind(call, comm, process->policy == CECL_NCCL_STRICT);
     if (reason == CECL_NCCL_NO_REASON)
         reason = reason_of_gain(process, call, comm, decision);
     else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
@@ -188,9 +192,16 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
                        ncclResult_t *result)
 {
     cecl_nccl_learn_time(call, comm, false);
-    *result = cecl_nccl_pass(call);
+    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
     cecl_nccl_learn_time(call, comm, true);
     return true;
+}
+
+/* Their own functions pass them. */
+static bool is_one_sided(enum cecl_nccl_op op)
+{
+    return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
+           op == CECL_NCCL_OP_ncclWaitSignal;
 }
 
 /* As cecl_nccl_take, when it is known why the call is passed. */
@@ -207,7 +218,12 @@ static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *com
         *result = cecl_nccl_group_refuse(refuse(call, reason));
     if (is_timed)
         return pass_timed(call, comm, result);
-    return refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result));
+    if (refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result)))
+        return true;
+    if (!comm || !comm->rails.exist || is_one_sided(call->op))
+        return false;
+    *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
+    return true;
 }
 
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,

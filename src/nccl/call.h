@@ -61,9 +61,6 @@ bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                       ncclResult_t *result);
 
-/* Passes a call to NCCL that was kept until the end of a group. */
-ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
-
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 {

@@ -5,6 +5,7 @@
 
 #include "nccl/captured.h"
 #include "nccl/group.h"
+#include "nccl/passed.h"
 
 /* The calls on one communicator. */
 struct part {

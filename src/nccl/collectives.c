@@ -1,6 +1,7 @@
 /* The functions of NCCL for which cecl decides at each call whether to serve it. */
 #include "nccl/call.h"
 #include "nccl/one_sided.h"
+#include "nccl/passed.h"
 
 #define REDUCES .reduces = true, .redop = op
 
@@ -125,25 +126,5 @@ ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclCo
 }
 
 /* ---- */
-
-#define PASS(name, ...)                                                                            \
-    case CECL_NCCL_OP_nccl##name: return cecl_nccl_pass_nccl##name(__VA_ARGS__, comm, stream);
-ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
-{
-    const void *const send = call->sendbuff;
-    void *const recv = call->recvbuff;
-    const size_t count = call->count;
-    const ncclDataType_t type = call->datatype;
-    const ncclRedOp_t op = call->redop;
-    const int root = call->root;
-    const ncclComm_t comm = call->comm;
-    const cudaStream_t stream = call->stream;
-    switch (call->op) {
-        CECL_NCCL_CALLS(PASS)
-    case CECL_NCCL_OP_ncclBcast:
-        return cecl_nccl_pass_ncclBcast(recv, count, type, root, comm, stream);
-    default: return ceclInternalError;
-    }
-}
 
 CECL_NCCL_NAMES(CECL_NCCL_ALIAS, CECL_NCCL_SKIP, CECL_NCCL_SKIP)

@@ -10,6 +10,7 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/rails.h"
 #include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -141,7 +142,12 @@ ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm)
 static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
-    atomic_store(&entry->result, finalize_ours(entry));
+    ncclResult_t result = finalize_ours(entry);
+    if (entry->rails.exist) { /* the split has ended, so NCCL's communicator may */
+        const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(atomic_load(&entry->nccl));
+        result = result == ceclSuccess && theirs != ceclInProgress ? theirs : result;
+    }
+    atomic_store(&entry->result, result);
     (void)!cecl_nccl_life_go(&entry->life, CECL_NCCL_FINALIZING_TO_READY);
     cecl_nccl_comm_leave(entry);
     return NULL;
@@ -213,6 +219,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
         cecl_nccl_library()->ceclCommDestroy(entry->ours);
     else if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
+    if (is_out)
+        cecl_nccl_rails_close(entry);
     const bool is_mine = destroys && cecl_nccl_life_claim(&entry->life);
     cecl_nccl_comm_retire(entry, is_out ? CECL_NCCL_ENDING_TO_FREE : CECL_NCCL_ENDING_TO_LOST);
     return is_mine;

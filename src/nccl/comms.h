@@ -14,6 +14,22 @@ enum cecl_nccl_one_sided_by {
     CECL_NCCL_ONE_SIDED_PASSED
 };
 
+struct cecl_nccl_exchange;
+
+/* What leaves a node: see rails.h. */
+struct cecl_nccl_rails {
+    _Atomic bool exist;
+    _Atomic bool has_event; /* `event` was recorded */
+    void *event;            /* behind the latest exchange or passed call; NULL on the host device */
+    ncclComm_t split;       /* where NCCL writes it, perhaps after an abort */
+    struct cecl_nccl_exchange *exchange; /* while cecl's communicator is made */
+    /* -- the thread's open group of NCCL's has calls of the communicator -- */
+    bool is_in_group;
+    ncclComm_t comm;
+    cudaStream_t stream; /* of the latest such call */
+    struct cecl_nccl_comm *next_in_group;
+};
+
 /* An entry of the table. Entries are never freed, so a look-up needs no lock. A later communicator
  * may get the entry of one that has ended. */
 struct cecl_nccl_comm {
@@ -32,7 +48,10 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *measured;
     /* [nranks] by which ranks agree (agree.c); NULL: they cannot */
     _Atomic(struct cecl_nccl_line *) lines;
-    bool learns; /* decided by trials, or by verdicts from the file */
+    struct cecl_nccl_rails rails;
+    uint64_t drawn;       /* a random number, equal on all ranks */
+    bool is_non_blocking; /* NCCL works in the background */
+    bool learns;          /* decided by trials, or by verdicts from the file */
     int nranks, rank;
     int together; /* how many ranks the thread made at once that made this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
@@ -128,7 +147,8 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* The same without waiting, for a communicator that NCCL itself finalizes in the background. */
+/* The same without waiting, for a communicator that NCCL itself finalizes in the background. If it has rails,
+ * NCCL's communicator is finalized behind them. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator beside `comm`, if there is one. If another thread is in a call during an

@@ -170,3 +170,14 @@ ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void 
                                         : gather_by_host(exchange, mine, all, bytes);
     return exchange->result;
 }
+
+/* NCCL splits as the communicator works: at once, or in the background. */
+ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void *config,
+                                      ncclComm_t *split)
+{
+    CECL_TRY(enter(exchange));
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommSplit(exchange->comm, 0, exchange->rank, split, config);
+    leave(exchange);
+    return result == ceclInProgress ? await(exchange, limit_ms()) : check(result, "ncclCommSplit");
+}

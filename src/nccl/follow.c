@@ -11,6 +11,7 @@
 #include "nccl/depth.h"
 #include "nccl/group.h"
 #include "nccl/one_sided.h"
+#include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/windows.h"
 #include "util/grow.h"
@@ -135,6 +136,7 @@ static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
         return result;
+    result = cecl_nccl_pass_ended(result);
     end_registering(true);
     const ncclResult_t shared =
         cecl_nccl_windows_end_group(result == ceclSuccess || result == ceclInProgress);
@@ -261,6 +263,18 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 
 /* ---- ending them */
 
+/* The split ends first. */
+static ncclResult_t finalize_rails(ncclComm_t comm, bool is_non_blocking)
+{
+    if (is_non_blocking) { /* NCCL's communicator is finalized by the same thread */
+        cecl_nccl_comm_finalize_later(comm);
+        return ceclInProgress;
+    }
+    const ncclResult_t ours = cecl_nccl_comm_finalize(comm);
+    const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(comm);
+    return theirs == ceclSuccess ? ours : theirs;
+}
+
 /* Finalizing waits until calls are done. NCCL's result tells whether it does so in the
  * background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -268,6 +282,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclCommFinalize(comm);
     REFUSE_EARLY(ncclCommFinalize);
+    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(comm);
+    if (entry && entry->rails.exist)
+        return finalize_rails(comm, entry->is_non_blocking);
     const ncclResult_t result = cecl_nccl_pass_ncclCommFinalize(comm);
     if (result == ceclInProgress)
         cecl_nccl_comm_finalize_later(comm);

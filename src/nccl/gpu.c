@@ -112,20 +112,36 @@ ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
     if (result != ceclSuccess)
         driver.release(ordinal);
     else
-        *gpu = (struct cecl_nccl_gpu){.ordinal = ordinal, .context = context};
+        *gpu =
+            (struct cecl_nccl_gpu){.ordinal = ordinal, .context = context, .capture_mode = RELAXED};
     return result;
+}
+
+void cecl_nccl_gpu_pause(struct cecl_nccl_gpu *gpu)
+{
+    void *context;
+    driver.pop(&context);
+    if (gpu->capture_mode != RELAXED)
+        driver.capture_mode(&gpu->capture_mode);
+    gpu->capture_mode = RELAXED;
 }
 
 void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu)
 {
-    void *context;
     if (gpu->memory)
         driver.free(gpu->memory);
     if (gpu->stream)
         driver.stream_destroy(gpu->stream);
-    driver.pop(&context);
+    cecl_nccl_gpu_pause(gpu);
     driver.release(gpu->ordinal);
     *gpu = (struct cecl_nccl_gpu){0};
+}
+
+bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu)
+{
+    gpu->capture_mode = RELAXED;
+    driver.capture_mode(&gpu->capture_mode);
+    return driver.push(gpu->context) == 0;
 }
 
 static ceclResult_t order(cudaStream_t first, cudaStream_t then)
@@ -229,6 +245,15 @@ bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
     const int error = driver.event_record(event, stream);
     driver.capture_mode(&mode);
     return error == 0;
+}
+
+ceclResult_t cecl_nccl_gpu_await(void *event, cudaStream_t stream)
+{
+    int mode = RELAXED;
+    driver.capture_mode(&mode);
+    const int error = driver.event_wait(stream, event, 0);
+    driver.capture_mode(&mode);
+    return check(error, "event_wait");
 }
 
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns)

@@ -14,6 +14,7 @@
 struct cecl_nccl_gpu {
     int ordinal;
     void *context;
+    int capture_mode; /* the thread's, to which cecl_nccl_gpu_pause returns */
     cudaStream_t stream;
     unsigned long long memory; /* as CUDA's driver names it */
     size_t bytes;
@@ -40,6 +41,11 @@ ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t t
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal);
 void cecl_nccl_gpu_leave(struct cecl_nccl_gpu *gpu);
 
+/* The same for a while: `gpu` keeps its stream and its memory. Between cecl_nccl_gpu_return and
+ * cecl_nccl_gpu_pause no call disturbs a capture. */
+void cecl_nccl_gpu_pause(struct cecl_nccl_gpu *gpu);
+bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu);
+
 /* Makes sure that there are a stream and `bytes` of memory. What the memory held may be lost. */
 ceclResult_t cecl_nccl_gpu_reserve(struct cecl_nccl_gpu *gpu, size_t bytes);
 
@@ -55,8 +61,10 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
 /* Records the time at which `stream` comes to this point. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
+/* Work that is enqueued on `stream` from now on waits for the place where `event` was last recorded. */
+ceclResult_t cecl_nccl_gpu_await(void *event, cudaStream_t stream);
 /* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot
- * tell. Neither cecl_nccl_gpu_note nor this function disturbs a capture. */
+ * tell. None of these three functions disturbs a capture. */
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

@@ -11,6 +11,7 @@
 #include "nccl/depth.h"
 #include "nccl/gpu.h"
 #include "nccl/library.h"
+#include "nccl/passed.h"
 #include "nccl/serve.h"
 #include "util/grow.h"
 #include "util/log.h"
@@ -183,7 +184,7 @@ static ncclResult_t pass_calls(const struct kept *kept, int count)
     ncclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++) {
         group.passed = kept[i].call.comm;
-        result = cecl_nccl_pass(&kept[i].call);
+        result = cecl_nccl_pass_ordered(&kept[i].call, cecl_nccl_comm_find(group.passed), false);
     }
     return result;
 }
@@ -211,23 +212,10 @@ ncclResult_t cecl_nccl_group_pass_all(void)
 }
 
 /* Asks one communicator, because NCCL completes a group on all of its communicators at once. */
-static bool is_passed_enqueued(void)
-{
-    struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group.passed);
-    ncclResult_t error = ceclSuccess;
-    if (entry && !cecl_nccl_comm_enter(entry, group.passed,
-                                       /* the communicator is being ended */
-                                       CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE))
-        return true;
-    const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(group.passed, &error);
-    if (entry)
-        cecl_nccl_comm_leave(entry);
-    return asked != ceclSuccess || error != ceclInProgress;
-}
-
 void cecl_nccl_group_await_passed(void)
 {
-    while (group.count > 0 && group.passed && !is_passed_enqueued())
+    while (group.count > 0 && group.passed &&
+           !cecl_nccl_is_enqueued(group.passed, cecl_nccl_comm_find(group.passed)))
         cecl_nccl_pause_us(20);
 }
 
@@ -363,7 +351,7 @@ static ncclResult_t pass_in_a_group(const struct kept *kept, int count)
     if (result != ceclSuccess)
         return result;
     result = pass_calls(kept, count);
-    const ncclResult_t ended = cecl_nccl_pass_ncclGroupEnd();
+    const ncclResult_t ended = cecl_nccl_pass_ended(cecl_nccl_pass_ncclGroupEnd());
     return result == ceclSuccess ? ended : result;
 }
 

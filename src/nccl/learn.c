@@ -64,28 +64,54 @@ static int recall(void *context, uint64_t subject)
 
 /* ---- beginning and ending */
 
-static uint64_t draw(const struct cecl_nccl_learn *learn)
+static void exchange(void *context, const struct cecl_trial_rank *mine, struct cecl_trial_rank *all)
 {
-    return (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)learn;
+    struct cecl_nccl_comm *comm = context;
+    cecl_nccl_gathered_exchange(&comm->learn->gathered, comm, mine, all);
+}
+
+/* Words that all ranks share; over several nodes this rank's own. NULL: they do not fit, on all ranks. */
+static ceclResult_t find_words(struct cecl_nccl_comm *entry, struct cecl_nccl_learn *learn,
+                               void **words)
+{
+    size_t bytes;
+    if (entry->rails.exist) {
+        CECL_TRY(cecl_nccl_gathered_open(&learn->gathered, entry));
+        *words = learn->gathered.shared;
+        return ceclSuccess;
+    }
+    CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, words, &bytes));
+    if (cecl_trial_bytes(entry->nranks) > bytes)
+        *words = NULL;
+    return ceclSuccess;
 }
 
 ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
 {
-    const struct cecl_nccl_library *cecl = cecl_nccl_library();
-    const struct cecl_trial_host host = {entry, reserve, release, recall, !tries};
-    void *shared;
-    size_t bytes;
-    CECL_TRY(cecl->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
-    if (cecl_trial_bytes(entry->nranks) > bytes) /* equal on all ranks */
-        return ceclSuccess;
+    const struct cecl_trial_host host = {
+        .context = entry,
+        .reserve = reserve,
+        .release = release,
+        .recall = recall,
+        .exchange = entry->rails.exist ? exchange : NULL,
+        .only_recalls = !tries,
+    };
+    void *words = NULL;
     struct cecl_nccl_learn *learn = calloc(1, sizeof(*learn));
-    if (!learn)
-        return cecl_fail(ceclSystemError, "no host memory to learn which library is faster");
+    const ceclResult_t result =
+        learn ? find_words(entry, learn, &words)
+              : cecl_fail(ceclSystemError, "no host memory to learn which library is faster");
+    if (!words) {
+        if (learn)
+            cecl_nccl_gathered_close(&learn->gathered);
+        free(learn);
+        return result;
+    }
     learn->policy = learn->policies = entry->limits.smPolicy;
-    cecl_trial_open(&learn->trial, shared, entry->rank, entry->nranks, draw(learn), &host);
+    cecl_trial_open(&learn->trial, words, entry->rank, entry->nranks, entry->drawn, &host);
     cecl_nccl_marks_open(&learn->marks, entry->ordinal);
     entry->learn = learn;
-    return ceclSuccess;
+    return result;
 }
 
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
@@ -98,6 +124,7 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
     entry->learn = NULL;
     cecl_trial_cancel(&learn->trial);
     cecl_nccl_marks_close(&learn->marks);
+    cecl_nccl_gathered_close(&learn->gathered);
     free(learn);
 }
 

@@ -6,6 +6,7 @@
 #include "learn/period.h"
 #include "learn/trial.h"
 #include "nccl/comms.h"
+#include "nccl/gathered.h"
 #include "nccl/marks.h"
 #include "nccl/report.h"
 
@@ -27,6 +28,7 @@ struct cecl_nccl_learn {
     bool has_from, has_timed; /* the last boundary's call has its first mark, and both: */
     uint32_t timed_from, timed_to;
     struct cecl_nccl_marks marks;
+    struct cecl_nccl_gathered gathered;                  /* over several nodes */
     struct cecl_verdict verdict;                         /* of the period's last trial */
     struct cecl_nccl_class_report told[CECL_CLASS_MOST]; /* verdicts on classes */
     uint32_t ntold;

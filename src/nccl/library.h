@@ -19,7 +19,7 @@
     X(ceclCommFinalize)                                                                            \
     X(ceclCommGetAsyncError)                                                                       \
     X(ceclCommGetSharedMemory)                                                                     \
-    X(ceclCommInitOob)                                                                             \
+    X(ceclCommInitOobNccl)                                                                         \
     X(ceclCommLimits)                                                                              \
     X(ceclCommRevoke)                                                                              \
     X(ceclGather)                                                                                  \

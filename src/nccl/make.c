@@ -8,9 +8,12 @@
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
+#include "nccl/learning.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/rails.h"
 #include "nccl/windows.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define HELLO UINT32_C(0x6e63636c)
@@ -25,6 +28,7 @@ struct hello {
     int32_t together;
     int32_t learns; /* LEARNS_... */
     int32_t reason; /* why this rank passes all calls, or NO_REASON */
+    uint64_t drawn; /* rank 0's counts */
     uint64_t gains; /* hash of the gains of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
@@ -62,6 +66,7 @@ static struct hello introduce(int together, const struct cecl_nccl_known *known)
                          .policy = (int32_t)cecl_nccl_process()->policy,
                          .together = together,
                          .learns = own_learning(known),
+                         .drawn = (uint64_t)cecl_now_ns() * UINT64_C(0x9e3779b97f4a7c15),
                          .gains = known ? known->hash : 0,
                          .reason = (int32_t)own_reason()};
     if (mine.reason == CECL_NCCL_NOT_MADE)
@@ -130,6 +135,7 @@ static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
         *learns = all[rank].learns < *learns ? all[rank].learns : *learns;
         has_gains = has_gains && all[rank].gains == mine.gains;
     }
+    entry->drawn = all[0].drawn;
     entry->measured = has_gains ? entry->known : NULL;
     all[whose].words[WORDS - 1] = '\0';
     if (entry->reason == CECL_NCCL_NOT_MADE)
@@ -196,8 +202,9 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
     const ceclOob_t oob = {.context = exchange, .allGather = gather, .barrier = meet};
     const ceclConfig_t config = config_for(exchange);
-    ceclResult_t result =
-        cecl->ceclCommInitOob(&entry->ours, exchange->nranks, exchange->rank, &oob, &config);
+    const ceclNcclNet_t net = cecl_nccl_rails_lend(entry, exchange);
+    ceclResult_t result = cecl->ceclCommInitOobNccl(&entry->ours, exchange->nranks, exchange->rank,
+                                                    &oob, &net, &config);
     if (result == ceclSuccess)
         result = cecl->ceclCommLimits(entry->ours, &entry->limits);
     if (result == ceclSuccess)
@@ -247,6 +254,7 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     entry->ours = NULL;
+    cecl_nccl_rails_close(entry);
     return result;
 }
 
@@ -264,9 +272,12 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
         entry->reason = CECL_NCCL_ONE_RANK;
     else
         CECL_TRY(settle(exchange, together, entry, &learns));
+    if (entry->reason == CECL_NCCL_NO_REASON)
+        CECL_TRY(make_on_all(exchange, entry, learns));
     entry->learns = learns != LEARNS_NOTHING;
-    return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(exchange, entry, learns)
-                                                : ceclSuccess;
+    if (entry->rails.exist) /* nothing else reports it before it ends */
+        cecl_nccl_learn_report(entry);
+    return ceclSuccess;
 }
 
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
@@ -278,6 +289,8 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
     entry->windows = NULL;
     entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
     entry->served = entry->agreed = 0;
+    entry->is_non_blocking = in_background;
+    entry->rails = (struct cecl_nccl_rails){.exist = false};
     entry->result = ceclSuccess;
     entry->reason = cecl_nccl_process()->is_old ? CECL_NCCL_OLD : CECL_NCCL_NO_REASON;
     if (entry->reason != CECL_NCCL_NO_REASON)

@@ -22,6 +22,7 @@
     X(EMPTY, "the call moves no bytes")                                                            \
     X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
+    X(BETWEEN_NODES, "several nodes: what leaves a node needs SMs, which settings forbid")         \
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \

@@ -4,6 +4,10 @@
  * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
  * NET_SMS SMs. NCCL is used as non-blocking: what it does in the background is polled, within time limits.
  *
+ * A program that runs on NCCL lends it (ceclNcclNet_t): then the communicator is split from the program's,
+ * and exchanges are ordered with the program's calls. On the host device, where only a lent NCCL is used,
+ * NCCL is a stand-in that knows no streams: the thread of the stream calls it.
+ *
  * Two words tell the host how many exchanges have begun and ended. An exchange that has begun waits for some
  * of its ranks; NCCL does not say for which.
  *
@@ -20,6 +24,7 @@
 
 #include "net/net.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include "util/settings.h"
 #include "util/thread.h"
 
@@ -71,11 +76,14 @@ struct nccl_functions {
 #define NOTES 256u
 #define SETS (CECL_MAX_RANKS / 64)
 #define FINALIZE_MS 2000
+#define ABORT_MS 10000 /* how long the end waits for an abort in the background */
 #define POLL_NS 20000
 
 struct nccl {
     struct cecl_net net;
     const struct nccl_functions *api;
+    struct nccl_functions lent_api;
+    ceclNcclNet_t lent; /* without a library: the communicator is cecl's own */
     struct cecl_device *dev;
     int rank, nranks, timeout_ms;
     pthread_mutex_t lock; /* held while NCCL is called */
@@ -83,7 +91,10 @@ struct nccl {
     nccl_comm aborted;    /* what `aborter` aborts */
     pthread_t aborter;
     bool has_aborter;
-    _Atomic bool failed;
+    _Atomic bool failed, has_aborted;
+    const _Atomic bool *abandon; /* the device closes: an exchange in its stream's thread ends */
+    _Atomic int error;           /* of such an exchange, with its message */
+    char words[CECL_MESSAGE_BYTES];
     uint32_t *begun, *ended;             /* written by the stream */
     uint32_t count;                      /* of exchanges that were enqueued */
     _Atomic uint64_t peers[NOTES][SETS]; /* of recent exchanges, by their numbers */
@@ -184,7 +195,7 @@ static ceclResult_t await(struct nccl *nccl, const char *what, int64_t deadline)
     bool goes_on = true;
     CECL_TRY(poll_once(nccl, what, &goes_on));
     while (goes_on) {
-        if (atomic_load(&nccl->failed))
+        if (atomic_load(&nccl->failed) || (nccl->abandon && atomic_load(nccl->abandon)))
             return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", nccl->net.name, what);
@@ -268,6 +279,61 @@ static void note_peers(struct nccl *nccl, uint32_t number, const struct request 
         atomic_store_explicit(&nccl->peers[number % NOTES][i], sets[i], memory_order_relaxed);
 }
 
+/* An exchange as work of a stream of the host device. */
+struct stream_exchange {
+    struct cecl_stream_call call;
+    struct nccl *nccl;
+    uint32_t count;
+    struct cecl_net_transfer list[];
+};
+
+static void run_in_stream(struct cecl_stream_call *call, const _Atomic bool *abandon)
+{
+    const struct stream_exchange *x = (const struct stream_exchange *)call;
+    struct nccl *nccl = x->nccl;
+    struct request request = {nccl, NULL, x->list, x->count};
+    nccl->abandon = abandon;
+    const ceclResult_t result = run_group(&request);
+    if (result == ceclSuccess || atomic_load(&nccl->failed) || atomic_load(abandon))
+        return;
+    cecl_keep_message(nccl->words);
+    atomic_store(&nccl->error, result);
+}
+
+static ceclResult_t enqueue_in_stream(const struct request *request)
+{
+    struct stream_exchange *x = calloc(1, sizeof(*x) + request->count * sizeof(x->list[0]));
+    if (!x)
+        return cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %u transfers",
+                         (unsigned)request->count);
+    x->call.run = run_in_stream;
+    x->nccl = request->nccl;
+    x->count = request->count;
+    memcpy(x->list, request->list, request->count * sizeof(x->list[0]));
+    struct cecl_device *dev = request->nccl->dev;
+    return dev->ops->call(dev, request->work, &x->call);
+}
+
+/* NCCL warns of two communicators at work on one GPU. */
+static ceclResult_t order(const struct nccl *nccl, ceclStream_t work, bool is_before)
+{
+    const int failed = nccl->lent.order ? nccl->lent.order(nccl->lent.context, work, is_before) : 0;
+    return failed ? cecl_fail((ceclResult_t)failed,
+                              "an exchange could not be ordered with the program's calls of NCCL")
+                  : ceclSuccess;
+}
+
+static ceclResult_t enqueue(struct request *request)
+{
+    struct nccl *nccl = request->nccl;
+    struct cecl_device *dev = nccl->dev;
+    CECL_TRY(order(nccl, request->work, true));
+    CECL_TRY(nccl->lent.library && dev->kind == CECL_KIND_HOST
+                 ? enqueue_in_stream(request)
+                 : dev->ops->within(dev, run_group, request));
+    return order(nccl, request->work, false);
+}
+
 static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
                              const struct cecl_net_transfer *list, uint32_t count)
 {
@@ -278,7 +344,7 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
                             ends = {nccl->ended, number, CECL_MEMOP_WRITE};
     note_peers(nccl, number, &request);
     CECL_TRY(nccl->dev->ops->memops(nccl->dev, work, &begins, 1));
-    const ceclResult_t result = nccl->dev->ops->within(nccl->dev, run_group, &request);
+    const ceclResult_t result = enqueue(&request);
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     const ceclResult_t marked = nccl->dev->ops->memops(nccl->dev, work, &ends, 1);
@@ -310,6 +376,9 @@ static ceclResult_t error_of(struct cecl_net *net)
 {
     struct nccl *nccl = (struct nccl *)net;
     nccl_result state = NCCL_SUCCESS;
+    const ceclResult_t error = (ceclResult_t)atomic_load(&nccl->error);
+    if (error != ceclSuccess)
+        return cecl_fail_with(error, nccl->words);
     if (pthread_mutex_trylock(&nccl->lock) != 0)
         return ceclSuccess;
     ceclResult_t result = ceclSuccess;
@@ -330,6 +399,7 @@ static void *abort_apart(void *argument)
 {
     struct nccl *nccl = argument;
     (void)!nccl->dev->ops->within(nccl->dev, abort_now, nccl);
+    atomic_store(&nccl->has_aborted, true);
     return NULL;
 }
 
@@ -350,52 +420,130 @@ static void fail_net(struct cecl_net *net)
 
 /* ---- life */
 
-/* A peer that has gone would hold up an orderly end. */
+struct ending {
+    struct nccl *nccl;
+    nccl_comm comm; /* which nobody else knows any more */
+};
+
+/* Whether NCCL has ended in order. A peer that has gone would hold that up. */
+static bool is_finalized(const struct ending *ending)
+{
+    const struct nccl_functions *api = ending->nccl->api;
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    const int64_t deadline = cecl_deadline(FINALIZE_MS);
+    nccl_result state = api->CommFinalize(ending->comm);
+    bool is_asked = state == NCCL_SUCCESS || state == NCCL_IN_PROGRESS;
+    state = NCCL_IN_PROGRESS;
+    while (is_asked && state == NCCL_IN_PROGRESS && cecl_ms_left(deadline) != 0) {
+        is_asked = api->CommGetAsyncError(ending->comm, &state) == NCCL_SUCCESS;
+        if (is_asked && state == NCCL_IN_PROGRESS)
+            nanosleep(&pause, NULL);
+    }
+    return is_asked && state == NCCL_SUCCESS;
+}
+
 static ceclResult_t end_comm(void *context)
 {
-    struct nccl *nccl = context;
-    if (!nccl->comm)
-        return ceclSuccess;
-    if (!atomic_load(&nccl->failed) &&
-        check(nccl, "ncclCommFinalize", nccl->api->CommFinalize(nccl->comm)) == ceclSuccess &&
-        await(nccl, "ncclCommFinalize", cecl_deadline(FINALIZE_MS)) == ceclSuccess)
-        nccl->api->CommDestroy(nccl->comm);
+    const struct ending *ending = context;
+    const struct nccl *nccl = ending->nccl;
+    if (!atomic_load(&nccl->failed) && is_finalized(ending))
+        nccl->api->CommDestroy(ending->comm);
     else
-        nccl->api->CommAbort(nccl->comm);
+        nccl->api->CommAbort(ending->comm);
     return ceclSuccess;
+}
+
+static void finish(struct cecl_net *net)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    pthread_mutex_lock(&nccl->lock);
+    struct ending ending = {nccl, nccl->comm};
+    nccl->comm = NULL;
+    pthread_mutex_unlock(&nccl->lock);
+    if (ending.comm)
+        (void)!nccl->dev->ops->within(nccl->dev, end_comm, &ending);
+}
+
+/* Returns whether an abort in the background, if there is one, has ended. */
+static bool await_aborter(const struct nccl *nccl)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    const int64_t deadline = cecl_deadline(ABORT_MS);
+    while (nccl->has_aborter && !atomic_load(&nccl->has_aborted) && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    return !nccl->has_aborter || atomic_load(&nccl->has_aborted);
+}
+
+/* The program's communicator ends next, and NCCL's abort of this one is to come first. */
+static void give_up(struct cecl_net *net)
+{
+    fail_net(net);
+    (void)await_aborter((struct nccl *)net);
 }
 
 static void close_net(struct cecl_net *net)
 {
     struct nccl *nccl = (struct nccl *)net;
+    if (!await_aborter(nccl)) {
+        cecl_log(CECL_LOG_WARN, nccl->rank,
+                 "%s: ncclCommAbort did not end within %d ms: its memory stays", net->name,
+                 ABORT_MS);
+        return;
+    }
     if (nccl->has_aborter)
         pthread_join(nccl->aborter, NULL);
-    (void)!nccl->dev->ops->within(nccl->dev, end_comm, nccl);
+    finish(net);
     if (nccl->begun)
         nccl->dev->ops->words_free(nccl->dev, nccl->begun);
     pthread_mutex_destroy(&nccl->lock);
     free(nccl);
 }
 
-static const struct cecl_net_ops ops = {
-    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
+static const struct cecl_net_ops ops = {.exchange = exchange,
+                                        .late = late,
+                                        .error = error_of,
+                                        .fail = fail_net,
+                                        .give_up = give_up,
+                                        .finish = finish,
+                                        .close = close_net};
+
+/* ---- what the program lends */
+
+static _Thread_local const ceclNcclNet_t *lent;
+
+void cecl_net_nccl_lend(const ceclNcclNet_t *net)
+{
+    lent = net;
+}
+
+const ceclNcclNet_t *cecl_net_nccl_lent(void)
+{
+    return lent;
+}
 
 /* What a rank tells the others. */
 struct offer {
     int32_t version;
+    int32_t is_lent;
     struct nccl_id id; /* rank 0's */
 };
 
 static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
 {
-    CECL_TRY(load(&nccl->api));
+    const bool is_lent = nccl->lent.library;
+    nccl->api = &nccl->lent_api;
+    CECL_TRY(is_lent ? find_all(nccl->lent.library, "the program's NCCL", &nccl->lent_api)
+                     : load(&nccl->api));
     mine->version = nccl->api->version;
-    snprintf(nccl->net.name, sizeof(nccl->net.name), "NCCL %d.%d.%d", mine->version / 10000,
-             mine->version / 100 % 100, mine->version % 100);
+    mine->is_lent = is_lent;
+    snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
+             is_lent ? "the program's " : "", mine->version / 10000, mine->version / 100 % 100,
+             mine->version % 100);
     CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 2, &nccl->begun));
     nccl->ended = nccl->begun + 1;
-    return nccl->rank == 0 ? check(nccl, "ncclGetUniqueId", nccl->api->GetUniqueId(&mine->id))
-                           : ceclSuccess;
+    return nccl->rank == 0 && !is_lent
+               ? check(nccl, "ncclGetUniqueId", nccl->api->GetUniqueId(&mine->id))
+               : ceclSuccess;
 }
 
 static ceclResult_t compare_versions(const struct offer *all, int nranks)
@@ -405,6 +553,15 @@ static ceclResult_t compare_versions(const struct offer *all, int nranks)
             return cecl_fail(ceclInvalidUsage,
                              "ranks have different versions of NCCL: %d on rank 0, %d on rank %d",
                              (int)all[0].version, (int)all[r].version, r);
+    return ceclSuccess;
+}
+
+static ceclResult_t compare_lenders(const struct offer *all, int nranks)
+{
+    for (int r = 1; r < nranks; r++)
+        if (all[r].is_lent != all[0].is_lent)
+            return cecl_fail(ceclInvalidUsage,
+                             "ranks 0 and %d differ in whether they lend NCCL (ceclNcclNet_t)", r);
     return ceclSuccess;
 }
 
@@ -425,10 +582,13 @@ static ceclResult_t join(void *context)
                                  .cga_cluster_size = INT_MIN, /* NCCL's "undefined" */
                                  .min_ctas = 1,
                                  .max_ctas = NET_SMS};
-    CECL_TRY(check(nccl, "ncclCommInitRankConfig",
-                   nccl->api->CommInitRankConfig(&nccl->comm, nccl->nranks, *joining->id,
-                                                 nccl->rank, &config)));
-    return await(nccl, "ncclCommInitRankConfig", joining->deadline);
+    const bool is_lent = nccl->lent.library;
+    const char *const what = is_lent ? "ncclCommSplit" : "ncclCommInitRankConfig";
+    CECL_TRY(check(nccl, what,
+                   is_lent ? nccl->lent.split(nccl->lent.context, &config, (void **)&nccl->comm)
+                           : nccl->api->CommInitRankConfig(&nccl->comm, nccl->nranks, *joining->id,
+                                                           nccl->rank, &config)));
+    return await(nccl, what, joining->deadline);
 }
 
 static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer *all,
@@ -438,6 +598,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
     CECL_TRY(cecl_mesh_agree(mesh, prepare(nccl, &mine)));
     CECL_TRY(cecl_mesh_allgather(mesh, "network", &mine, all, sizeof(mine)));
     CECL_TRY(compare_versions(all, nccl->nranks));
+    CECL_TRY(compare_lenders(all, nccl->nranks));
     struct joining joining = {nccl, &all[0].id, deadline};
     return cecl_mesh_agree(mesh, nccl->dev->ops->within(nccl->dev, join, &joining));
 }
@@ -457,6 +618,8 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         nccl->rank = rank;
         nccl->nranks = nranks;
         nccl->timeout_ms = timeout_ms;
+        if (lent)
+            nccl->lent = *lent;
         pthread_mutex_init(&nccl->lock, NULL);
         result = meet(nccl, mesh, all, deadline);
         if (result == ceclSuccess) {

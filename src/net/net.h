@@ -5,7 +5,7 @@
  * two ranks the k-th send of one meets the k-th receive of the other. An exchange ends once each rank that it
  * is with has begun its own exchange with this rank, whatever other exchanges that rank has.
  *
- *     open -> exchange ... exchange -> close
+ *     open -> exchange ... exchange -> finish -> close      (close does what finish would have done)
  *                   \-> fail: exchanges end at once, without their bytes
  *
  * Two transports implement it: local.c, between pretended nodes of one host on the host device, and nccl.c
@@ -47,6 +47,12 @@ struct cecl_net_ops {
     void (*fail)(struct cecl_net *net);
     /* Frees the transport. None of its exchanges is pending. */
     void (*close)(struct cecl_net *net);
+    /* Fails, and ends what the transport has in other libraries, within bounds. Exchanges may be pending; the
+     * transport's memory stays. NULL: it has nothing there, as for `finish`. */
+    void (*give_up)(struct cecl_net *net);
+    /* No exchange is pending, and none follows: ends what the transport has in other libraries, in order and
+     * within bounds. */
+    void (*finish)(struct cecl_net *net);
 };
 
 /* The first part of every transport. */
@@ -73,5 +79,9 @@ ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline,
                                 struct cecl_net **net);
+/* Until the next such call of the calling thread, the networks that it opens are splits of what the program
+ * lends. NULL: nothing. */
+void cecl_net_nccl_lend(const ceclNcclNet_t *net);
+const ceclNcclNet_t *cecl_net_nccl_lent(void);
 
 #endif

@@ -40,6 +40,7 @@ struct program {
     uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
     uint32_t ahead; /* most steps by which a host is ahead of another one */
     bool is_apart;  /* rank 0's host is ahead by `ahead` whenever it can be */
+    bool exchanges; /* ranks share no memory; `ahead` is then 0 */
     uint32_t steps;
     uint32_t
         changes; /* after so many steps the calls are others, and then the first ones again; 0: never */

@@ -4,6 +4,7 @@
 #define CECL_TESTS_NCCL_CALLS_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -111,6 +112,18 @@ STANDIN_API void standin_go_hollow(void);
 
 /* From now on the collectives of this process take at least so long. */
 STANDIN_API void standin_take_us(unsigned us);
+
+/* What splits do from now on: their calls do not go on, and they have this asynchronous error. */
+STANDIN_API void standin_trouble_splits(bool hold, ncclResult_t error);
+
+/* What a rank has done on a communicator and its splits since it was last asked: 'p' and 's' (standin.h). */
+#define STANDIN_STORY 1024
+STANDIN_API void standin_story(ncclComm_t comm, char story[STANDIN_STORY]);
+
+/* How often in this process calls on a communicator and on a split of it were in flight together, and how
+ * often a communicator ended before its splits. */
+STANDIN_API int standin_overlaps(void);
+STANDIN_API int standin_outlived(void);
 
 /* The last call that this thread made. */
 STANDIN_API struct standin_record standin_last(void);

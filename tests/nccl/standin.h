@@ -28,6 +28,15 @@ struct shared {
     struct channel channels[]; /* [sender * nranks + receiver] */
 };
 
+/* What is in flight on a communicator of a rank, and on those that were split from it. */
+struct family {
+    _Atomic int users, children;
+    _Atomic int flying, split_flying;
+    /* 'p' for calls on the communicator, 's' for calls on splits; a letter for several in a row */
+    char story[STANDIN_STORY];
+    size_t length;
+};
+
 struct ncclComm {
     char name[64]; /* of the shared memory */
     int rank;
@@ -35,7 +44,9 @@ struct ncclComm {
     int splits; /* so far, for the names of new communicators */
     struct shared *shared;
     bool is_non_blocking;
-    struct job *job; /* what it does in the background; NULL: it is ready. Under a lock */
+    struct family *family; /* its own */
+    struct family *parent; /* that of the communicator from which it was split; NULL: none */
+    struct job *job;       /* what it does in the background; NULL: it is ready. Under a lock */
 };
 
 struct transfer {
@@ -73,7 +84,8 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 #define WORD(pointer) ((uint64_t)(uintptr_t)(pointer))
 
 /* standin_comm.c */
-ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank);
+ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name, int nranks,
+                          int rank);
 
 /* standin_group.c. Carries `op` out now, or at the end of the group. On a non-blocking communicator it is
  * carried out by later calls of standin_look, and at the third of them at the earliest. */
@@ -92,6 +104,15 @@ bool standin_captures(struct op *list);
 ncclResult_t standin_look(ncclComm_t comm);
 bool standin_is_ready(ncclComm_t comm);
 void standin_give_up(ncclComm_t comm);
+
+/* standin_record.c */
+void standin_family_open(ncclComm_t comm, ncclComm_t parent);
+void standin_family_close(ncclComm_t comm);
+/* A call begins, or ends. */
+void standin_fly(ncclComm_t comm, bool begins);
+/* What a test makes of splits. */
+bool standin_holds(ncclComm_t comm);
+ncclResult_t standin_broken(ncclComm_t comm);
 
 /* standin_reduce.c. Makes op->out of the blocks in op->staging. */
 void standin_reduce(struct op *op);

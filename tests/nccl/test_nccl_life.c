@@ -18,6 +18,7 @@
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
+#include "nccl/rails.h"
 #include "nccl/windows.h"
 
 #define ROUNDS 1500
@@ -112,6 +113,17 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
 }
 
 void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry)
+{
+    (void)entry;
+}
+
+ncclResult_t cecl_nccl_pass_ncclCommFinalize(ncclComm_t comm)
+{
+    (void)comm; /* none has rails */
+    return ceclInternalError;
+}
+
+void cecl_nccl_rails_close(struct cecl_nccl_comm *entry)
 {
     (void)entry;
 }

@@ -224,6 +224,83 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     close_net(net);
 }
 
+/* ---- NCCL that a program lends */
+
+static int split_result, orders;
+
+static int split(void *context, void *config, void **comm)
+{
+    const int blocking = ((const int *)config)[4], most_ctas = ((const int *)config)[7];
+    assert_ptr_equal(context, &orders);
+    assert_int_equal(blocking, 0);
+    assert_int_equal(most_ctas, 2);
+    *comm = split_result ? NULL : fake;
+    return split_result;
+}
+
+static int order(void *context, ceclStream_t on, int is_before)
+{
+    (void)context;
+    assert_ptr_equal(on, stream);
+    assert_int_equal(is_before, orders++ % 2 == 0);
+    return 0;
+}
+
+static ceclResult_t open_lent(struct cecl_net **net)
+{
+    const ceclNcclNet_t lent = {&orders, dlopen(FAKE_NCCL, RTLD_NOW), split, order};
+    orders = 0;
+    cecl_net_nccl_lend(&lent);
+    const ceclResult_t result = open_net(net);
+    cecl_net_nccl_lend(NULL);
+    return result;
+}
+
+static void what_a_program_lends_is_split_ordered_and_ended(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = NULL;
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
+    assert_int_equal(open_lent(&net), ceclSuccess);
+    assert_string_equal(net->name, "the program's NCCL 2.28.3");
+    assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
+    assert_int_equal(orders, 2);
+    close_net(net);
+    /* the stand-in knows no streams: the stream's thread calls it */
+    assert_string_equal(fake->log, "start send(1,5,0)? recv(1,3,0)? end finalize destroy ");
+}
+
+static void what_fails_in_the_streams_thread_is_the_networks_error(void **state)
+{
+    (void)state;
+    char bytes[8];
+    struct cecl_net *net = NULL;
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    assert_int_equal(open_lent(&net), ceclSuccess);
+    fake->state = 6;
+    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    fake->state = 0;
+    assert_int_equal(net->ops->error(net), ceclRemoteError);
+    assert_non_null(strstr(cecl_message(), "the program's NCCL 2.28.3"));
+    (net->ops->give_up)(net);
+    assert_non_null(strstr(fake->log, "abort "));
+    close_net(net);
+}
+
+static void a_split_that_fails_is_no_network(void **state)
+{
+    (void)state;
+    struct cecl_net *net = NULL;
+    split_result = ceclUnhandledCudaError;
+    assert_int_equal(open_lent(&net), ceclRemoteError);
+    split_result = 0;
+    assert_null(net);
+    assert_non_null(strstr(cecl_message(), "ncclCommSplit failed"));
+    assert_string_equal(fake->log, "");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -231,6 +308,10 @@ int main(void)
         TEST(a_library_that_is_missing_or_too_old_is_refused_by_name),
         TEST(ranks_with_different_versions_are_refused),
         TEST(it_is_made_without_blocking_and_takes_two_sms),
+        TEST(what_a_program_lends_is_split_ordered_and_ended),
+        TEST(what_fails_in_the_streams_thread_is_the_networks_error),
+        TEST(a_split_that_fails_is_no_network),
+        /* from here on the stand-in may still be in progress when a test begins */
         TEST(a_join_that_does_not_end_is_given_up_in_time),
         TEST(an_exchange_is_one_group_in_order),
         TEST(what_waits_is_listed_until_it_has_ended),

@@ -1,0 +1,118 @@
+/* Calls that NCCL carries out: they are passed on, behind and before the exchanges of rails. */
+#include "nccl/passed.h"
+
+#include "nccl/gpu.h"
+#include "nccl/rails.h"
+#include "util/thread.h"
+
+#define PASS(name, ...)                                                                            \
+    case CECL_NCCL_OP_nccl##name: return cecl_nccl_pass_nccl##name(__VA_ARGS__, comm, stream);
+ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
+{
+    const void *const send = call->sendbuff;
+    void *const recv = call->recvbuff;
+    const size_t count = call->count;
+    const ncclDataType_t type = call->datatype;
+    const ncclRedOp_t op = call->redop;
+    const int root = call->root;
+    const ncclComm_t comm = call->comm;
+    const cudaStream_t stream = call->stream;
+    switch (call->op) {
+        CECL_NCCL_CALLS(PASS)
+    case CECL_NCCL_OP_ncclBcast:
+        return cecl_nccl_pass_ncclBcast(recv, count, type, root, comm, stream);
+    default: return ceclInternalError;
+    }
+}
+
+/* ---- a call beside rails. The thread is in no entry while it calls NCCL: an abort that is to end NCCL's call first
+ * waits until no thread is inside. */
+
+static _Thread_local struct cecl_nccl_comm *in_group;
+
+/* A thread may end with an open group. */
+static void forget_at_end(void *unused)
+{
+    (void)unused;
+    for (; in_group; in_group = in_group->rails.next_in_group)
+        in_group->rails.is_in_group = false;
+}
+
+static void note(struct cecl_nccl_comm *entry, const struct cecl_nccl_call *call)
+{
+    static struct cecl_thread_end thread_end = CECL_THREAD_END_NONE;
+    struct cecl_nccl_rails *rails = &entry->rails;
+    rails->stream = call->stream;
+    if (rails->is_in_group)
+        return;
+    cecl_thread_at_end(&thread_end, forget_at_end, &in_group);
+    rails->is_in_group = true;
+    rails->comm = call->comm;
+    rails->next_in_group = in_group;
+    in_group = entry;
+}
+
+static bool is_ordered(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *entry)
+{
+    bool is_sound;
+    return entry && entry->rails.exist &&
+           !(entry->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream, &is_sound));
+}
+
+static ceclResult_t begin_pass(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry)
+{
+    if (!is_ordered(call, entry) || !cecl_nccl_comm_enter(entry, call->comm, CECL_NCCL_MADE))
+        return ceclSuccess;
+    const ceclResult_t result = cecl_nccl_rails_before(&entry->rails, call->stream);
+    if (result == ceclSuccess)
+        note(entry, call);
+    cecl_nccl_comm_leave(entry);
+    return result;
+}
+
+/* All streams of a group's calls wait for its kernel, so an event on one of them is behind all calls. */
+static ceclResult_t end_pass(struct cecl_nccl_comm *entry, bool is_in_background)
+{
+    struct cecl_nccl_rails *rails = &entry->rails;
+    while (is_in_background && !cecl_nccl_is_enqueued(rails->comm, entry))
+        cecl_nccl_pause_us(20);
+    if (!cecl_nccl_comm_enter(entry, rails->comm, CECL_NCCL_MADE))
+        return ceclSuccess;
+    const ceclResult_t result = cecl_nccl_rails_behind(rails, rails->stream);
+    cecl_nccl_comm_leave(entry);
+    return result;
+}
+
+ncclResult_t cecl_nccl_pass_ended(ncclResult_t result)
+{
+    const bool is_in_background = result == ceclInProgress;
+    while (in_group) {
+        struct cecl_nccl_comm *entry = in_group;
+        in_group = entry->rails.next_in_group;
+        entry->rails.is_in_group = false;
+        const ceclResult_t ended = end_pass(entry, is_in_background);
+        if (ended != ceclSuccess && (result == ceclSuccess || is_in_background))
+            result = (ncclResult_t)ended;
+    }
+    return result;
+}
+
+ncclResult_t cecl_nccl_pass_ordered(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry,
+                                    bool ends)
+{
+    const ceclResult_t begun = begin_pass(call, entry);
+    const ncclResult_t result = begun == ceclSuccess ? cecl_nccl_pass(call) : (ncclResult_t)begun;
+    return ends ? cecl_nccl_pass_ended(result) : result;
+}
+
+bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry)
+{
+    ncclResult_t error = ceclSuccess;
+    /* the communicator is being ended */
+    if (entry && !cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE))
+        return true;
+    const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(comm, &error);
+    if (entry)
+        cecl_nccl_comm_leave(entry);
+    return asked != ceclSuccess || error != ceclInProgress;
+}

@@ -1,0 +1,410 @@
+/* Communicators over pretended nodes under CECL_NCCL=auto: a file says that gathers and all-to-alls are served,
+ * which sends over a split of NCCL's communicator, and other calls are passed. NCCL is the stand-in, which sees in what order calls come to a communicator and its splits. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+enum { MOST = 3000, ROUNDS = 12 };
+/* How long a collective of the stand-in takes at least in a trial: as in test_nccl_trials.c. */
+#ifdef __SANITIZE_THREAD__
+#define TAKES_US 30000
+#else
+#define TAKES_US 10000
+#endif
+#define SLOW_S 20 /* far longer than anything here takes on a busy machine */
+
+static __typeof__(standin_calls) *calls_of;
+static __typeof__(standin_story) *story_of;
+static __typeof__(standin_take_us) *take_us;
+static __typeof__(standin_trouble_splits) *trouble_splits;
+static __typeof__(standin_overlaps) *overlaps;
+static __typeof__(standin_outlived) *outlived;
+
+static uint32_t element(int number, int rank, int i)
+{
+    return (uint32_t)(number * 100003 + rank * 4001 + i);
+}
+
+/* Element counts that are no multiple of anything. */
+static int count_of(int number)
+{
+    return 1 + number * 977 % (MOST - 1);
+}
+
+/* ---- calls, each with all of its bytes checked */
+
+static bool gather(const struct rank *r, int number)
+{
+    const int count = count_of(number);
+    uint32_t *mine = malloc(MOST * sizeof(*mine)), *all = malloc(MAX_RANKS * MOST * sizeof(*all));
+    for (int i = 0; i < count; i++)
+        mine[i] = element(number, r->rank, i);
+    memset(all, 0xee, MAX_RANKS * MOST * sizeof(*all));
+    bool is = ncclAllGather(mine, all, (size_t)count, ncclUint32, r->comm, NULL) == 0;
+    for (int i = 0; i < r->nranks * count; i++)
+        is = is && all[i] == element(number, i / count, i % count);
+    is = is && all[r->nranks * count] == 0xeeeeeeee;
+    free(mine);
+    free(all);
+    return is;
+}
+
+static bool is_reduced(const struct rank *r, int number, const uint32_t *sum, int count)
+{
+    bool is = true;
+    for (int i = 0; i < count; i++) {
+        uint32_t want = 0;
+        for (int rank = 0; rank < r->nranks; rank++)
+            want += element(number, rank, i);
+        is = is && sum[i] == want;
+    }
+    return is;
+}
+
+static bool reduce(const struct rank *r, int number)
+{
+    uint32_t sum[MOST];
+    const int count = count_of(number);
+    for (int i = 0; i < count; i++)
+        sum[i] = element(number, r->rank, i);
+    return outcome_of(r->comm, ncclAllReduce(sum, sum, (size_t)count, ncclUint32, ncclSum, r->comm,
+                                             NULL)) == 0 &&
+           is_reduced(r, number, sum, count);
+}
+
+/* A group with a passed reduction and a served all-to-all, whose blocks cross nodes. */
+static bool exchange_in_a_group(const struct rank *r, int number)
+{
+    uint32_t sum[MOST], send[MAX_RANKS], recv[MAX_RANKS];
+    const int count = count_of(number);
+    for (int i = 0; i < count; i++)
+        sum[i] = element(number, r->rank, i);
+    for (int peer = 0; peer < r->nranks; peer++)
+        send[peer] = element(number, r->rank, peer);
+    bool is = ncclGroupStart() == 0 &&
+              ncclAllReduce(sum, sum, (size_t)count, ncclUint32, ncclSum, r->comm, NULL) == 0 &&
+              ncclAlltoAll(send, recv, 1, ncclUint32, r->comm, NULL) == 0 &&
+              outcome_of(r->comm, ncclGroupEnd()) == 0;
+    for (int peer = 0; peer < r->nranks; peer++)
+        is = is && recv[peer] == element(number, peer, r->rank);
+    return is && is_reduced(r, number, sum, count);
+}
+
+/* ---- layouts */
+
+static const char *const layouts[][2] = {{"2", "1"}, {"4", "2"}, {"3", "1,2"}, {"8", "3,5"}};
+
+/* Whether each rank served its gathers by the split, and passed its reductions, in turn. */
+static bool make_both(struct rank *r)
+{
+    char story[STANDIN_STORY], want[STANDIN_STORY] = "";
+    bool is = true;
+    story_of(r->comm, story);
+    for (int number = 0; is && number < ROUNDS; number++) {
+        is = gather(r, number) && reduce(r, number);
+        strcat(want, "sp");
+    }
+    story_of(r->comm, story);
+    if (strcmp(story, want) != 0)
+        print_error("rank %d of %d: %s came, %s expected\n", r->rank, r->nranks, story, want);
+    is = is && strcmp(story, want) == 0;
+    for (int number = 0; is && number < ROUNDS / 2; number++)
+        is = exchange_in_a_group(r, number);
+    story_of(r->comm, story);
+    return is && strncmp(story, "psps", 4) == 0;
+}
+
+static void served_and_passed_calls_follow_each_other_over_any_nodes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        const size_t before = calls_of("ncclCommSplit");
+        const int nranks = atoi(layouts[i][0]);
+        setenv("CECL_NODE_SIZE", layouts[i][1], 1);
+        assert_true(run_ranks(nranks, make_both));
+        assert_int_equal(calls_of("ncclCommSplit") - before, nranks);
+        assert_int_equal(overlaps(), 0);
+        assert_int_equal(outlived(), 0);
+    }
+}
+
+static bool make_one(struct rank *r)
+{
+    return gather(r, 1) && reduce(r, 2);
+}
+
+static void one_node_splits_nothing(void **state)
+{
+    (void)state;
+    const size_t before = calls_of("ncclCommSplit");
+    unsetenv("CECL_NODE_SIZE");
+    assert_true(run_ranks(2, make_one));
+    assert_int_equal(calls_of("ncclCommSplit"), before);
+}
+
+/* ---- trouble */
+
+static struct rank ranks[4];
+static pthread_t threads[4];
+static _Atomic int made, ended, failed;
+
+static void *gather_until_it_fails(void *argument)
+{
+    struct rank *r = argument;
+    const bool is = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && gather(r, 1);
+    r->is_right = is;
+    atomic_fetch_add(&made, 1);
+    for (int number = 2; is && gather(r, number);)
+        number++;
+    atomic_fetch_add(&failed, 1);
+    return NULL;
+}
+
+static bool await(const _Atomic int *count, int most)
+{
+    const time_t limit = time(NULL) + SLOW_S;
+    while (atomic_load(count) < most && time(NULL) < limit)
+        usleep(1000);
+    return atomic_load(count) >= most;
+}
+
+static void *end_rank(void *argument)
+{
+    struct rank *r = argument;
+    r->is_right = ncclCommAbort(r->comm) == 0;
+    atomic_fetch_add(&ended, 1);
+    return NULL;
+}
+
+static void start_ranks(void)
+{
+    ncclUniqueId id;
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_int_equal(ncclGetUniqueId(&id), 0);
+    made = ended = failed = 0;
+    for (int i = 0; i < 4; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = 4, .id = id};
+        pthread_create(&threads[i], NULL, gather_until_it_fails, &ranks[i]);
+    }
+    assert_true(await(&made, 4));
+    for (int i = 0; i < 4; i++)
+        assert_true(ranks[i].is_right);
+}
+
+/* Aborts all ranks while they are in their calls. */
+static void abort_ranks(void)
+{
+    pthread_t enders[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&enders[i], NULL, end_rank, &ranks[i]);
+    assert_true(await(&ended, 4));
+    assert_true(await(&failed, 4));
+    for (int i = 0; i < 4; i++) {
+        pthread_join(enders[i], NULL);
+        pthread_join(threads[i], NULL);
+        assert_true(ranks[i].is_right);
+    }
+    trouble_splits(false, 0);
+}
+
+static void an_abort_amid_an_exchange_ends_the_split_first_and_in_time(void **state)
+{
+    (void)state;
+    const int before = outlived();
+    start_ranks();
+    trouble_splits(true, 0);
+    usleep(100000); /* calls that hang; a call that does not is aborted as well */
+    const time_t start = time(NULL);
+    abort_ranks();
+    assert_true(time(NULL) - start < 10);
+    assert_int_equal(outlived(), before);
+}
+
+static void an_error_of_the_split_is_the_communicators(void **state)
+{
+    (void)state;
+    ncclResult_t error = 0;
+    start_ranks();
+    trouble_splits(true, ceclRemoteError);
+    assert_true(await(&failed, 4));
+    assert_int_equal(ncclCommGetAsyncError(ranks[0].comm, &error), 0);
+    assert_int_equal(error, ceclRemoteError);
+    if (!strstr(ncclGetLastError(ranks[0].comm), "the program's NCCL 2.28.9"))
+        fail_msg("NCCL's name expected in '%s'", ncclGetLastError(ranks[0].comm));
+    abort_ranks();
+}
+
+/* ---- trials */
+
+/* Passed calls take long, so all are served once that was tried. Nothing but exchanges of the split comes then. */
+static bool train(struct rank *r)
+{
+    enum { STEPS = 190, LAST = 10 };
+    char story[STANDIN_STORY];
+    bool is = true;
+    for (int step = 0; is && step < STEPS; step++) {
+        is = gather(r, 1) && reduce(r, 2);
+        if (step == STEPS - LAST)
+            story_of(r->comm, story);
+    }
+    story_of(r->comm, story);
+    if (strcmp(story, "s") != 0)
+        print_error("rank %d: %s came, s expected\n", r->rank, story);
+    return is && strcmp(story, "s") == 0;
+}
+
+static void a_program_that_gains_is_served_after_its_trial(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "2", 1);
+    take_us(TAKES_US);
+    assert_true(run_ranks(4, train));
+    take_us(0);
+    assert_int_equal(overlaps(), 0);
+}
+
+static bool finalize(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    bool is = gather(r, 3);
+    story_of(r->comm, story);
+    is = is && ncclCommFinalize(r->comm) == 0;
+    story_of(r->comm, story);
+    if (strcmp(story, "sp") != 0)
+        print_error("%s came, sp expected\n", story);
+    return is && strcmp(story, "sp") == 0;
+}
+
+static void finalizing_ends_the_split_first(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_true(run_ranks(4, finalize));
+    assert_int_equal(outlived(), 0);
+}
+
+/* ---- communicators that work in the background */
+
+static void *run_non_blocking(void *argument)
+{
+    struct rank *r = argument;
+    struct config config;
+    const ncclResult_t result =
+        ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, non_blocking(&config));
+    r->is_right = outcome_of(r->comm, result) == 0;
+    for (int number = 0; r->is_right && number < ROUNDS; number++)
+        r->is_right = gather(r, number) && reduce(r, number) && exchange_in_a_group(r, number);
+    r->is_right = outcome_of(r->comm, ncclCommFinalize(r->comm)) == 0 && r->is_right;
+    r->is_right = ncclCommDestroy(r->comm) == 0 && r->is_right;
+    return NULL;
+}
+
+static void non_blocking_communicators_have_rails_too(void **state)
+{
+    (void)state;
+    ncclUniqueId id;
+    const size_t before = calls_of("ncclCommSplit");
+    const int overlapped = overlaps();
+    setenv("CECL_NODE_SIZE", "2", 1);
+    assert_int_equal(ncclGetUniqueId(&id), 0);
+    for (int i = 0; i < 4; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = 4, .id = id};
+        pthread_create(&threads[i], NULL, run_non_blocking, &ranks[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 4; i++)
+        assert_true(ranks[i].is_right);
+    assert_int_equal(calls_of("ncclCommSplit") - before, 4);
+    assert_int_equal(overlaps(), overlapped);
+    assert_int_equal(outlived(), 0);
+}
+
+/* ---- settings that forbid SMs, of which a split needs some */
+
+/* Under CECL_NCCL=strict. Nothing comes to NCCL. */
+static bool be_refused(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    uint32_t mine = 1, all[MAX_RANKS];
+    story_of(r->comm, story);
+    const ncclResult_t result = ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL);
+    const char *words = ncclGetLastError(r->comm);
+    const bool is = result == ceclInvalidUsage && strstr(words, "what leaves a node needs SMs");
+    story_of(r->comm, story);
+    return is && story[0] == '\0' && reduce(r, 2); /* a reduction needs SMs anyway */
+}
+
+/* Under CECL_NCCL=all with CECL_SM_POLICY=never. Everything comes to NCCL. */
+static bool be_passed(struct rank *r)
+{
+    char story[STANDIN_STORY];
+    story_of(r->comm, story);
+    const bool is = gather(r, 1) && reduce(r, 2);
+    story_of(r->comm, story);
+    return is && strcmp(story, "p") == 0;
+}
+
+static void where_sms_are_forbidden_nothing_is_served_over_nodes(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "1", 1);
+    assert_true(run_ranks(2, getenv("CECL_SM_POLICY") ? be_passed : be_refused));
+}
+
+/* What decides over nodes, where nothing is tried. */
+static bool write_file(char *name)
+{
+    const int file = mkstemp(name);
+    FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
+    if (!out)
+        return false;
+    fprintf(out, "cecl-learned 1\n");
+    for (int nranks = 2; nranks <= 8; nranks++)
+        for (int op = 0; op < 2; op++)
+            fprintf(out, "gains host %d 22809 %d.%d.%d %s any plain 1 1000000\n", nranks,
+                    CECL_MAJOR, CECL_MINOR, CECL_PATCH, op == 0 ? "all_gather" : "alltoall");
+    return fclose(out) == 0 && setenv("CECL_NCCL_LEARNED", name, 1) == 0;
+}
+
+/* test_nccl_nodes [forbidden] */
+int main(int argc, char **argv)
+{
+    (void)argv;
+    char name[] = "/tmp/cecl-test-nodes-XXXXXX";
+    const char *real = getenv("CECL_NCCL_PATH");
+    void *standin = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(served_and_passed_calls_follow_each_other_over_any_nodes),
+        cmocka_unit_test(one_node_splits_nothing),
+        cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
+        cmocka_unit_test(finalizing_ends_the_split_first),
+        cmocka_unit_test(non_blocking_communicators_have_rails_too),
+        cmocka_unit_test(an_abort_amid_an_exchange_ends_the_split_first_and_in_time),
+        cmocka_unit_test(an_error_of_the_split_is_the_communicators),
+    };
+    const struct CMUnitTest forbidden[] = {
+        cmocka_unit_test(where_sms_are_forbidden_nothing_is_served_over_nodes)};
+    if (!standin || !write_file(name))
+        return 2;
+    *(void **)&calls_of = dlsym(standin, "standin_calls");
+    *(void **)&take_us = dlsym(standin, "standin_take_us");
+    *(void **)&story_of = dlsym(standin, "standin_story");
+    *(void **)&trouble_splits = dlsym(standin, "standin_trouble_splits");
+    *(void **)&overlaps = dlsym(standin, "standin_overlaps");
+    *(void **)&outlived = dlsym(standin, "standin_outlived");
+    const int result = argc > 1 ? cmocka_run_group_tests(forbidden, NULL, NULL)
+                                : cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(name);
+    return result;
+}
