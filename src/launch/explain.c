@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ce/capture.h"
+#include "launch/captured.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/messages.h"
@@ -42,7 +44,11 @@ static ceclResult_t explain_collectives(struct cecl_launch *launch, ceclExplanat
         *explanation = nothing;
         return ceclSuccess;
     }
+    if (launch->is_captured)
+        CECL_TRY(cecl_captured_check(launch));
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
+    if (launch->is_captured)
+        CECL_TRY(cecl_plan_capture(&plan, launch->comm->dev->meets));
     cecl_plan_explain(&plan, explanation);
     if (plan.nexchanges > 0)
         cecl_engine_explain_net(&launch->comm->engine, explanation);

@@ -21,6 +21,9 @@ typedef struct {
 } ncclUniqueId;
 typedef struct ncclWindow *ncclWindow_t;
 typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
+typedef struct {
+    int opCnt, peer, sigIdx, ctx;
+} ncclWaitSignalDesc_t;
 #endif
 
 enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
@@ -67,6 +70,16 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream);
 
+#if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 29)
+ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
+                           ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
+                           unsigned int flags, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                        cudaStream_t stream);
+ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm,
+                            cudaStream_t stream);
+#endif
+
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
@@ -92,6 +105,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, in
 #if !defined(CECL_NCCL_TYPES_GIVEN) || NCCL_VERSION_CODE >= CECL_NCCL_VERSION(2, 27)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
                                     int winFlags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 #endif
 #ifndef CECL_NCCL_TYPES_GIVEN
 ncclResult_t ncclGroupSimulateEnd(void *info);

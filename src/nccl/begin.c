@@ -2,10 +2,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "nccl/agree.h"
 #include "nccl/comms.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/rails.h"
+#include "nccl/windows.h"
 #include "util/thread.h"
 
 struct making {
@@ -37,6 +39,8 @@ static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
     if (cecl_nccl_life_go(&entry->life, CECL_NCCL_MAKING_TO_READY) ||
         cecl_nccl_life_go(&entry->life, CECL_NCCL_GIVING_UP_TO_ENDING))
         return;
+    cecl_nccl_agree_leave(entry);
+    cecl_nccl_windows_forget(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);

@@ -4,12 +4,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "nccl/agree.h"
+#include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/gains.h"
-#include "nccl/gpu.h"
 #include "nccl/group.h"
 #include "nccl/learn.h"
+#include "nccl/one_sided.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/serve.h"
@@ -59,34 +61,54 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                : CECL_NCCL_NO_REASON;
 }
 
-static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+/* What is decided on a call. */
+struct decision {
+    enum cecl_nccl_reason reason; /* NO_REASON: it is served */
+    bool is_timed;                /* see cecl_nccl_learn_reason */
+    bool is_captured;             /* asked where it makes a difference */
+};
+
+/* Why a call is passed by the decisions so far, which are equal on all ranks. */
+static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *process,
+                                            const struct cecl_nccl_call *call,
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    return comm->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream);
+    const bool by_learning = process->learns && comm->learns && !cecl_nccl_is_message(call->op);
+    const bool gains =
+        by_learning || process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm);
+    /* all captured calls of a group go the same way, and all are counted */
+    if (gains || cecl_nccl_group_depth() > 0 || process->counts)
+        decision->is_captured = cecl_nccl_is_captured(call, comm);
+    if (by_learning)
+        return decision->is_captured ? cecl_nccl_learn_captured(call, comm)
+                                     : cecl_nccl_learn_reason(call, comm, &decision->is_timed);
+    return gains ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
+}
+
+/* Ranks of one thread would wait for each other, outside of a group. */
+static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    return cecl_nccl_is_message(call->op) || (comm->together > 1 && cecl_nccl_group_depth() == 0);
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm, bool *is_timed)
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
 {
-    const enum cecl_nccl_reason reason =
-        reason_of_kind(call, comm, process->policy == CECL_NCCL_STRICT);
-    if (reason != CECL_NCCL_NO_REASON)
-        return reason;
-    /* A captured call is made once and may be replayed any number of times, so it does not count in
-     * a period. */
-    if (process->learns && comm->learns && !cecl_nccl_is_message(call->op))
-        return is_captured(call, comm) ? CECL_NCCL_CAPTURED
-                                       : cecl_nccl_learn_reason(call, comm, is_timed);
-    if (process->policy == CECL_NCCL_AUTO && !cecl_nccl_gains(call, comm))
-        return CECL_NCCL_NO_GAIN;
-    return is_captured(call, comm) ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
+    enum cecl_nccl_reason reason = reason_of_kind(call, comm, process->policy == CECL_NCCL_STRICT);
+    if (reason == CECL_NCCL_NO_REASON)
+        reason = reason_of_gain(process, call, comm, decision);
+    else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
+        decision->is_captured = cecl_nccl_is_captured(call, comm);
+    return reason == CECL_NCCL_NO_REASON && decision->is_captured && cannot_capture(call, comm)
+               ? CECL_NCCL_CAPTURED
+               : reason;
 }
 
-/* The only function that decides whether a call is passed, and why. */
-static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *process,
-                                            const struct cecl_nccl_call *call,
-                                            struct cecl_nccl_comm *comm, bool *is_timed)
+/* Why all calls on a communicator are passed. */
+static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_comm *comm)
 {
+    const struct cecl_nccl_process *process = cecl_nccl_process();
     if (process->is_forked)
         return CECL_NCCL_FORKED;
     if (process->is_old)
@@ -95,10 +117,17 @@ static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_process *proc
         return CECL_NCCL_BY_SETTING;
     if (!comm)
         return CECL_NCCL_UNKNOWN;
-    if (cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY))
-        return CECL_NCCL_IN_PROGRESS;
-    return comm->reason == CECL_NCCL_NO_REASON ? reason_of_call(process, call, comm, is_timed)
-                                               : comm->reason;
+    return cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY) ? CECL_NCCL_IN_PROGRESS : comm->reason;
+}
+
+/* The only function that decides whether a call is passed, and why. Last, ranks may find that some cannot
+ * capture it (captured.h). */
+static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_call *call,
+                                            struct cecl_nccl_comm *comm, struct decision *decision)
+{
+    const enum cecl_nccl_reason reason = reason_of_comm(comm);
+    return reason == CECL_NCCL_NO_REASON ? reason_of_call(cecl_nccl_process(), call, comm, decision)
+                                         : reason;
 }
 
 static bool is_refused(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call,
@@ -133,6 +162,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
+    if (!call->is_captured && !cecl_nccl_is_message(call->op))
+        cecl_nccl_agree_note_calls(comm, 1);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
@@ -166,15 +197,18 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
     return true;
 }
 
-bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+/* Their own functions pass them. */
+static bool is_one_sided(enum cecl_nccl_op op)
 {
-    if (cecl_nccl_is_own(call->caller))
-        return false;
-    cecl_nccl_last_error_clear();
+    return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
+           op == CECL_NCCL_OP_ncclWaitSignal;
+}
+
+/* As cecl_nccl_take, when it is known why the call is passed. */
+static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                   enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
+{
     const struct cecl_nccl_process *process = cecl_nccl_process();
-    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    bool is_timed = false;
-    const enum cecl_nccl_reason reason = reason_to_pass(process, call, comm, &is_timed);
     if (reason == CECL_NCCL_NO_REASON)
         return serve(call, comm, is_timed, result);
     const bool refused = is_refused(process, call, reason);
@@ -186,8 +220,88 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
         return pass_timed(call, comm, result);
     if (refused || (cecl_nccl_group_depth() > 0 && waits_in_group(call, comm, result)))
         return true;
-    if (!comm || !comm->rails.exist)
+    if (!comm || !comm->rails.exist || is_one_sided(call->op))
         return false;
     *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
+    return true;
+}
+
+bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
+                      ncclResult_t *result)
+{
+    return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
+}
+
+/* Ranks decide on a captured call that is in no group. On failure this rank's call returns the error. */
+static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                            enum cecl_nccl_reason reason, ncclResult_t *result)
+{
+    bool serves = false;
+    if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+        return settle(call, comm, reason, false, result);
+    cecl_nccl_captured_tell(comm, call, 1, true);
+    *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
+    cecl_nccl_comm_leave(comm);
+    return *result != ceclSuccess ||
+           settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);
+}
+
+static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                          enum cecl_nccl_reason reason, ncclResult_t *result)
+{
+    struct cecl_nccl_call captured = *call;
+    captured.is_captured = true;
+    if (cecl_nccl_group_depth() == 0)
+        return settle_captured(&captured, comm, reason, result);
+    *result = cecl_nccl_captured_keep(&captured, reason) ? (ncclResult_t)ceclSuccess
+                                                         : cecl_nccl_group_refuse(ceclSystemError);
+    return true;
+}
+
+bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
+{
+    if (cecl_nccl_is_own(call->caller))
+        return false;
+    cecl_nccl_last_error_clear();
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    struct decision decision = {0};
+    const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
+    return decision.is_captured ? take_captured(call, comm, reason, result)
+                                : settle(call, comm, reason, decision.is_timed, result);
+}
+
+/* ---- one-sided calls */
+
+static enum cecl_nccl_reason reason_of_one_sided(struct cecl_nccl_comm *comm)
+{
+    const enum cecl_nccl_reason reason = reason_of_comm(comm);
+    if (reason != CECL_NCCL_NO_REASON || comm->one_sided == CECL_NCCL_ONE_SIDED_SERVED)
+        return reason;
+    comm->has_passed_one_sided = true;
+    return cecl_nccl_process()->policy == CECL_NCCL_AUTO ? CECL_NCCL_NO_GAIN : CECL_NCCL_NO_WINDOW;
+}
+
+bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result)
+{
+    if (cecl_nccl_is_own(call->caller))
+        return false;
+    cecl_nccl_last_error_clear();
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
+    const struct cecl_nccl_call counted = {.op = call->op,
+                                           .comm = call->comm,
+                                           .count = call->count,
+                                           .datatype = call->datatype,
+                                           .stream = call->stream};
+    const enum cecl_nccl_reason reason = reason_of_one_sided(comm);
+    if (reason != CECL_NCCL_NO_REASON)
+        return settle(&counted, comm, reason, false, result);
+    if (!cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
+        return false;
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(&counted, reason, cecl_nccl_one_sided_uses_sms(call, comm));
+    *result = cecl_nccl_one_sided_serve(call, comm);
+    if (*result != ceclSuccess)
+        (void)!cecl_nccl_group_refuse(*result);
+    cecl_nccl_comm_leave(comm);
     return true;
 }

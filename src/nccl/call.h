@@ -44,12 +44,22 @@ struct cecl_nccl_call {
     const void *sendbuff;
     void *recvbuff;
     cudaStream_t stream;
+    bool is_captured;             /* a graph captures it: see captured.h */
+    enum cecl_nccl_reason reason; /* of a captured call in a group: why it alone would be passed */
 };
 
 /* Decides on `call`, and counts it. Returns true if the caller returns `*result` now: the call was
  * served, refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept
  * for the end of a group. False: the caller passes it to NCCL now. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
+
+/* As cecl_nccl_take, for a one-sided call. */
+struct cecl_nccl_one_sided;
+bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);
+
+/* The same for a captured call of a group, of which it is known now why it is passed, or that it is served. */
+bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
+                      ncclResult_t *result);
 
 /* Whether only two ranks make such a call: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nccl/agree.h"
 #include "nccl/learn.h"
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "nccl/rails.h"
+#include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -111,6 +113,13 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function)
     return true;
 }
 
+void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry))
+{
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct cecl_nccl_comm *entry = atomic_load(&buckets[i]); entry; entry = entry->next)
+            each(entry);
+}
+
 /* ---- finalizing */
 
 static ncclResult_t finalize_ours(struct cecl_nccl_comm *entry)
@@ -196,8 +205,11 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
-    if (is_out)
+    cecl_nccl_agree_leave(entry);
+    if (is_out) {
         cecl_nccl_learn_close(entry);
+        cecl_nccl_windows_forget(entry);
+    }
     if (!is_out)
         cecl_log(CECL_LOG_WARN, entry->rank,
                  "a thread is still inside a call %d ms after its communicator was ended: what "
@@ -339,10 +351,10 @@ static ceclResult_t error_of(ceclComm_t ours)
 }
 
 /* Prints the last message, unless cecl has printed it as an asynchronous error. */
-static void tell(struct cecl_nccl_comm *comm)
+static void tell(struct cecl_nccl_comm *comm, const char *message)
 {
     char words[CECL_MESSAGE_BYTES];
-    snprintf(words, sizeof(words), "%s", cecl_nccl_library()->ceclGetLastError(NULL));
+    snprintf(words, sizeof(words), "%s", message);
     cecl_nccl_last_error_set(words);
     if (comm && error_of(comm->ours) == ceclSuccess && !atomic_exchange(&comm->has_told, true))
         cecl_log(CECL_LOG_WARN, comm->rank, "%s", words);
@@ -351,7 +363,14 @@ static void tell(struct cecl_nccl_comm *comm)
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result)
 {
     if (result != ceclSuccess)
-        tell(comm);
+        tell(comm, cecl_nccl_library()->ceclGetLastError(NULL));
+    return number_of(result);
+}
+
+ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result)
+{
+    if (result != ceclSuccess)
+        tell(comm, cecl_message());
     return number_of(result);
 }
 

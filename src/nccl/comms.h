@@ -7,6 +7,13 @@
 #include "nccl/life.h"
 #include "nccl/reason.h"
 
+/* Which library has the one-sided calls of a communicator; see windows.h. */
+enum cecl_nccl_one_sided_by {
+    CECL_NCCL_ONE_SIDED_OPEN, /* not decided yet: calls are passed */
+    CECL_NCCL_ONE_SIDED_SERVED,
+    CECL_NCCL_ONE_SIDED_PASSED
+};
+
 struct cecl_nccl_exchange;
 
 /* What leaves a node: see rails.h. */
@@ -39,12 +46,21 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
+    /* [nranks] by which ranks agree (agree.c); NULL: they cannot */
+    _Atomic(struct cecl_nccl_line *) lines;
     struct cecl_nccl_rails rails;
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL works in the background */
     bool learns;          /* decided by trials, or by verdicts from the file */
     int nranks, rank;
-    int ordinal; /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
+    int together; /* how many ranks the thread made at once that made this one */
+    int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
+    /* -- of the thread that makes calls: served collectives, and agreements, so far -- */
+    uint64_t served, agreed;
+    enum cecl_nccl_one_sided_by one_sided;
+    bool has_passed_one_sided;
+    struct cecl_nccl_windows *windows; /* see windows.c; NULL: none is shared */
+    /* -- shared by threads -- */
     /* set if ranks could not exchange what they can do, or if the thread could not finalize */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of it was printed */
@@ -119,6 +135,9 @@ bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step ste
 
 /* -- comms.c. For the functions of NCCL -- */
 
+/* Calls `each` with every entry, also with those that are not in use. */
+void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry));
+
 /* Whether the life of the entry of `comm` is in one of `states`. */
 bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
 /* Whether a thread still makes or finalizes cecl's communicator; prints so. Then all calls except
@@ -148,5 +167,7 @@ ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 /* NCCL's number for a result of cecl's. Prints the message of the first error on `comm`. comm NULL:
  * a communicator that was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
+/* The same for an error of this library itself, whose message it has recorded. */
+ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 
 #endif

@@ -6,11 +6,14 @@
 #include <stdlib.h>
 
 #include "nccl/birth.h"
+#include "nccl/captured.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/group.h"
+#include "nccl/one_sided.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
+#include "nccl/windows.h"
 #include "util/grow.h"
 #include "util/thread.h"
 
@@ -135,7 +138,9 @@ static ncclResult_t end_group(ncclResult_t result)
         return result;
     result = cecl_nccl_pass_ended(result);
     end_registering(true);
-    result = follow(result, group.wishes, group.count);
+    const ncclResult_t shared =
+        cecl_nccl_windows_end_group(result == ceclSuccess || result == ceclInProgress);
+    result = follow(shared == ceclSuccess ? result : shared, group.wishes, group.count);
     forget_wishes();
     if (result == ceclSuccess || result == ceclInProgress) {
         const ncclResult_t refusal = cecl_nccl_group_refused();
@@ -143,11 +148,15 @@ static ncclResult_t end_group(ncclResult_t result)
     }
     if (result != ceclSuccess && result != ceclInProgress) {
         cecl_nccl_group_forget();
+        cecl_nccl_one_sided_forget();
         return result;
     }
     if (result != ceclSuccess)
         cecl_nccl_group_await_passed();
-    const ncclResult_t served = cecl_nccl_group_serve();
+    ncclResult_t served = cecl_nccl_group_serve();
+    if (served == ceclSuccess)
+        served = cecl_nccl_one_sided_end_group();
+    cecl_nccl_one_sided_forget();
     return served == ceclSuccess ? result : served;
 }
 
@@ -155,7 +164,10 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupEnd();
-    const ncclResult_t passed = cecl_nccl_group_depth() == 1 ? cecl_nccl_group_pass() : ceclSuccess;
+    const bool is_outermost = cecl_nccl_group_depth() == 1;
+    ncclResult_t passed = is_outermost ? cecl_nccl_captured_end_group() : ceclSuccess;
+    if (is_outermost && passed == ceclSuccess)
+        passed = cecl_nccl_group_pass();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupEnd();
     return end_group(passed == ceclSuccess ? result : passed);
 }
@@ -167,11 +179,15 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
     if (IS_NCCLS_OWN())
         return cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const bool is_outermost = cecl_nccl_group_depth() == 1;
-    const ncclResult_t passed = is_outermost ? cecl_nccl_group_pass_all() : ceclSuccess;
+    ncclResult_t passed = is_outermost ? cecl_nccl_captured_pass_all() : ceclSuccess;
+    if (is_outermost && passed == ceclSuccess)
+        passed = cecl_nccl_group_pass_all();
     const ncclResult_t result = cecl_nccl_pass_ncclGroupSimulateEnd(info);
     const ncclResult_t refusal = cecl_nccl_group_refused();
-    if (is_outermost)
+    if (is_outermost) {
         cecl_nccl_group_forget();
+        cecl_nccl_one_sided_forget();
+    }
     return end_group(passed != ceclSuccess ? passed : refusal != ceclSuccess ? refusal : result);
 }
 
@@ -314,7 +330,24 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
     if (entry && (winFlags & CECL_NCCL_WIN_COLL_SYMMETRIC))
         note_window(entry);
-    return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
+    const ncclResult_t result =
+        cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
+    static const ncclWindow_t none;
+    if (!entry || (result != ceclSuccess && result != ceclInProgress))
+        return result;
+    const ncclResult_t shared =
+        cecl_nccl_window_registered(entry, comm, buff, size, result == ceclSuccess ? win : &none);
+    return shared == ceclSuccess ? result : shared;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+    struct cecl_nccl_comm *entry = IS_NCCLS_OWN() ? NULL : cecl_nccl_comm_find(comm);
+    if (entry && cecl_nccl_comm_enter(entry, comm, CECL_NCCL_MADE)) {
+        cecl_nccl_window_deregistered(entry, win);
+        cecl_nccl_comm_leave(entry);
+    }
+    return cecl_nccl_pass_ncclCommWindowDeregister(comm, win);
 }
 
 /* While cecl's communicator is being made, only the thread that makes it asks NCCL. The first call of

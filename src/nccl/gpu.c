@@ -11,6 +11,7 @@
 #define NO_TIMING 2    /* CU_EVENT_DISABLE_TIMING */
 #define TIMING 0       /* CU_EVENT_DEFAULT */
 #define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define ACTIVE 1       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 
 /* At least so much is allocated. Only many ranks need more; then the old memory is freed, which
  * waits for all work on the GPU. */
@@ -92,10 +93,12 @@ void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes)
         driver.name(name, (int)bytes, ordinal);
 }
 
-bool cecl_nccl_gpu_captures(cudaStream_t stream)
+bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)
 {
     int status = 0;
-    return has_driver() && (driver.is_capturing(stream, &status) != 0 || status != 0);
+    const int error = has_driver() ? driver.is_capturing(stream, &status) : 0;
+    *is_sound = error == 0 && status == ACTIVE;
+    return error != 0 || status != 0;
 }
 
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)

@@ -26,10 +26,11 @@ bool cecl_nccl_gpu_is_used(int ordinal);
 /* Writes the GPU's name. `name` stays as it is if the driver does not tell. */
 void cecl_nccl_gpu_name(int ordinal, char *name, size_t bytes);
 
-/* Whether a CUDA graph is being captured from `stream`. Also true if CUDA cannot tell, because
- * another stream of this process is being captured. By NCCL's own rules this is equal on all
- * ranks. */
-bool cecl_nccl_gpu_captures(cudaStream_t stream);
+/* Whether a CUDA graph is being captured from `stream`. Also true if CUDA cannot tell, because another
+ * stream of this process is being captured, and if the capture was broken by an error. By NCCL's own
+ * rules this is equal on all ranks.
+ * is_sound  the capture is known, and can go on */
+bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound);
 
 /* Work that is enqueued on stream `then` from now on waits for what is on stream `first` now. Both
  * streams are of GPU `ordinal`. */

@@ -301,7 +301,7 @@ static ceclResult_t complete(const struct kept *kept, int count)
 {
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < count && result == ceclSuccess; i++)
-        if (kept[i].comm && first_of(kept, i) == &kept[i])
+        if (kept[i].comm && first_of(kept, i) == &kept[i] && !kept[i].call.is_captured)
             result = cecl_nccl_serve_complete(kept[i].comm);
     return result;
 }

@@ -286,6 +286,29 @@ static bool is_extreme(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
+/* An arm that is in force for a call. */
+struct in_force {
+    bool has_arm, is_turn, by_period;
+    uint32_t arm;
+};
+
+static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
+                                        const struct cecl_nccl_call *call,
+                                        const struct cecl_nccl_comm *comm, struct in_force in_force)
+{
+    const uint32_t arm = in_force.arm;
+    const bool has_arm = in_force.has_arm;
+    if (is_extreme(call))
+        return by_table(call, comm);
+    if (has_arm && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
+        return in_force.is_turn     ? CECL_NCCL_TURN
+               : in_force.by_period ? CECL_NCCL_NOT_SHORTER
+                                    : CECL_NCCL_NOT_FASTER;
+    const bool forbids = has_arm && arm != CECL_NCCL_WITH_SMS && learn->policies == CECL_SM_ALLOW;
+    set_policy(learn, comm, forbids ? CECL_SM_REDUCE_ONLY : learn->policies);
+    return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
+}
+
 /* A verdict on the period or its turn comes first, then those on the class. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -294,19 +317,42 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     const struct cecl_trial *trial = &learn->trial;
     count_in_group(learn);
     follow_period(learn, call, comm);
-    const bool by_period = learn->is_found && cecl_trial_has_arm(trial);
-    const struct cecl_class *its = by_period ? NULL : follow_class(learn, call, comm, is_timed);
-    uint32_t arm = trial->arm;
-    bool is_turn = !trial->has_verdict;
-    const bool has_arm =
-        by_period || cecl_class_has_arm(&learn->classes, trial, its, &arm, &is_turn);
-    if (is_extreme(call))
-        return by_table(call, comm);
-    if (has_arm && (arm == CECL_NCCL_BY_NCCL || (arm == CECL_NCCL_MOVES_ALONE && call->reduces)))
-        return is_turn ? CECL_NCCL_TURN : by_period ? CECL_NCCL_NOT_SHORTER : CECL_NCCL_NOT_FASTER;
-    const bool forbids = has_arm && arm != CECL_NCCL_WITH_SMS && learn->policies == CECL_SM_ALLOW;
-    set_policy(learn, comm, forbids ? CECL_SM_REDUCE_ONLY : learn->policies);
-    return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
+    struct in_force in_force = {.by_period = learn->is_found && cecl_trial_has_arm(trial),
+                                .is_turn = !trial->has_verdict,
+                                .arm = trial->arm};
+    const struct cecl_class *its =
+        in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
+    in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
+                                                                &in_force.arm, &in_force.is_turn);
+    return follow_arm(learn, call, comm, in_force);
+}
+
+/* Verdicts fall at the same call on all ranks, so at a captured call all have the same. A turn is not one. */
+static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
+                                             const struct cecl_nccl_call *call,
+                                             const struct cecl_nccl_comm *comm)
+{
+    const bool by_period = learn->is_found && learn->trial.has_verdict;
+    const struct cecl_class *its =
+        by_period ? NULL : cecl_classes_find(&learn->classes, cecl_nccl_class_of(call));
+    count_in_group(learn);
+    return follow_arm(learn, call, comm,
+                      (struct in_force){.has_arm = by_period || (its && its->has_verdict),
+                                        .by_period = by_period,
+                                        .arm = by_period ? learn->trial.arm
+                                               : its     ? its->arm
+                                                         : 0});
+}
+
+enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,
+                                               struct cecl_nccl_comm *comm)
+{
+    const bool is_inside = cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE);
+    const enum cecl_nccl_reason reason =
+        is_inside && comm->learn ? decide_captured(comm->learn, call, comm) : by_table(call, comm);
+    if (is_inside)
+        cecl_nccl_comm_leave(comm);
+    return reason;
 }
 
 enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,

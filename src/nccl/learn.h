@@ -23,6 +23,9 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
  *           and when that is done, by whichever library. The call is in no group. */
 enum cecl_nccl_reason cecl_nccl_learn_reason(const struct cecl_nccl_call *call,
                                              struct cecl_nccl_comm *comm, bool *is_timed);
+/* The same for a captured call, which has no part in periods and trials: what was decided so far holds. */
+enum cecl_nccl_reason cecl_nccl_learn_captured(const struct cecl_nccl_call *call,
+                                               struct cecl_nccl_comm *comm);
 void cecl_nccl_learn_time(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           bool is_end);
 

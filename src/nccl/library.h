@@ -27,13 +27,19 @@
     X(ceclGroupEnd)                                                                                \
     X(ceclGroupExplain)                                                                            \
     X(ceclGroupStart)                                                                              \
+    X(ceclMemcpyAsync)                                                                             \
+    X(ceclPutSignal)                                                                               \
     X(ceclRecv)                                                                                    \
     X(ceclReduce)                                                                                  \
     X(ceclReduceScatter)                                                                           \
     X(ceclScatter)                                                                                 \
     X(ceclSend)                                                                                    \
     X(ceclSetOptions)                                                                              \
-    X(ceclStreamSynchronize)
+    X(ceclSignal)                                                                                  \
+    X(ceclStreamSynchronize)                                                                       \
+    X(ceclWaitSignal)                                                                              \
+    X(ceclWindowFree)                                                                              \
+    X(ceclWindowShare)
 
 struct cecl_nccl_library {
 #define CALL(name) __typeof__(name) *name;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "nccl/agree.h"
 #include "nccl/exchange.h"
 #include "nccl/learn.h"
 #include "nccl/learned.h"
@@ -11,6 +12,7 @@
 #include "nccl/library.h"
 #include "nccl/process.h"
 #include "nccl/rails.h"
+#include "nccl/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -209,9 +211,10 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
         result = check_made(entry);
     else
         result = cecl_fail_with(result, cecl->ceclGetLastError(NULL));
-    return result == ceclSuccess && learns != LEARNS_NOTHING
-               ? cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS)
-               : result;
+    if (result == ceclSuccess && learns != LEARNS_NOTHING)
+        result = cecl_nccl_learn_open(entry, learns == LEARNS_BY_TRIALS);
+    cecl_nccl_windows_open(entry);
+    return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
 /* Checks that all ranks have it. A rank that has failed keeps its own message; the others name that
@@ -245,6 +248,8 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
     entry->reason = CECL_NCCL_NOT_MADE;
     if (!cecl_nccl_exchange_is_ended(exchange))
         note_failure(exchange->rank, cecl_message());
+    cecl_nccl_agree_leave(entry);
+    cecl_nccl_windows_forget(entry);
     cecl_nccl_learn_close(entry);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
@@ -259,6 +264,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     int32_t learns = LEARNS_NOTHING;
     entry->nranks = exchange->nranks;
     entry->rank = exchange->rank;
+    entry->together = together;
     entry->ordinal = exchange->on_gpu ? exchange->gpu.ordinal : -1;
     entry->known = cecl_nccl_learned_of(entry->ordinal, entry->nranks, entry->rank == 0);
     entry->measured = NULL;
@@ -279,6 +285,10 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
 {
     struct cecl_nccl_exchange exchange;
     entry->ours = NULL;
+    entry->lines = NULL;
+    entry->windows = NULL;
+    entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
+    entry->served = entry->agreed = 0;
     entry->is_non_blocking = in_background;
     entry->rails = (struct cecl_nccl_rails){.exist = false};
     entry->result = ceclSuccess;

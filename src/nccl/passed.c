@@ -54,8 +54,9 @@ static void note(struct cecl_nccl_comm *entry, const struct cecl_nccl_call *call
 
 static bool is_ordered(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *entry)
 {
+    bool is_sound;
     return entry && entry->rails.exist &&
-           !(entry->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream));
+           !(entry->ordinal >= 0 && cecl_nccl_gpu_captures(call->stream, &is_sound));
 }
 
 static ceclResult_t begin_pass(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry)

@@ -20,6 +20,7 @@ struct cecl_nccl_process {
     char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: there is none */
     bool tries;                /* CECL_NCCL_TRIALS=1 */
     bool learns;               /* trials are on, or CECL_NCCL_LEARNED names a file with verdicts */
+    int timeout_ms;            /* CECL_TIMEOUT_MS; 0: waits for ranks have no limit */
     bool is_old;               /* the real NCCL is older than cecl needs */
     bool is_forked;            /* the parent process has called NCCL before the fork */
 };

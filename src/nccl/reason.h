@@ -27,7 +27,8 @@
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
     X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
-    X(CAPTURED, "the stream is captured")
+    X(NO_WINDOW, "cecl shares no window of the communicator, or a one-sided call came before it")  \
+    X(CAPTURED, "cecl cannot capture the call on some rank")
 
 enum cecl_nccl_reason {
 #define REASON(id, words) CECL_NCCL_##id,

@@ -1,14 +1,15 @@
 /* See serve.h. */
 #include "nccl/serve.h"
 
+#include "nccl/host_stream.h"
 #include "nccl/library.h"
 
 #define SERVE(name, ...)                                                                           \
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
 /* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl
- * requires an address there, but does not write to it. A stream of the host device is not the
- * program's: the stand-in for NCCL completes each call before it returns, and ignores streams. */
+ * requires an address there, but does not write to it. On the host device the stand-in for NCCL completes
+ * each call before it returns, on whatever stream, unless the stream captures. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)
 {
@@ -21,7 +22,8 @@ ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
     const ceclRedOp_t op = (ceclRedOp_t)call->redop;
     const int root = call->root;
     const ceclComm_t ours = comm->ours;
-    const ceclStream_t on = comm->ordinal >= 0 ? (ceclStream_t)stream : NULL;
+    const ceclStream_t on =
+        comm->ordinal >= 0 ? (ceclStream_t)stream : cecl_nccl_host_stream(ours, stream);
     switch (call->op) {
         CECL_NCCL_CALLS(SERVE)
     case CECL_NCCL_OP_ncclBcast:
@@ -39,7 +41,7 @@ ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm)
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     CECL_TRY(cecl_nccl_serve_enqueue(call, comm, call->stream));
-    return cecl_nccl_serve_complete(comm);
+    return call->is_captured ? ceclSuccess : cecl_nccl_serve_complete(comm);
 }
 
 /* If explaining the call fails, making it fails too and returns the error. */

@@ -38,8 +38,9 @@ struct counter {
     _Atomic uint64_t bytes;
 };
 static _Atomic bool has_counted; /* set by this process, not by its parent */
-/* the last index is the mark */
-static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][2];
+/* the last index has two bits: the mark, and whether a graph captured the calls */
+enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
+static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 
 /* All symbols that are only jumped through; symbol.c counts the collectives among them. */
 #define SYMBOL(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
@@ -86,6 +87,7 @@ struct row {
     uint64_t calls, bytes;
     bool is_known; /* whether `bytes` is known; if not, nor are the calls' arguments */
     bool is_failure, is_first;
+    bool is_captured; /* counted as captured; replays are not counted */
 };
 
 static struct row row_of(const char *name, const char *class, uint64_t calls, size_t reason,
@@ -118,13 +120,14 @@ static void put(FILE *out, void (*write)(FILE *, const struct row *), struct row
 static void each_row(FILE *out, void (*write)(FILE *, const struct row *))
 {
     bool any = false;
-    for (size_t i = 0; i < CECL_NCCL_OPS * CLASSES * CECL_NCCL_REASON_COUNT * 2; i++) {
-        const size_t op = i / (CLASSES * CECL_NCCL_REASON_COUNT * 2),
-                     which = i / (CECL_NCCL_REASON_COUNT * 2) % CLASSES,
-                     reason = i / 2 % CECL_NCCL_REASON_COUNT;
-        const struct counter *counter = &counters[op][which][reason][i % 2];
+    for (size_t i = 0; i < CECL_NCCL_OPS * CLASSES * CECL_NCCL_REASON_COUNT * KINDS; i++) {
+        const size_t op = i / (CLASSES * CECL_NCCL_REASON_COUNT * KINDS),
+                     which = i / (CECL_NCCL_REASON_COUNT * KINDS) % CLASSES,
+                     reason = i / KINDS % CECL_NCCL_REASON_COUNT;
+        const struct counter *counter = &counters[op][which][reason][i % KINDS];
         struct row row =
-            row_of(cecl_nccl_op_names[op], classes[which].words, counter->calls, reason, i % 2);
+            row_of(cecl_nccl_op_names[op], classes[which].words, counter->calls, reason, i & MARK);
+        row.is_captured = (i & CAPTURED) != 0;
         row.bytes = counter->bytes;
         row.is_known = true;
         put(out, write, &row, &any);
@@ -142,9 +145,9 @@ static void print_row(FILE *out, const struct row *row)
     char bytes[21] = "unknown";
     if (row->is_known)
         snprintf(bytes, sizeof(bytes), "%" PRIu64, row->bytes);
-    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s%s%s\n", row->name, row->class,
-            row->calls, bytes, row->by, row->zero_sm, row->why, row->is_failure ? ": " : "",
-            row->is_failure ? cecl_nccl_failure() : "");
+    fprintf(out, "cecl: %-18s %-10s %8" PRIu64 " %16s  %-7s %-8s %s%s%s%s\n", row->name, row->class,
+            row->calls, bytes, row->by, row->zero_sm, row->is_captured ? "captured: " : "",
+            row->why, row->is_failure ? ": " : "", row->is_failure ? cecl_nccl_failure() : "");
 }
 
 static void print_table(FILE *out)
@@ -162,9 +165,10 @@ static void json_row(FILE *out, const struct row *row)
 {
     fprintf(out,
             "%s{\"function\": \"%s\", \"class\": \"%s\", \"calls\": %" PRIu64
-            ", \"bytes\": %" PRIu64 ", \"by\": \"%s\", \"zero_sm\": \"%s\", \"why\": \"%s\"}",
+            ", \"bytes\": %" PRIu64
+            ", \"by\": \"%s\", \"zero_sm\": \"%s\", \"captured\": %s, \"why\": \"%s\"}",
             row->is_first ? "" : ", ", row->name, row->class, row->calls, row->bytes, row->by,
-            row->zero_sm, row->why);
+            row->zero_sm, row->is_captured ? "true" : "false", row->why);
 }
 
 static void json_table(FILE *out)
@@ -292,7 +296,8 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_rea
 {
     note_count();
     const size_t bytes = cecl_nccl_call_bytes(call);
-    struct counter *counter = &counters[call->op][class_of(bytes)][reason][mark];
+    const int kind = (mark ? MARK : 0) | (call->is_captured ? CAPTURED : 0);
+    struct counter *counter = &counters[call->op][class_of(bytes)][reason][kind];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
     if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* otherwise NCCL would not answer */

@@ -3,8 +3,10 @@
 #ifndef CECL_TESTS_NCCL_CALLS_H
 #define CECL_TESTS_NCCL_CALLS_H
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "nccl/abi.h"
 
@@ -66,6 +68,44 @@ struct standin_record {
 
 /* How many calls of `name` came to the stand-in in this process. */
 STANDIN_API size_t standin_calls(const char *name);
+
+/* Streams that may capture, each used by one thread. Other streams are any addresses. A launch is complete
+ * when it returns. */
+struct standin_graph;
+STANDIN_API cudaStream_t standin_stream(void);
+STANDIN_API void standin_stream_free(cudaStream_t stream);
+STANDIN_API void standin_capture(cudaStream_t stream);
+STANDIN_API struct standin_graph *standin_end_capture(cudaStream_t stream);
+/* How many calls and groups the stand-in itself carries out in a launch. */
+STANDIN_API int standin_passed(const struct standin_graph *graph);
+STANDIN_API ncclResult_t standin_launch(struct standin_graph *graph);
+STANDIN_API void standin_graph_free(struct standin_graph *graph);
+/* The same, as programs find them in the library that CECL_NCCL_PATH names. */
+struct standin_streams {
+    __typeof__(standin_stream) *stream;
+    __typeof__(standin_stream_free) *stream_free;
+    __typeof__(standin_capture) *capture;
+    __typeof__(standin_end_capture) *end_capture;
+    __typeof__(standin_passed) *passed;
+    __typeof__(standin_launch) *launch;
+    __typeof__(standin_graph_free) *graph_free;
+};
+static inline struct standin_streams find_streams(void)
+{
+    struct standin_streams at = {NULL};
+    const char *path = getenv("CECL_NCCL_PATH");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    *(void **)&at.stream = dlsym(library, "standin_stream");
+    *(void **)&at.stream_free = dlsym(library, "standin_stream_free");
+    *(void **)&at.capture = dlsym(library, "standin_capture");
+    *(void **)&at.end_capture = dlsym(library, "standin_end_capture");
+    *(void **)&at.passed = dlsym(library, "standin_passed");
+    *(void **)&at.launch = dlsym(library, "standin_launch");
+    *(void **)&at.graph_free = dlsym(library, "standin_graph_free");
+    return at;
+}
+/* Asked by the library in NCCL's place. */
+STANDIN_API ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream);
 
 /* From now on this thread's collectives return at once, without a transfer. For measurements. */
 STANDIN_API void standin_go_hollow(void);

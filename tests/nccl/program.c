@@ -1,8 +1,9 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
- * nccl_program processes|threads|children|newest|messages NRANKS
+ * nccl_program processes|threads|children|newest|messages|captured NRANKS
  *   children  processes whose parent has made the calls as well, before it forked
  *   newest    threads that make calls which only the newest NCCL has
  *   messages  threads that send around a ring, each many messages in a group
+ *   captured  processes that capture a gather and a message, and replay both twice
  * It writes the name of each call that did not succeed, with its result. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,30 @@ static bool send_many(struct rank *rank)
     return succeeds("ncclGroupEnd", rank, ncclGroupEnd()) && is_right && out[299] == before;
 }
 
+static bool capture_calls(struct rank *rank)
+{
+    const struct standin_streams standin = find_streams();
+    const cudaStream_t stream = standin.stream();
+    const int in[4] = {rank->rank};
+    int out[4 * MAX_RANKS], word = -1;
+    standin.capture(stream);
+    bool is_right = CALL(ncclAllGather, in, out, 4, ncclInt32, rank->comm, stream);
+    struct standin_graph *gather = standin.end_capture(stream);
+    standin.capture(stream);
+    is_right = (rank->rank == 0   ? CALL(ncclSend, in, 1, ncclInt32, 1, rank->comm, stream)
+                : rank->rank == 1 ? CALL(ncclRecv, &word, 1, ncclInt32, 0, rank->comm, stream)
+                                  : true) &&
+               is_right;
+    struct standin_graph *message = standin.end_capture(stream);
+    for (int i = 0; i < 2; i++)
+        is_right = standin.launch(gather) == 0 && standin.launch(message) == 0 && is_right;
+    standin.graph_free(gather);
+    standin.graph_free(message);
+    standin.stream_free(stream);
+    return is_right && out[4 * (rank->nranks - 1)] == rank->nranks - 1 &&
+           (rank->rank == 1) == (word == 0);
+}
+
 /* The first rank makes the id, and tells the others through a pipe. */
 static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
 {
@@ -92,14 +117,14 @@ static int await_processes(void)
     return failed != 0;
 }
 
-static int run_processes(int nranks)
+static int run_processes(int nranks, bool (*run)(struct rank *))
 {
     int ids[2];
     if (pipe(ids) != 0)
         return 9;
     for (int i = 0; i < nranks; i++) {
         if (fork() == 0) {
-            struct rank rank = {.rank = i, .nranks = nranks, .run = make_calls};
+            struct rank rank = {.rank = i, .nranks = nranks, .run = run};
             rank.id = agree_on_id(i, nranks, ids);
             run_process(&rank);
         }
@@ -124,9 +149,11 @@ int main(int argc, char **argv)
     if (nranks < 1 || nranks > MAX_RANKS)
         return 2;
     if (strcmp(argv[1], "processes") == 0)
-        return run_processes(nranks);
+        return run_processes(nranks, make_calls);
     if (strcmp(argv[1], "newest") == 0)
         return !run_ranks(nranks, make_newest_calls);
+    if (strcmp(argv[1], "captured") == 0)
+        return run_processes(nranks, capture_calls);
     if (strcmp(argv[1], "messages") == 0)
         return !run_ranks(nranks, send_many);
     return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);

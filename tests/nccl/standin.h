@@ -1,7 +1,7 @@
 /* A stand-in for NCCL, on memory of the host. It notes each call with its arguments, and carries it
  * out between threads or processes, so that results can be compared. Every collective is a list of
- * transfers between pairs of ranks and a last step on the receiver. Streams are not looked at: a call
- * is complete when it returns, or at the end of its group. */
+ * transfers between pairs of ranks and a last step on the receiver. A call is complete when it returns, or
+ * at the end of its group, unless its stream captures. */
 #ifndef CECL_TESTS_NCCL_STANDIN_H
 #define CECL_TESTS_NCCL_STANDIN_H
 
@@ -60,6 +60,7 @@ struct transfer {
 struct op {
     struct op *next;
     ncclComm_t comm;
+    cudaStream_t stream;
     struct transfer transfers[2 * STANDIN_MAX_RANKS];
     int ntransfers;
     bool has_no_peer;            /* it names a rank that the communicator does not have */
@@ -92,6 +93,12 @@ struct op *standin_op(ncclComm_t comm);
 void standin_send(struct op *op, int peer, const void *bytes, size_t count);
 void standin_receive(struct op *op, int peer, void *bytes, size_t count);
 ncclResult_t standin_enqueue(struct op *op);
+/* Carries out a list of calls, and frees them. */
+ncclResult_t standin_carry_out(struct op *list);
+void standin_drop(struct op *list);
+
+/* standin_stream.c. Whether the stream of these calls captures: then they belong to its graph. */
+bool standin_captures(struct op *list);
 
 /* Goes on with what `comm` does in the background. Returns ncclInProgress, or what came of it. */
 ncclResult_t standin_look(ncclComm_t comm);

@@ -40,6 +40,12 @@ static void copy_out(struct op *op)
         memcpy(op->out, op->staging, (size_t)op->comm->nranks * op->bytes);
 }
 
+static ncclResult_t enqueue(struct op *op, cudaStream_t stream)
+{
+    op->stream = stream;
+    return standin_enqueue(op);
+}
+
 /* Sends every rank the same block, or each a block of its own. */
 static void send_all(struct op *op, const void *sendbuff, bool is_own)
 {
@@ -54,7 +60,7 @@ ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcoun
     struct op *op = op_of(comm, recvbuff, sendcount, datatype);
     send_all(op, sendbuff, false);
     receive_staged(op, copy_out);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
@@ -64,7 +70,7 @@ ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
     struct op *op = op_of(comm, recvbuff, count, datatype);
     send_all(op, sendbuff, true);
     receive_staged(op, copy_out);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
@@ -76,7 +82,7 @@ ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
     if (comm->rank == root)
         send_all(op, sendbuff, false);
     standin_receive(op, root, recvbuff, op->bytes);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 /* As NCCL's, it calls the other function by its exported name. */
@@ -96,7 +102,7 @@ ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, nccl
     standin_send(op, root, sendbuff, op->bytes);
     if (comm->rank == root)
         receive_staged(op, copy_out);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
@@ -108,7 +114,7 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
     if (comm->rank == root)
         send_all(op, sendbuff, true);
     standin_receive(op, root, recvbuff, op->bytes);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
@@ -117,7 +123,7 @@ ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatyp
     NOTE(WORD(sendbuff), count, (uint64_t)datatype, (uint64_t)peer, WORD(comm), WORD(stream));
     struct op *op = standin_op(comm);
     standin_send(op, peer, sendbuff, bytes_of(count, datatype));
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
@@ -126,7 +132,7 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
     NOTE(WORD(recvbuff), count, (uint64_t)datatype, (uint64_t)peer, WORD(comm), WORD(stream));
     struct op *op = standin_op(comm);
     standin_receive(op, peer, recvbuff, bytes_of(count, datatype));
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
@@ -141,7 +147,7 @@ ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, nccl
     standin_send(op, root, sendbuff, op->bytes);
     if (comm->rank == root)
         receive_staged(op, standin_reduce);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
@@ -156,7 +162,7 @@ ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
     op->redop = redop;
     send_all(op, sendbuff, false);
     receive_staged(op, standin_reduce);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
@@ -171,7 +177,7 @@ ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recv
     op->redop = redop;
     send_all(op, sendbuff, true);
     receive_staged(op, standin_reduce);
-    return standin_enqueue(op);
+    return enqueue(op, stream);
 }
 
 /* ---- the newest forms, which end with an address that is not looked at */

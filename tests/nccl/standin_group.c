@@ -270,6 +270,10 @@ void standin_give_up(ncclComm_t comm)
 
 static ncclResult_t carry_out(void)
 {
+    if (standin_captures(first)) {
+        first = NULL;
+        return ceclSuccess;
+    }
     for (struct op *op = first; op; op = op->next)
         standin_fly(op->comm, true);
     if (first && first->comm->is_non_blocking)
@@ -277,6 +281,17 @@ static ncclResult_t carry_out(void)
     const ncclResult_t result = move_until_done();
     finish(&first, result);
     return result;
+}
+
+ncclResult_t standin_carry_out(struct op *list)
+{
+    first = list;
+    return carry_out();
+}
+
+void standin_drop(struct op *list)
+{
+    finish(&list, ceclRemoteError);
 }
 
 static ncclResult_t drop(struct op *op, ncclResult_t result)

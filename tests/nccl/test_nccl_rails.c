@@ -52,8 +52,9 @@ ncclResult_t cecl_nccl_pass_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t 
     return ceclSuccess;
 }
 
-bool cecl_nccl_gpu_captures(cudaStream_t stream)
+bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)
 {
+    *is_sound = true;
     (void)stream;
     return is_captured;
 }

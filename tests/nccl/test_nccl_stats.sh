@@ -152,6 +152,17 @@ expect_status 0
 expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
+case="captured calls count by themselves, and once, however often they are replayed"
+run env CECL_NCCL=all "$program" captured 3
+expect_status 0
+expect_row ncclSend "to 4 KiB" 1 4 "NCCL unknown" "captured: cecl cannot capture the call on some rank"
+tables=3
+expect_row ncclAllGather "to 4 KiB" 1 16 "cecl yes" "captured: -"
+run env CECL_NCCL=auto "$program" captured 3
+expect_status 0
+expect_row ncclAllGather "to 4 KiB" 1 16 "NCCL unknown" "captured: $slower"
+tables=1
+
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
     run "${program}_own_malloc" threads 1

@@ -1,0 +1,185 @@
+/* See agree.h. */
+#include "nccl/agree.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "learn/trial.h"
+#include "nccl/library.h"
+#include "nccl/process.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define SPINS 1000    /* looks before a wait begins to sleep between them */
+#define PAUSE_US 20   /* between two looks */
+#define LINE_BYTES 64 /* so that ranks do not share cache lines */
+
+/* What a rank tells. The n-th time that is n << 32 | bits. Two words take turns: a rank that tells for the
+ * time n + 2 has seen what all told for the time n + 1, so all have read what it told for the time n. */
+struct cecl_nccl_line {
+    _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
+    _Atomic uint64_t calls; /* served collectives so far */
+    _Atomic bool has_left;
+};
+
+/* ---- the life of a communicator's words */
+
+void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
+{
+    struct cecl_nccl_line *lines = atomic_exchange(&entry->lines, NULL);
+    if (lines)
+        atomic_store(&lines[entry->rank].has_left, true);
+}
+
+/* Nothing ends meanwhile. */
+static void leave_one(struct cecl_nccl_comm *entry)
+{
+    if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
+        return;
+    cecl_nccl_agree_leave(entry);
+    cecl_nccl_life_leave(&entry->life);
+}
+
+/* At the end of the process: cecl says goodbye to peers, which is no error where they wait for no call. */
+static void leave_all(void)
+{
+    if (!cecl_nccl_process()->is_forked)
+        cecl_nccl_comms_each(leave_one);
+}
+
+static void leave_at_exit(void)
+{
+    atexit(leave_all);
+}
+
+ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
+{
+    const size_t nranks = (size_t)entry->nranks, needed = nranks * sizeof(struct cecl_nccl_line);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    void *shared;
+    size_t bytes;
+    CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
+    if (cecl_trial_bytes(entry->nranks) + needed > bytes)
+        return ceclSuccess;
+    pthread_once(&once, leave_at_exit);
+    atomic_store(&entry->lines, (struct cecl_nccl_line *)((char *)shared + bytes - needed));
+    return ceclSuccess;
+}
+
+/* ---- telling */
+
+static struct cecl_nccl_line *lines_of(struct cecl_nccl_comm *comm)
+{
+    return atomic_load_explicit(&comm->lines, memory_order_relaxed);
+}
+
+void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count)
+{
+    struct cecl_nccl_line *lines = lines_of(comm);
+    comm->served += (uint64_t)count;
+    if (lines)
+        atomic_store_explicit(&lines[comm->rank].calls, comm->served, memory_order_release);
+}
+
+void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, uint32_t bits)
+{
+    struct cecl_nccl_line *lines = lines_of(comm);
+    const uint64_t number = ++comm->agreed;
+    if (lines)
+        atomic_store_explicit(&lines[comm->rank].told[number & 1], number << 32 | bits,
+                              memory_order_release);
+}
+
+/* ---- waiting */
+
+/* A wait for what a rank tells. */
+struct wait {
+    const struct cecl_nccl_comm *comm;
+    struct cecl_nccl_line *line; /* the rank's */
+    int rank;
+    const char *what;
+    int64_t deadline;
+};
+
+static bool has_told(const struct wait *wait, uint32_t *bits)
+{
+    const uint64_t number = wait->comm->agreed;
+    const uint64_t word = atomic_load_explicit(&wait->line->told[number & 1], memory_order_acquire);
+    *bits = (uint32_t)word;
+    return word >> 32 == (uint32_t)number;
+}
+
+static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
+{
+    const struct cecl_nccl_library *cecl = cecl_nccl_library();
+    ceclResult_t error = ceclSuccess;
+    const ceclResult_t asked = cecl->ceclCommGetAsyncError(comm->ours, &error);
+    if (asked == ceclSuccess && error != ceclSuccess)
+        return cecl_fail_with(error, cecl->ceclGetLastError(comm->ours));
+    return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
+}
+
+/* Why the wait ends before the rank has told. A rank tells before it makes a call and counts it, and before it leaves. */
+static ceclResult_t reason_to_end(const struct wait *wait)
+{
+    const int mine = wait->comm->rank, rank = wait->rank;
+    const bool has_left = atomic_load(&wait->line->has_left),
+               is_beyond = atomic_load(&wait->line->calls) > wait->comm->served;
+    uint32_t bits;
+    if (is_beyond && !has_told(wait, &bits))
+        return cecl_fail(ceclInvalidUsage,
+                         "%s on rank %d, and not on rank %d; all ranks must do so, or none",
+                         wait->what, mine, rank);
+    if (has_left && !has_told(wait, &bits))
+        return cecl_fail(ceclRemoteError, "%s on rank %d, but rank %d has left", wait->what, mine,
+                         rank);
+    if (cecl_ms_left(wait->deadline) == 0)
+        return cecl_fail(ceclTimeout,
+                         "%s on rank %d, but rank %d did not do so within %d ms (CECL_TIMEOUT_MS)",
+                         wait->what, mine, rank, cecl_nccl_process()->timeout_ms);
+    return ceclSuccess;
+}
+
+/* The peers wait for this rank, and hear that it gives up. */
+static ceclResult_t give_up(const struct wait *wait, ceclResult_t result)
+{
+    cecl_log(CECL_LOG_WARN, wait->comm->rank, "%s", cecl_message());
+    cecl_nccl_library()->ceclCommRevoke(wait->comm->ours);
+    return result;
+}
+
+static ceclResult_t await_rank(const struct wait *wait, uint32_t *bits)
+{
+    for (unsigned looks = 0; !has_told(wait, bits); looks++) {
+        if (looks < SPINS) {
+            sched_yield();
+            continue;
+        }
+        CECL_TRY(async_error(wait->comm));
+        const ceclResult_t result = reason_to_end(wait);
+        if (result != ceclSuccess)
+            return give_up(wait, result);
+        cecl_nccl_pause_us(PAUSE_US);
+    }
+    return ceclSuccess;
+}
+
+ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, const char *what, uint32_t *bits)
+{
+    const int ms = cecl_nccl_process()->timeout_ms;
+    struct cecl_nccl_line *lines = lines_of(comm);
+    struct wait wait = {
+        .comm = comm, .what = what, .deadline = ms > 0 ? cecl_deadline(ms) : CECL_NO_DEADLINE};
+    uint32_t common = lines ? UINT32_MAX : 0;
+    *bits = 0;
+    for (int rank = 0; lines && rank < comm->nranks; rank++) {
+        uint32_t theirs = 0;
+        wait.rank = rank;
+        wait.line = &lines[rank];
+        CECL_TRY(await_rank(&wait, &theirs));
+        common &= theirs;
+    }
+    *bits = common;
+    return ceclSuccess;
+}

@@ -1,0 +1,111 @@
+/* The end of a group with captured calls; see captured.h. Other passed collectives go into NCCL's group at
+ * once (group.h). Whether captured calls are passed is known only when the group ends and ranks have
+ * decided. */
+#include <stdlib.h>
+
+#include "nccl/captured.h"
+#include "nccl/group.h"
+#include "nccl/passed.h"
+
+/* The calls on one communicator. */
+struct part {
+    const struct cecl_nccl_call *calls; /* [count] */
+    int count;
+    struct cecl_nccl_comm *comm; /* this thread is inside; NULL: it was aborted */
+    bool decides;                /* ranks decide; otherwise the part is passed on all of them */
+};
+
+/* Moves call `from` to place `to`, in front of those between. */
+static void move_up(struct cecl_nccl_call *calls, int from, int to)
+{
+    const struct cecl_nccl_call call = calls[from];
+    for (int i = from; i > to; i--)
+        calls[i] = calls[i - 1];
+    calls[to] = call;
+}
+
+/* Brings the calls on each communicator together, in their order. Returns how many parts there are. */
+static int divide(struct cecl_nccl_call *calls, int count, struct part *parts)
+{
+    int nparts = 0;
+    for (int first = 0, end; first < count; first = end) {
+        end = first + 1;
+        for (int i = end; i < count; i++)
+            if (calls[i].comm == calls[first].comm)
+                move_up(calls, i, end++);
+        parts[nparts++] = (struct part){.calls = &calls[first], .count = end - first};
+    }
+    return nparts;
+}
+
+/* Ranks need not have the same messages in the group, so only its collectives say whether ranks decide. A part
+ * on several streams is passed, because a graph would have to hold the order among them. */
+static void tell(struct part *part)
+{
+    const struct cecl_nccl_call *calls = part->calls;
+    struct cecl_nccl_comm *comm = cecl_nccl_comm_find(calls->comm);
+    bool may = true;
+    for (int i = 0; i < part->count; i++) {
+        const bool is_wanted = calls[i].reason == CECL_NCCL_NO_REASON;
+        may = may && is_wanted && calls[i].stream == calls->stream;
+        part->decides = part->decides || (is_wanted && !cecl_nccl_is_message(calls[i].op));
+    }
+    part->comm = comm && cecl_nccl_comm_enter(comm, calls->comm, CECL_NCCL_MADE) ? comm : NULL;
+    if (part->comm && part->decides)
+        cecl_nccl_captured_tell(comm, calls, part->count, may);
+}
+
+static ncclResult_t pass(const struct cecl_nccl_call *call)
+{
+    cecl_nccl_group_passed(call->comm);
+    return cecl_nccl_pass(call);
+}
+
+static ncclResult_t settle(const struct part *part)
+{
+    ncclResult_t result = ceclSuccess;
+    bool serves = false;
+    if (part->comm && part->decides)
+        result = cecl_nccl_comm_own_result(
+            part->comm, cecl_nccl_captured_await(part->comm, part->count, &serves));
+    for (int i = 0; i < part->count && result == ceclSuccess; i++) {
+        const struct cecl_nccl_call *call = &part->calls[i];
+        const enum cecl_nccl_reason reason =
+            serves || call->reason != CECL_NCCL_NO_REASON ? call->reason : CECL_NCCL_CAPTURED;
+        if (!cecl_nccl_settle(call, reason, &result))
+            result = pass(call);
+    }
+    return result;
+}
+
+/* All parts are told of before one is waited for: this thread may have several ranks of a communicator. */
+ncclResult_t cecl_nccl_captured_end_group(void)
+{
+    struct cecl_nccl_captured *kept = cecl_nccl_captured_kept();
+    if (kept->count == 0)
+        return ceclSuccess;
+    struct part *parts = calloc((size_t)kept->count, sizeof(*parts));
+    const int nparts = parts ? divide(kept->calls, kept->count, parts) : 0;
+    ncclResult_t result = parts ? ceclSuccess : ceclSystemError;
+    for (int i = 0; i < nparts; i++)
+        tell(&parts[i]);
+    for (int i = 0; i < nparts; i++) {
+        if (result == ceclSuccess)
+            result = settle(&parts[i]);
+        if (parts[i].comm)
+            cecl_nccl_comm_leave(parts[i].comm);
+    }
+    free(parts);
+    cecl_nccl_captured_forget();
+    return result;
+}
+
+ncclResult_t cecl_nccl_captured_pass_all(void)
+{
+    const struct cecl_nccl_captured *kept = cecl_nccl_captured_kept();
+    ncclResult_t result = ceclSuccess;
+    for (int i = 0; i < kept->count && result == ceclSuccess; i++)
+        result = pass(&kept->calls[i]);
+    cecl_nccl_captured_forget();
+    return result;
+}

@@ -1,0 +1,482 @@
+/* Captured calls in NCCL's place, on the host device: which are served and which are passed, what replays
+ * give, and what becomes of a graph that not all ranks capture, or that outlives its communicator.
+ * test_nccl_captured POLICY [ROUNDS]   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+#define COUNT 300u /* elements of a block */
+#define RANKS 3
+#define SOME 20 /* replays of most tests */
+#define PROMPT 10
+
+static struct standin_streams standin;
+#ifdef __SANITIZE_THREAD__
+static uint32_t rounds = 1000;
+#else
+static uint32_t rounds = 11500; /* 20,000 replays, and eager calls */
+#endif
+
+/* ---- one rank's buffers, and what they must hold */
+
+struct data {
+    uint32_t gather_in[COUNT], gather_out[RANKS * COUNT];
+    uint32_t scatter_in[RANKS * COUNT], scatter_out[COUNT];
+    uint32_t sum[COUNT];
+};
+
+static uint32_t element(uint32_t round, int rank, uint32_t i)
+{
+    return (round * 31u + (uint32_t)rank) * 2654435761u + i;
+}
+
+static void fill(struct data *d, const struct rank *r, uint32_t round)
+{
+    for (uint32_t i = 0; i < COUNT; i++)
+        d->gather_in[i] = d->sum[i] = element(round, r->rank, i);
+    for (uint32_t i = 0; i < (uint32_t)r->nranks * COUNT; i++)
+        d->scatter_in[i] = element(round + 7, r->rank, i);
+    memset(d->gather_out, 0xee, sizeof(d->gather_out));
+    memset(d->scatter_out, 0xee, sizeof(d->scatter_out));
+}
+
+static bool has_gathered(const struct data *d, const struct rank *r, uint32_t round)
+{
+    bool is = true;
+    for (uint32_t i = 0; i < (uint32_t)r->nranks * COUNT; i++)
+        is = is && d->gather_out[i] == element(round, (int)(i / COUNT), i % COUNT);
+    return is;
+}
+
+static bool has_reduced(const struct data *d, const struct rank *r, uint32_t round)
+{
+    bool is = true;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t all = 0, mine = 0;
+        for (int rank = 0; rank < r->nranks; rank++) {
+            all += element(round, rank, i);
+            mine += element(round + 7, rank, (uint32_t)r->rank * COUNT + i);
+        }
+        is = is && d->sum[i] == all && d->scatter_out[i] == mine;
+    }
+    return is;
+}
+
+static bool gather(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclAllGather(d->gather_in, d->gather_out, COUNT, ncclUint32, r->comm, on) == 0;
+}
+
+static bool reduce(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclReduceScatter(d->scatter_in, d->scatter_out, COUNT, ncclUint32, ncclSum, r->comm,
+                             on) == 0 &&
+           ncclAllReduce(d->sum, d->sum, COUNT, ncclUint32, ncclSum, r->comm, on) == 0;
+}
+
+/* Whether the calls that `make` captures come to the stand-in. */
+enum course { SERVED, PASSED, FAILED };
+static enum course capture(const struct rank *r, struct data *d, cudaStream_t on,
+                           bool (*make)(const struct rank *, struct data *, cudaStream_t),
+                           struct standin_graph **graph)
+{
+    standin.capture(on);
+    const bool is_made = make(r, d, on);
+    *graph = standin.end_capture(on);
+    return !is_made || !*graph ? FAILED : standin.passed(*graph) == 0 ? SERVED : PASSED;
+}
+
+static bool groups(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclGroupStart() == 0 && gather(r, d, on) && reduce(r, d, on) && ncclGroupEnd() == 0;
+}
+
+static bool makes_all(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return gather(r, d, on) && reduce(r, d, on);
+}
+
+static bool replays_well(const struct rank *r, struct data *d, struct standin_graph *graph,
+                         uint32_t round)
+{
+    fill(d, r, round);
+    return standin.launch(graph) == 0 && has_gathered(d, r, round) && has_reduced(d, r, round);
+}
+
+/* ---- served and passed */
+
+static bool capture_both(struct rank *r, enum course expected)
+{
+    struct data d;
+    struct standin_graph *lone = NULL, *grouped = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, makes_all, &lone) == expected &&
+              capture(r, &d, on, groups, &grouped) == expected;
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        is = replays_well(r, &d, round % 3 == 0 ? grouped : lone, round);
+        fill(&d, r, ~round); /* eager calls between */
+        is = is && makes_all(r, &d, NULL) && has_gathered(&d, r, ~round) &&
+             has_reduced(&d, r, ~round);
+    }
+    standin.graph_free(lone);
+    standin.graph_free(grouped);
+    standin.stream_free(on);
+    return is;
+}
+
+static bool capture_served(struct rank *r)
+{
+    return capture_both(r, SERVED);
+}
+
+static bool capture_passed(struct rank *r)
+{
+    return capture_both(r, PASSED);
+}
+
+static void captured_calls_are_served_and_replay_with_eager_calls_between(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, capture_served));
+}
+
+static void captured_calls_are_passed_and_replay(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, capture_passed));
+}
+
+static bool replay_much(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graphs[2] = {NULL};
+    const cudaStream_t on = standin.stream(), other = standin.stream();
+    bool is = capture(r, &d, on, gather, &graphs[0]) == SERVED &&
+              capture(r, &d, other, reduce, &graphs[1]) == SERVED;
+    for (uint32_t round = 0; round < rounds && is; round++) {
+        fill(&d, r, round);
+        is = round % 8 == 7 ? gather(r, &d, NULL) : standin.launch(graphs[0]) == 0;
+        is = is && (round % 8 == 3 ? reduce(r, &d, NULL) : standin.launch(graphs[1]) == 0) &&
+             has_gathered(&d, r, round) && has_reduced(&d, r, round);
+    }
+    for (int i = 0; i < 2; i++)
+        standin.graph_free(graphs[i]);
+    standin.stream_free(on);
+    standin.stream_free(other);
+    return is;
+}
+
+static void every_byte_is_right_in_many_replays_of_two_graphs(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, replay_much));
+}
+
+/* ---- what one rank cannot capture */
+
+/* cecl refuses buffers that overlap so; the stand-in takes them. */
+static bool gather_overlapping(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    const uint32_t *in = r->rank == 1 ? d->gather_out + 5 : d->gather_in;
+    return ncclAllGather(in, d->gather_out, COUNT, ncclUint32, r->comm, on) == 0;
+}
+
+static bool gather_overlapping_in_a_group(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclGroupStart() == 0 && reduce(r, d, on) && gather_overlapping(r, d, on) &&
+           ncclGroupEnd() == 0;
+}
+
+static bool is_passed_by_all(struct rank *r,
+                             bool (*make)(const struct rank *, struct data *, cudaStream_t))
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, make, &graph) == PASSED;
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        fill(&d, r, round);
+        if (r->rank == 1)
+            memcpy(d.gather_out + 5, d.gather_in, sizeof(d.gather_in));
+        is = standin.launch(graph) == 0 && has_gathered(&d, r, round);
+    }
+    standin.graph_free(graph);
+    is = is && capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 1);
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static bool pass_a_call(struct rank *r)
+{
+    return is_passed_by_all(r, gather_overlapping);
+}
+
+static bool pass_a_group(struct rank *r)
+{
+    return is_passed_by_all(r, gather_overlapping_in_a_group);
+}
+
+static void all_ranks_pass_what_one_cannot_capture(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, pass_a_call));
+    assert_true(run_ranks(RANKS, pass_a_group));
+}
+
+/* Only two of the ranks have a message in their group. */
+static bool group_with_a_message(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    uint32_t *word = d->scatter_out;
+    return ncclGroupStart() == 0 && gather(r, d, on) &&
+           (r->rank != 0 || ncclSend(d->gather_in, 1, ncclUint32, 1, r->comm, on) == 0) &&
+           (r->rank != 1 || ncclRecv(word, 1, ncclUint32, 0, r->comm, on) == 0) &&
+           ncclGroupEnd() == 0;
+}
+
+static bool pass_with_a_message(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, group_with_a_message, &graph) == PASSED;
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        fill(&d, r, round);
+        is = standin.launch(graph) == 0 && has_gathered(&d, r, round) &&
+             (r->rank != 1 || d.scatter_out[0] == element(round, 0, 0));
+    }
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void a_captured_group_with_a_message_is_passed_whole(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, pass_with_a_message));
+}
+
+static bool is_refused_by_all(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    const bool is = capture(r, &d, on, gather_overlapping, &graph) == FAILED &&
+                    strstr(ncclGetLastError(r->comm), "cannot capture the call");
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void strict_refuses_on_all_ranks_what_one_cannot_capture(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(RANKS, is_refused_by_all));
+}
+
+static bool pass_over_nodes(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = makes_all(r, &d, NULL) && capture(r, &d, on, makes_all, &graph) == PASSED;
+    for (uint32_t round = 0; round < SOME && is; round++)
+        is = replays_well(r, &d, graph, round);
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void captured_calls_over_nodes_are_passed(void **state)
+{
+    (void)state;
+    setenv("CECL_NODE_SIZE", "2,1", 1);
+    assert_true(run_ranks(3, pass_over_nodes));
+    unsetenv("CECL_NODE_SIZE");
+}
+
+/* ---- a thread with all ranks */
+
+static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
+{
+    enum { N = 3 };
+    struct data d[N];
+    struct rank r[N];
+    ncclComm_t comms[N];
+    const int devices[N] = {0, 1, 2};
+    const cudaStream_t on = standin.stream();
+    (void)state;
+    assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
+    for (int i = 0; i < N; i++)
+        r[i] = (struct rank){.rank = i, .nranks = N, .comm = comms[i]};
+    standin.capture(on);
+    assert_int_equal(ncclGroupStart(), 0);
+    for (int i = 0; i < N; i++)
+        assert_true(makes_all(&r[i], &d[i], on));
+    assert_int_equal(ncclGroupEnd(), 0);
+    struct standin_graph *graph = standin.end_capture(on);
+    assert_int_equal(standin.passed(graph), 0);
+    for (uint32_t round = 0; round < SOME; round++) {
+        for (int i = 0; i < N; i++)
+            fill(&d[i], &r[i], round);
+        assert_int_equal(standin.launch(graph), 0);
+        for (int i = 0; i < N; i++)
+            assert_true(has_gathered(&d[i], &r[i], round) && has_reduced(&d[i], &r[i], round));
+    }
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(ncclCommDestroy(comms[i]), 0);
+}
+
+/* ---- trouble */
+
+static bool capture_alone(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const time_t begun = time(NULL);
+    const cudaStream_t on = standin.stream();
+    fill(&d, r, 1);
+    const bool is_made =
+        r->rank == 0 ? capture(r, &d, on, gather, &graph) != FAILED : gather(r, &d, NULL);
+    if (r->rank == 0)
+        standin.graph_free(graph);
+    standin.stream_free(on);
+    return !is_made && time(NULL) - begun < PROMPT &&
+           strstr(ncclGetLastError(r->comm), r->rank == 0 ? "rank 1" : "rank 0");
+}
+
+static void a_call_that_only_one_rank_captures_fails_on_all_soon(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, capture_alone));
+}
+
+static bool abort_instead(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const time_t begun = time(NULL);
+    const cudaStream_t on = standin.stream();
+    bool is = true;
+    if (r->rank == 0) {
+        is = capture(r, &d, on, gather, &graph) == FAILED;
+        standin.graph_free(graph);
+    } else {
+        usleep(100000);
+        is = ncclCommAbort(r->comm) == 0;
+        r->comm = NULL;
+    }
+    standin.stream_free(on);
+    return is && time(NULL) - begun < PROMPT;
+}
+
+static void a_capture_ends_when_a_rank_aborts_instead_of_coming(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, abort_instead));
+}
+
+static bool destroy_first(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const time_t begun = time(NULL);
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 3) &&
+              ncclCommDestroy(r->comm) == 0;
+    r->comm = NULL;
+    is = is && standin.launch(graph) != 0 && time(NULL) - begun < PROMPT;
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void a_graph_may_outlive_its_communicator_and_is_refused_then(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, destroy_first));
+}
+
+/* ---- which calls auto serves */
+
+static bool broadcast(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclBroadcast(d->gather_in, d->gather_in, COUNT, ncclUint32, 0, r->comm, on) == 0;
+}
+
+/* Between two ranks the table serves gathers of this size, and no broadcasts. */
+static bool gather_then_broadcast(const struct rank *r, struct data *d, cudaStream_t on)
+{
+    return ncclGroupStart() == 0 && gather(r, d, on) && broadcast(r, d, on) && ncclGroupEnd() == 0;
+}
+
+static bool follow_the_table(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graphs[3] = {NULL};
+    const cudaStream_t on = standin.stream();
+    bool is = capture(r, &d, on, gather, &graphs[0]) == SERVED &&
+              capture(r, &d, on, broadcast, &graphs[1]) == PASSED &&
+              capture(r, &d, on, gather_then_broadcast, &graphs[2]) == PASSED;
+    for (uint32_t round = 0; round < SOME && is; round++) {
+        fill(&d, r, round);
+        is = standin.launch(graphs[round % 2 * 2]) == 0 && has_gathered(&d, r, round);
+    }
+    for (int i = 0; i < 3; i++)
+        standin.graph_free(graphs[i]);
+    standin.stream_free(on);
+    return is;
+}
+
+static void auto_serves_a_captured_call_as_the_table_says_and_a_group_whole(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, follow_the_table));
+}
+
+/* ---- */
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
+        cmocka_unit_test(every_byte_is_right_in_many_replays_of_two_graphs),
+        cmocka_unit_test(all_ranks_pass_what_one_cannot_capture),
+        cmocka_unit_test(a_captured_group_with_a_message_is_passed_whole),
+        cmocka_unit_test(captured_calls_over_nodes_are_passed),
+        cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
+        cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
+        cmocka_unit_test(a_capture_ends_when_a_rank_aborts_instead_of_coming),
+        cmocka_unit_test(a_graph_may_outlive_its_communicator_and_is_refused_then),
+    };
+    const struct CMUnitTest strict[] = {
+        cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
+        cmocka_unit_test(strict_refuses_on_all_ranks_what_one_cannot_capture),
+    };
+    const struct CMUnitTest of_auto[] = {
+        cmocka_unit_test(auto_serves_a_captured_call_as_the_table_says_and_a_group_whole),
+        cmocka_unit_test(
+            captured_calls_are_passed_and_replay), /* the table has no row of 3 ranks */
+    };
+    const struct CMUnitTest off[] = {cmocka_unit_test(captured_calls_are_passed_and_replay)};
+    standin = find_streams();
+    if (argc < 2 || !standin.stream) {
+        print_error("test_nccl_captured POLICY [ROUNDS], and CECL_NCCL_PATH\n");
+        return 2;
+    }
+    rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : rounds;
+    return strcmp(argv[1], "all") == 0      ? cmocka_run_group_tests(all, NULL, NULL)
+           : strcmp(argv[1], "strict") == 0 ? cmocka_run_group_tests(strict, NULL, NULL)
+           : strcmp(argv[1], "auto") == 0   ? cmocka_run_group_tests(of_auto, NULL, NULL)
+                                            : cmocka_run_group_tests(off, NULL, NULL);
+}
