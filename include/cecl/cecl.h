@@ -1390,7 +1390,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
  * chunks  1 .. 64, equal on all ranks. Chunk c of each block has the elements from
  *         c * n on, where n is sendcount / chunks, rounded up; the last chunks may have fewer, or none.
  * Chunks are announced where ranks push into recvbuff: not with CECL_DIRECTION_PULL, not in a small
- * call, and not into private memory. There ceclWaitChunk waits for the end of the gather.
+ * call, not into private memory, and not over several nodes. There ceclWaitChunk waits for the end of the gather.
  * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
  * ceclInvalidArgument also for chunks out of range. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,

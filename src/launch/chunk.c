@@ -37,13 +37,14 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
                                        (void *)stream);
 }
 
-/* Whether signals of peers say that the chunk is there. The own block may come last, and so do bytes that are carried. */
+/* Whether signals of peers say that the chunk is there. The own block may come last, and so do bytes that are
+ * carried. Ranks of other nodes signal nothing. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;
     const bool is_own = peer < 0 || peer == request->comm->rank;
-    return request->ran && request->ran->chunks > 0 && launch->leases.after.count == 0 &&
-           (!is_own || launch->calls[0].in_place);
+    return !request->comm->nodes && request->ran && request->ran->chunks > 0 &&
+           launch->leases.after.count == 0 && (!is_own || launch->calls[0].in_place);
 }
 
 static struct cecl_memop wait_for(ceclRequest_t request, int peer, int chunk)
