@@ -83,8 +83,10 @@ struct cecl_chunk {
 static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint64_t bytes,
                                               uint32_t c)
 {
-    const uint64_t chunks = call->chunks > 1 ? call->chunks : 1, count = bytes / call->element,
-                   each = (count + chunks - 1) / chunks * call->element, at = c * each;
+    if (call->chunks <= 1)
+        return (struct cecl_chunk){0, bytes};
+    const uint64_t count = bytes / call->element,
+                   each = (count + call->chunks - 1) / call->chunks * call->element, at = c * each;
     return (struct cecl_chunk){at, at >= bytes ? 0 : at + each < bytes ? each : bytes - at};
 }
 
