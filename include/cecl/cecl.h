@@ -342,7 +342,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
  *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
- * on this host, in the same network namespace (container), reach. Set it for ranks on several hosts.
+ * on this host, in the same network namespace (container), reach. Ranks on several hosts need it set.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -363,11 +363,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
- * several ranks are late. Ranks may be on several hosts, each of which is a node; the host device has no
- * network between hosts yet, so calls over them are refused there. CECL_NODE_SIZE makes pretended nodes of a
- * host. Over nodes a collective waits on the host until all ranks have made it, and what cannot leave a node is
- * refused (ceclInvalidUsage, with the layout); over hosts also ceclCommShrink. The first rank of a host must not
- * end its process long before the others: its connections to other hosts are theirs.
+ * several ranks are late.
+ * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
+ * one host. Over nodes a collective waits on the host until all ranks have made it. ceclInvalidUsage,
+ * with the layout of nodes, refuses captured collectives, ceclReduceScatterTiles, ceclAlltoAllvDevice,
+ * ceclDispatch, ceclCombine, ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes;
+ * over hosts also ceclCommShrink, ceclWindowShare and ceclCommGetSharedMemory. On the host device only
+ * communicators of ceclCommInitMpi have a network between hosts; others refuse calls over hosts. Other
+ * hosts reach the ranks of a host through the process of its first rank, so let it end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -377,8 +380,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
  * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
  * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
- * on different hosts or have different versions of cecl; GPUs that cannot reach each other's
- * memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one unless
+ * on different hosts, and no interface connects these; ranks have different versions of cecl; GPUs
+ * cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one unless
  * CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError,
  * ceclOutOfMemory. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
@@ -407,18 +410,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
 
-/* NCCL as a program lends it that has a communicator of NCCL's over the same ranks: cecl sends what
- * leaves a node over a split of that communicator. */
+/* How a program lends its NCCL. The program has a communicator of NCCL's over the same ranks. cecl
+ * splits that communicator, and sends what leaves a node over the split. */
 typedef struct {
     void *context; /* handed to both callbacks */
     void *library; /* NCCL, as dlopen gave it; it stays open */
     /* Calls ncclCommSplit of the program's communicator with equal colors on all ranks, this rank as
-     * the key, and `config` (an ncclConfig_t): the split is non-blocking. Returns an ncclResult_t,
-     * ncclSuccess once *split is there, and bounds its wait. Called by init, on all ranks or, if
-     * they are on one node, on none. */
+     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until
+     * *split is there, but for a bounded time. Returns an ncclResult_t. Called while cecl's
+     * communicator is made: on all ranks, or on none if all are on one node. */
     int (*split)(void *context, void *config, void **split);
-    /* Called before exchanges are enqueued on `stream`, with isBefore = 1, and behind them, with 0,
-     * so that they and the program's calls of NCCL follow each other. Returns a ceclResult_t.
+    /* Orders cecl's exchanges among the program's calls of NCCL. Called with isBefore = 1 before
+     * exchanges are enqueued on `stream`, and with 0 after that. Returns a ceclResult_t.
      * NULL: the program orders them by other means. */
     int (*order)(void *context, ceclStream_t stream, int isBefore);
 } ceclNcclNet_t;
@@ -486,9 +489,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
  * has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
  * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
- * The call may then be made again, with another list for example. If lists differed, a rank that was
- * out of that call and comes to the next one first is told of the difference: let it call after the
- * others, or again. Since 0.1. */
+ * The call may then be made again, with another list for example. If lists differed, a rank that had not
+ * come to that call, and comes to the next one before the others, gets the same error: let it call
+ * again. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -976,8 +979,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, siz
 typedef struct {
     size_t experts; /* on each rank, at least 1; at most 512 on all ranks together */
     /* ceclDispatch: each expert's rows begin at a multiple of `align` rows; at least 1. If it is more
-     * than 1, an expert without rows takes the room of `align` rows. (It does so in PyTorch's
-     * all_to_all_vdev_2d with a major_align of 1, too.) ceclCombine ignores it. */
+     * than 1, an expert without rows takes the room of `align` rows. (In PyTorch's
+     * all_to_all_vdev_2d such an expert takes room with a major_align of 1, too.) ceclCombine ignores
+     * `align`. */
     size_t align;
     /* A second array with as many rows, which go the same way, such as the scales of fp8 numbers.
      * scalebytes: bytes of each of its rows; 0: there is no second array, and both addresses are
@@ -1187,7 +1191,7 @@ typedef struct {
     const size_t *begins;
 } ceclTiles_t;
 
-/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of them. It is
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. So it is a
  * ceclReduceScatter along any dimension, and a reduction to many roots in one call.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
@@ -1197,9 +1201,10 @@ typedef struct {
  *
  * Nothing is packed: copy engines move the rows of tiles to the receiver's staging, as
  * ceclAlltoAllStrided does, and a kernel reduces them there in chunks, whatever the number of tiles.
- * (A rank's own tiles are copied within its GPU, which takes SMs.) Bits are those of ceclReduceScatter.
+ * (A rank's own tiles are copied within its GPU, which takes SMs.) Results have the bits of
+ * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
- * recvbuff  [count * rows * width] elements: this rank's tiles, one behind the other, each without gaps.
+ * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
  *           Must not overlap the part of sendbuff that is read.
  * tiles     read during the call, with its array. count, width, rows and pitch are equal on all ranks;
  *           `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the caller's.
@@ -1385,12 +1390,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
                                                      size_t sendcount, ceclDataType_t datatype,
                                                      ceclComm_t comm, ceclRequest_t *request);
 
-/* Makes a request of an all-gather whose blocks come in chunks, for which streams can wait one by one
- * (ceclWaitChunk). So work on the first chunk can begin while the next ones travel.
+/* Makes a request of an all-gather whose blocks come in chunks. Streams can wait for each chunk
+ * (ceclWaitChunk), so work on the first chunk can begin while the next ones travel.
  * chunks  1 .. 64, equal on all ranks. Chunk c of each block has the elements from
  *         c * n on, where n is sendcount / chunks, rounded up; the last chunks may have fewer, or none.
  * Chunks are announced where ranks push into recvbuff: not with CECL_DIRECTION_PULL, not in a small
- * call, not into private memory, and not over several nodes. There ceclWaitChunk waits for the end of the gather.
+ * call, not into private memory, and not over several nodes. Where chunks are not announced,
+ * ceclWaitChunk waits for the end of the gather.
  * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
  * ceclInvalidArgument also for chunks out of range. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
@@ -1524,7 +1530,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  *
  * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
  * push then, whatever direction the options say. In three cases the start exchanges flags as any
- * other start does, on all ranks alike: over nodes (CECL_NODE_SIZE), for small calls that touch no
+ * other start does, on all ranks alike: over several nodes, for small calls that touch no
  * buffer of a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks
  * among more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
@@ -1548,8 +1554,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t
 CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count,
                                                 ceclStream_t stream);
 
-/* Makes a stream wait for a part of the last start of a gather: usually another stream than the
- * start's, whose kernels work on what has come while the rest travels. It takes no SM.
+/* Makes a stream wait for one chunk of the last start of a gather. The stream is usually not the
+ * start's: its kernels work on this chunk while the rest travels. The wait takes no SM.
  *
  *     ceclStart(request, gather);
  *     for (int c = 0; c < chunks; c++) {
@@ -1619,16 +1625,17 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             does a wait for its signals. When the communicator fails, waits end with undefined
  *             results, as calls do (see Failure at the top).
  *
- *   Graphs    A graph may capture one-sided calls, other ones on each rank, and without the peers.
- *             Each launch sends and takes signals. Those of captured calls are counted apart: a
- *             captured wait takes only signals of captured calls. A captured signal waits until a
- *             captured wait has taken the one before it of that number, so at most one is under way;
- *             a captured ceclWaitSignal takes at most 256. "The order in which the host made the
- *             calls" is the order of launches. Destroy the graph before the window ends.
+ *   Graphs    A graph may capture one-sided calls. Each rank captures what it likes, and peers need
+ *             not capture at the same time. Each launch sends and takes signals. A captured wait takes
+ *             only signals of captured calls, and any other wait only signals of other calls. At most
+ *             one captured signal of a number is under way to a rank: the next one waits in its stream
+ *             until a captured wait has taken it. A captured ceclWaitSignal takes at most
+ *             256 signals. Where these rules speak of the order in which the host made calls, for
+ *             captured calls it is the order of launches. Destroy the graph before the window ends.
  *
  * These calls are refused inside a group, and need none. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
- * (ceclInvalidUsage), and over hosts windows are. ceclCommFinalize, ceclCommDestroy
+ * (ceclInvalidUsage), and over hosts ceclWindowShare is. ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64
@@ -1670,7 +1677,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Threads: as ceclWindowShare has them. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
  * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending, or a graph
- * holds one: synchronize its stream, or destroy the graph first; another rank refused its call, or gave another window; inside a group),
+ * holds such a call: synchronize its stream, or destroy the graph first; another rank refused its
+ * call, or gave another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
@@ -1813,7 +1821,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams.
  *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
- *     ceclSend and ceclRecv are refused. For one-sided calls these rules do not hold; see there.
+ *     ceclSend, ceclRecv and ceclStart are refused. One-sided calls have rules of their own; see there.
  *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;

@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 /* Joins a communicator whose ranks are those of `mpiComm`. cecl uses MPI until this call returns,
- * and never after; but on the host device, data goes between hosts (with CECL_NET=mpi between nodes) by a
- * duplicate of mpiComm: MPI must have MPI_THREAD_MULTIPLE, and MPI_Finalize follows the
- * communicator's end.
+ * and never after, except on the host device: there a duplicate of mpiComm carries data between hosts
+ * (with CECL_NET=mpi also between pretended nodes). Then MPI must have MPI_THREAD_MULTIPLE, and the
+ * program ends the communicator before it calls MPI_Finalize.
  * comm     [out] written on success only.
  * mpiComm  an intracommunicator. If its ranks are on several hosts, CECL_SOCKET_IFNAME must name the network
  *          interface that connects them, on all ranks; see ceclCommInitRankConfig.

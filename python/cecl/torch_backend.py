@@ -2,7 +2,7 @@
 
 Collectives and messages of contiguous tensors, on GPUs (without SMs where they only move data) and on the CPU. A
 group makes a communicator for each kind of device when the first tensor of that kind comes, so the first call on a
-kind of device is one that all ranks of the group make. Ranks are on one host.
+kind of device is one that all ranks of the group make. Ranks on several hosts were not tried.
 
 A message begins when it, or a message after it, is waited for, or when the group makes another call. Until then messages
 are collected, and go together: two ranks may send to each other in any order.

@@ -226,7 +226,7 @@ void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_import
 /* Begins a start that uses pinned windows: they stay open until cecl_imports_end. Returns false, and
  * begins nothing, if one of them is closed. */
 bool cecl_imports_begin(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* The start is enqueued, or given up. It is done once `done` has come to `target`. */
+/* Ends the start, which was enqueued or given up. Its work is done once the word `done` has reached `target`. */
 void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports *imports,
                       uint32_t target);
 

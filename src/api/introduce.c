@@ -118,8 +118,8 @@ static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
     for (int r = 0; r < nranks; r++)
         if (!are_one_version(&all[r], &all[common]))
             return cecl_fail(ceclInvalidUsage,
-                             "rank %d has another version of cecl than rank %d, and most: %d, not "
-                             "%d",
+                             "rank %d has another version of cecl than rank %d and most others: "
+                             "%d, not %d",
                              r, common, (int)all[r].version, (int)all[common].version);
     return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
                ? ceclSuccess

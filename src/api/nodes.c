@@ -89,8 +89,8 @@ static ceclResult_t check_within_hosts(const struct cecl_hello *all, int nranks)
         struct cecl_nodes hosts;
         CECL_TRY(cecl_nodes_make(&hosts, host, nranks));
         return cecl_fail(ceclInvalidArgument,
-                         "CECL_NODE_SIZE=%s: ranks %d and %d would be on one node, and are on "
-                         "different hosts, which are %s",
+                         "CECL_NODE_SIZE=%s: ranks %d and %d would be on one node, but they are "
+                         "on different hosts; the hosts are %s",
                          sizes, r - 1, r, cecl_nodes_words(&hosts, words));
     }
     return ceclSuccess;

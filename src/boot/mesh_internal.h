@@ -61,7 +61,7 @@ struct mesh_early {
     char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
 };
 
-/* What a mesh over several hosts has besides. */
+/* What only a mesh over several hosts has. */
 struct mesh_hosts {
     int leader;
     uint16_t *host;               /* [nranks] */
@@ -136,7 +136,7 @@ ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
 #define MESH_REASON 3   /* the channel of a connection that only tells why a rank gives up */
 #define MESH_LINES 4    /* the first channel of lines to the leader */
-/* mesh_hosts.c: the place of a line of `rank`, in the leader; NULL: it has none. */
+/* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is no leader, or `channel` is no line. */
 int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
 /* How many connections this rank takes for lines. */
 int mesh_lines_awaited(const struct cecl_mesh *mesh);

@@ -49,7 +49,7 @@ static inline size_t cecl_layout_at(int nranks, int array, int rank)
     return (size_t)array * (size_t)nranks + (size_t)rank;
 }
 
-/* How many words the layout of a call has, if the call has a layout; not for tiles. */
+/* How many words the layout of a call has. For operations with a layout, except those of tiles. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {
     const bool own = op->family == CECL_FAMILY_OWN_LAYOUT;

@@ -53,7 +53,7 @@ static inline int cecl_rails_last(const struct cecl_rails *rails, int wave)
     const int end = (wave + 1) * rails->wave, all = rails->nodes->count - 1;
     return end < all ? end : all;
 }
-/* How many ranks of a node have a carrier with this local index in a node of `size` ranks. */
+/* How many ranks of `node` are carried by the rank with local index `local` of a node of `size` ranks. */
 static inline int cecl_rails_carried(const struct cecl_rails *rails, int node, int local, int size)
 {
     const int n = cecl_node_size(rails->nodes, node);

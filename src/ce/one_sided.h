@@ -37,7 +37,7 @@ struct cecl_one_sided {
     const struct cecl_one_sided_signal *waits; /* [nwaits] */
     uint32_t nwaits;
     struct cecl_counted
-        done; /* tells this rank's host that the call is done; k 0 in a captured call */
+        done; /* tells this rank's host that the call is done. In a captured call its k is 0 */
     const struct cecl_one_sided_handed
         *handed; /* [nhanded] instead of `sent` and `waits`, in a captured call */
     uint32_t nhanded;

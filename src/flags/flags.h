@@ -98,8 +98,9 @@ struct cecl_signals {
     uint32_t *reached;   /* host-visible: the value for which a stream waits, or has waited last */
     _Atomic bool waited; /* a wait was made */
     /* -- of captured calls, see handed.h -- */
-    uint32_t *handed; /* [2][..] this rank's words: a signal is there; the one before was taken */
-    uint32_t *holds;  /* [2][..] host-visible: whether a stream waits for the one or the other */
+    uint32_t
+        *handed; /* [2][..] this rank's words. 0: a signal is there; 1: the last one was taken */
+    uint32_t *holds;       /* [2][..] host-visible: whether a stream waits for such a word */
     int64_t *held_since;   /* [2][..] the watchdog's: since when; 0: none waits */
     _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
@@ -128,7 +129,7 @@ struct cecl_flags {
     uint64_t slices_offset;
     uint32_t epoch[CECL_COUNTERS_MAX];   /* where counters stand once every call so far is done */
     _Atomic uint32_t target[CECL_LANES]; /* like `epoch`, with the call that is being enqueued */
-    /* like `target`, for calls without phases, which `done` counts and epochs do not */
+    /* like `target`, for calls without phases: `done` counts these calls, and epochs do not */
     _Atomic uint32_t unsignalled_target;
     _Atomic uint32_t net_target; /* like `target`, of exchanges with other nodes */
     /* the most side phases for each main phase, in any call so far */

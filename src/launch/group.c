@@ -228,7 +228,7 @@ static void take_out(struct cecl_group *group, ceclComm_t comm)
     struct cecl_launch **at = &group->first;
     while (*at) {
         struct cecl_launch *launch = *at;
-        /* this communicator's peers must be able to learn that the group is refused */
+        /* those of other communicators stay: their peers must learn that the group is refused */
         if (launch->comm != comm) {
             at = &launch->next;
             continue;

@@ -93,8 +93,8 @@ struct cecl_launch {
     bool is_grouped;  /* its calls are not made by themselves */
     bool is_request;  /* it is made once and started often: see request.h */
     bool is_captured; /* a graph captures it, and replays it: captured.h */
-    bool is_held;     /* until that graph is gone, */
-    bool is_gone;     /* as it is now */
+    bool is_held;     /* kept for the graph that captured it */
+    bool is_gone;     /* that graph is gone */
     struct cecl_capture capture;
     struct cecl_launch *next_held; /* in the list of launches that graphs hold */
     struct cecl_order order;
@@ -106,7 +106,7 @@ struct cecl_launch {
     uint32_t ncalls, nfull, room;
     uint64_t *layouts; /* of all calls */
     size_t nlayouts, layouts_room;
-    uint32_t signature; /* of a program's own: of the calls with effect */
+    uint32_t signature; /* of the calls with effect; in a launch that owns a program */
 
     /* -- what was told -- */
     uint64_t slot; /* a request's: what peers signal when its buffers may be written; see early.h */

@@ -19,7 +19,7 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_PUT_OFF,   /* the same; another communicator was tried at the last attempt */
     CECL_NCCL_TRIAL_APART,     /* the same; a rank's host was too far behind at the last attempt */
     CECL_NCCL_TRIAL_RUNNING,
-    CECL_NCCL_TRIAL_LEFT, /* as PUT_OFF or APART, at the last attempt of all. It is tried later */
+    CECL_NCCL_TRIAL_LEFT, /* as PUT_OFF or APART, at the last attempt of this round; a later round tries again */
     CECL_NCCL_TRIAL_UNKNOWN,  /* nothing is tried, and the file has no verdict on the period */
     CECL_NCCL_TRIAL_FULL,     /* so many decisions have fallen that there is no room for more */
     CECL_NCCL_TRIAL_DECIDED,  /* by a trial */

@@ -50,8 +50,9 @@ static ceclResult_t open_library(struct nccl_functions *api)
     if (library && cecl_is_in_nccls_place(library)) {
         dlclose(library);
         return cecl_fail(ceclInvalidUsage,
-                         "cecl's own library is in NCCL's place: nodes of GPUs (CECL_NODE_SIZE) "
-                         "are not supported under cecl-run");
+                         "nodes of GPUs need NCCL, but cecl's own library is in its place "
+                         "(cecl-run): name NCCL by CECL_NCCL_PATH, or lend it by "
+                         "ceclCommInitOobNccl");
     }
     if (!library)
         CECL_TRY(cecl_find_nccl(OPEN_FLAGS, "for nodes of GPUs", &library));

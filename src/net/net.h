@@ -32,7 +32,7 @@ struct cecl_net_transfer {
     bool sends;
 };
 
-/* What CECL_NET asks for; its value. */
+/* What CECL_NET asks for. The numbers are the setting's values. */
 enum cecl_net_wish { CECL_NET_AUTO, CECL_NET_MPI };
 
 struct cecl_net;

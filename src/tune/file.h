@@ -24,7 +24,7 @@ ceclResult_t cecl_tuning_parse(const char *name, const char *text, size_t bytes,
                                struct cecl_tuning_file *file);
 void cecl_tuning_forget(struct cecl_tuning_file *file);
 
-/* A value as a file has it, which people can read too. */
+/* Writes a value as a tuning file has it, in words that people can read. */
 void cecl_tuning_value_text(enum cecl_threshold which, uint64_t value, char text[CECL_TUNING_TEXT]);
 void cecl_tuning_ranks_text(const struct cecl_tuning_row *row, char text[CECL_TUNING_TEXT]);
 const char *cecl_tuning_device_text(enum cecl_tuning_device device);

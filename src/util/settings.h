@@ -47,8 +47,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank; copy or write may hang there when a "  \
       "rank fails)")                                                                               \
     X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "found out", "text",                                \
-      "ranks with different texts count as on different hosts, also where they are not; for "      \
-      "containers or clones that cannot be told apart, and to try a program as over hosts")        \
+      "ranks with different texts count as on different hosts, even on one host. For containers "  \
+      "or cloned machines with equal ids, and to try a program as over several hosts")             \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
       "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
@@ -74,9 +74,10 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
       "built-in table")                                                                            \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
-      "the NCCL to which calls are passed, and that between nodes, for which otherwise the "       \
-      "program's own comes first. Otherwise it is the one of a Python wheel beside a library of "  \
-      "the process, then that of LD_LIBRARY_PATH, then the system's")                              \
+      "the NCCL to which calls are passed, and which carries data between nodes of GPUs. If not "  \
+      "set: the NCCL of a Python wheel beside a library of the process, then that of "             \
+      "LD_LIBRARY_PATH, then the system's; between nodes first the one that the program has "      \
+      "loaded")                                                                                    \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
       "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
       "it ends")                                                                                   \
@@ -114,9 +115,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
       "which SM use is allowed; never: a call that needs an SM is refused")                        \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface by which ranks reach each other: the listener of ceclGetUniqueId is "     \
-      "on it, and hosts are linked by it. To be set for several hosts where the id is made; with " \
-      "ceclCommInitMpi and ceclCommInitOob on all ranks")                                          \
+      "network interface on which ceclGetUniqueId listens, and by which hosts are linked. For "    \
+      "ranks on several hosts set it where the id is made; with ceclCommInitMpi and "              \
+      "ceclCommInitOob set it on all ranks")                                                       \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
