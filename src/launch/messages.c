@@ -11,6 +11,7 @@
 #include "launch/bounce.h"
 #include "launch/carry.h"
 #include "launch/messenger.h"
+#include "launch/nodes.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/round.h"
@@ -307,6 +308,7 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
     }
     CECL_TRY(cecl_check_counts(comm));
     CECL_TRY(cecl_check_own(launch));
+    CECL_TRY(cecl_nodes_check(launch)); /* between hosts there may be no network */
     CECL_TRY(note_own(launch));
     snprintf(explanation->path + length, sizeof(explanation->path) - length,
              "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);

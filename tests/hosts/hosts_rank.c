@@ -143,6 +143,11 @@ static void work_over_hosts(const struct rank *me)
     memset(memory, me->rank, 1 << 20);
     must_refuse(ceclAllReduce(memory, memory, 4, ceclInt32, ceclSum, me->comm, NULL),
                 "ceclAllReduce is not refused", me->comm);
+    ceclExplanation_t told;
+    must(ceclGroupStart(), "ceclGroupStart", NULL);
+    must(ceclSend(memory, 4, ceclInt32, me->rank == 0 ? me->nranks - 1 : 0, me->comm, NULL),
+         "ceclSend in a group", me->comm);
+    must_refuse(ceclGroupExplain(me->comm, &told), "ceclGroupExplain is not refused", me->comm);
     must_refuse(ceclCommShrink(me->comm, NULL, 0, &other, NULL), "ceclCommShrink is not refused",
                 me->comm);
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
