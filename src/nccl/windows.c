@@ -10,7 +10,6 @@
 #include "nccl/process.h"
 #include "util/grow.h"
 #include "util/log.h"
-#include "util/settings.h"
 #include "util/thread.h"
 
 /* The first NCCL that has ncclPutSignal. */
@@ -31,8 +30,7 @@ void cecl_nccl_windows_open(struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();
     const bool may = process->policy >= CECL_NCCL_ALL && process->real.version >= OLDEST &&
-                     entry->nranks <= CECL_ONE_SIDED_RANKS &&
-                     !cecl_setting_text(CECL_SET_NODE_SIZE);
+                     entry->nranks <= CECL_ONE_SIDED_RANKS && !entry->rails.exist;
     entry->windows = may ? calloc(1, sizeof(*entry->windows)) : NULL;
     entry->one_sided = may ? CECL_NCCL_ONE_SIDED_OPEN : CECL_NCCL_ONE_SIDED_PASSED;
     entry->has_passed_one_sided = false;

@@ -17,7 +17,7 @@ struct cecl_nccl_window {
     bool is_closed; /* the program has deregistered it on this rank */
 };
 
-/* Begins, on a communicator whose `ours` and `limits` are set. */
+/* Begins, on a communicator whose `ours` is set, and rails.exist. */
 void cecl_nccl_windows_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry);
 
