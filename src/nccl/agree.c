@@ -59,6 +59,8 @@ ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     void *shared;
     size_t bytes;
+    if (entry->rails.exist) /* ranks on several hosts share no memory */
+        return ceclSuccess;
     CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
     if (cecl_trial_bytes(entry->nranks) + needed > bytes)
         return ceclSuccess;

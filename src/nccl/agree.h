@@ -5,8 +5,8 @@
 
 #include "nccl/comms.h"
 
-/* Finds the words of a communicator whose `ours` is set, behind those of learn.h. There may be no room for
- * them, on all ranks alike. */
+/* Finds the words of a communicator whose `ours` is set, behind those of learn.h. Over several nodes there are
+ * none, nor where there is no room for them; all ranks alike. */
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
 /* Tells the peers that this rank tells nothing any more. */
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);

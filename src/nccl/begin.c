@@ -41,7 +41,7 @@ static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
         return;
     cecl_nccl_agree_leave(entry);
     cecl_nccl_windows_forget(entry);
-    cecl_nccl_learn_close(entry);
+    cecl_nccl_learn_close(entry, false);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     cecl_nccl_rails_close(entry);

@@ -207,7 +207,7 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
     cecl_nccl_agree_leave(entry);
     if (is_out) {
-        cecl_nccl_learn_close(entry);
+        cecl_nccl_learn_close(entry, !destroys);
         cecl_nccl_windows_forget(entry);
     }
     if (!is_out)

@@ -138,8 +138,7 @@ static ncclResult_t end_group(ncclResult_t result)
         return result;
     result = cecl_nccl_pass_ended(result);
     end_registering(true);
-    const ncclResult_t shared =
-        cecl_nccl_windows_end_group(result == ceclSuccess || result == ceclInProgress);
+    const ncclResult_t shared = cecl_nccl_windows_end_group(result);
     result = follow(shared == ceclSuccess ? result : shared, group.wishes, group.count);
     forget_wishes();
     if (result == ceclSuccess || result == ceclInProgress) {
@@ -153,11 +152,12 @@ static ncclResult_t end_group(ncclResult_t result)
     }
     if (result != ceclSuccess)
         cecl_nccl_group_await_passed();
-    ncclResult_t served = cecl_nccl_group_serve();
-    if (served == ceclSuccess)
-        served = cecl_nccl_one_sided_end_group();
+    const ncclResult_t served = cecl_nccl_group_serve();
+    ncclResult_t put = ceclSuccess;
+    if (served == ceclSuccess || served == ceclInProgress)
+        put = cecl_nccl_one_sided_end_group();
     cecl_nccl_one_sided_forget();
-    return served == ceclSuccess ? result : served;
+    return put != ceclSuccess ? put : served == ceclSuccess ? result : served;
 }
 
 ncclResult_t ncclGroupEnd(void)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nccl/depth.h"
+#include "nccl/library.h"
 #include "nccl/passed.h"
 #include "util/log.h"
 
@@ -36,12 +37,12 @@ ceclResult_t cecl_nccl_gathered_open(struct cecl_nccl_gathered *gathered,
     return result;
 }
 
-/* Freeing would wait for work that may never end. */
-void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered)
+/* Freeing would wait for all work on the GPU. During an abort that may never end. */
+void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered, bool aborts)
 {
     if (has_gpu(gathered) && cecl_nccl_gpu_return(&gathered->gpu)) {
-        bool is_done = !gathered->is_pending;
-        if (!is_done && cecl_nccl_gpu_is_done(&gathered->gpu, &is_done) != ceclSuccess)
+        bool is_done = !gathered->is_pending && !aborts;
+        if (!is_done && !aborts && cecl_nccl_gpu_is_done(&gathered->gpu, &is_done) != ceclSuccess)
             is_done = false;
         if (!is_done) {
             gathered->gpu.memory = 0;
@@ -54,7 +55,17 @@ void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered)
     *gathered = (struct cecl_nccl_gathered){.shared = NULL};
 }
 
-/* Waits for the exchange that was begun one period before. An abort of the communicator ends the wait. */
+static ceclResult_t failure_of(const struct cecl_nccl_comm *entry)
+{
+    ceclResult_t error = ceclSuccess;
+    const ceclResult_t asked = cecl_nccl_library()->ceclCommGetAsyncError(entry->ours, &error);
+    return asked == ceclSuccess && error == ceclSuccess
+               ? ceclSuccess
+               : cecl_fail(ceclRemoteError, "the communicator has failed");
+}
+
+/* Waits for the exchange that was begun one period before. An abort of the communicator ends the wait, and so does
+ * its failure: a peer may have died, and the program's call is to return that. */
 static ceclResult_t await(struct cecl_nccl_gathered *gathered, const struct cecl_nccl_comm *entry)
 {
     bool is_done = !has_gpu(gathered);
@@ -62,6 +73,8 @@ static ceclResult_t await(struct cecl_nccl_gathered *gathered, const struct cecl
         CECL_TRY(cecl_nccl_gpu_is_done(&gathered->gpu, &is_done));
         if (!is_done && !cecl_nccl_life_is(&entry->life, CECL_NCCL_MADE))
             return cecl_fail(ceclInvalidUsage, "the communicator ends");
+        if (!is_done)
+            CECL_TRY(failure_of(entry));
         if (!is_done)
             cecl_nccl_pause_us(20);
     }

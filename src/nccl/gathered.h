@@ -16,10 +16,11 @@ struct cecl_nccl_gathered {
     bool has_failed; /* nothing is exchanged any more; the communicator has failed, or ends */
 };
 
-/* `entry` has rails, and is open until cecl_nccl_gathered_close. */
+/* `entry` has `ours` and rails, and is open until cecl_nccl_gathered_close. `aborts`: the program's streams may wait
+ * forever. */
 ceclResult_t cecl_nccl_gathered_open(struct cecl_nccl_gathered *gathered,
                                      const struct cecl_nccl_comm *entry);
-void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered);
+void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered, bool aborts);
 
 /* As cecl_trial_host's. */
 void cecl_nccl_gathered_exchange(struct cecl_nccl_gathered *gathered, struct cecl_nccl_comm *entry,

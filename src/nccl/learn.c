@@ -103,7 +103,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
               : cecl_fail(ceclSystemError, "no host memory to learn which library is faster");
     if (!words) {
         if (learn)
-            cecl_nccl_gathered_close(&learn->gathered);
+            cecl_nccl_gathered_close(&learn->gathered, false);
         free(learn);
         return result;
     }
@@ -114,7 +114,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry, bool tries)
     return result;
 }
 
-void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
 {
     struct cecl_nccl_learn *learn = entry->learn;
     cecl_nccl_learn_report(entry);
@@ -124,7 +124,7 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
     entry->learn = NULL;
     cecl_trial_cancel(&learn->trial);
     cecl_nccl_marks_close(&learn->marks);
-    cecl_nccl_gathered_close(&learn->gathered);
+    cecl_nccl_gathered_close(&learn->gathered, aborts);
     free(learn);
 }
 

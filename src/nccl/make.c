@@ -250,7 +250,7 @@ static ceclResult_t make_on_all(struct cecl_nccl_exchange *exchange, struct cecl
         note_failure(exchange->rank, cecl_message());
     cecl_nccl_agree_leave(entry);
     cecl_nccl_windows_forget(entry);
-    cecl_nccl_learn_close(entry);
+    cecl_nccl_learn_close(entry, false);
     if (entry->ours)
         cecl_nccl_library()->ceclCommAbort(entry->ours);
     entry->ours = NULL;

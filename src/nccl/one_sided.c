@@ -226,5 +226,11 @@ bool cecl_nccl_one_sided_uses_sms(const struct cecl_nccl_one_sided *call,
 ncclResult_t cecl_nccl_one_sided_serve(const struct cecl_nccl_one_sided *call,
                                        struct cecl_nccl_comm *comm)
 {
+    if (call->nwaits < 0 || (call->nwaits > 0 && !call->waits))
+        return cecl_nccl_comm_own_result(comm,
+                                         cecl_fail(ceclInvalidArgument,
+                                                   "nDesc %d, signalDescs %p: so many descriptors "
+                                                   "expected",
+                                                   call->nwaits, (const void *)call->waits));
     return cecl_nccl_group_depth() > 0 ? keep(call) : carry_out(call, comm);
 }

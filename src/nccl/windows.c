@@ -10,7 +10,6 @@
 #include "nccl/process.h"
 #include "util/grow.h"
 #include "util/log.h"
-#include "util/settings.h"
 #include "util/thread.h"
 
 /* The first NCCL that has ncclPutSignal. */
@@ -31,8 +30,7 @@ void cecl_nccl_windows_open(struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();
     const bool may = process->policy >= CECL_NCCL_ALL && process->real.version >= OLDEST &&
-                     entry->nranks <= CECL_ONE_SIDED_RANKS &&
-                     !cecl_setting_text(CECL_SET_NODE_SIZE);
+                     entry->nranks <= CECL_ONE_SIDED_RANKS && !entry->rails.exist;
     entry->windows = may ? calloc(1, sizeof(*entry->windows)) : NULL;
     entry->one_sided = may ? CECL_NCCL_ONE_SIDED_OPEN : CECL_NCCL_ONE_SIDED_PASSED;
     entry->has_passed_one_sided = false;
@@ -102,6 +100,12 @@ static ceclResult_t share(struct cecl_nccl_comm *entry, struct cecl_nccl_window 
                can = has_place && window.nccl && !entry->has_passed_one_sided;
     uint32_t bits = 0;
     cecl_nccl_agree_tell(entry, closed_bits(entry->windows) | (can ? CAN_SHARE : 0));
+    /* What this rank tells decides. It does not wait, as NCCL may not wait either: the program's thread may
+     * register the windows of other ranks behind this one. */
+    if (!can && entry->one_sided == CECL_NCCL_ONE_SIDED_OPEN) {
+        entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
+        return ceclSuccess;
+    }
     CECL_TRY(cecl_nccl_agree_await(entry, "a window is registered", &bits));
     if (entry->windows)
         end_closed(entry, bits);
@@ -131,9 +135,10 @@ struct registered {
 
 static void register_one(struct registered *one)
 {
-    const struct cecl_nccl_window window = {.nccl = __atomic_load_n(one->win, __ATOMIC_ACQUIRE),
-                                            .buff = one->buff,
-                                            .bytes = one->bytes};
+    const struct cecl_nccl_window window = {
+        .nccl = one->win ? __atomic_load_n(one->win, __ATOMIC_ACQUIRE) : NULL,
+        .buff = one->buff,
+        .bytes = one->bytes};
     one->is_done = true;
     if (!cecl_nccl_comm_enter(one->entry, one->comm, CECL_NCCL_MADE))
         return;
@@ -204,10 +209,12 @@ static bool is_first_of_comm(const struct registered *list, int index)
 }
 
 /* Ranks of one thread wait for each other, so each but the first gets a thread of its own. */
-ncclResult_t cecl_nccl_windows_end_group(bool are_registered)
+ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended)
 {
     ncclResult_t result = ceclSuccess;
-    const int count = are_registered ? group.count : 0;
+    const int count = ended == ceclSuccess || ended == ceclInProgress ? group.count : 0;
+    for (int i = 0; ended == ceclInProgress && i < count; i++)
+        group.list[i].win = NULL; /* NCCL may not have written the handle */
     if (count > 0 && keep(&(struct registered){.entry = NULL}) != ceclSuccess)
         result = ceclSystemError;
     for (int i = 1; i < count && result == ceclSuccess; i++)

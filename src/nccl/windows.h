@@ -17,7 +17,7 @@ struct cecl_nccl_window {
     bool is_closed; /* the program has deregistered it on this rank */
 };
 
-/* Begins, on a communicator whose `ours` and `limits` are set. */
+/* Begins, on a communicator whose `ours` is set, and rails.exist. */
 void cecl_nccl_windows_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry);
 
@@ -25,8 +25,8 @@ void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry);
  * Collective, blocking outside of a group. *win NULL: NCCL gives no window, or not yet. */
 ncclResult_t cecl_nccl_window_registered(struct cecl_nccl_comm *entry, ncclComm_t comm, void *buff,
                                          size_t bytes, const ncclWindow_t *win);
-/* The outermost group has ended. `are_registered`: NCCL has the group's windows, or will have them. */
-ncclResult_t cecl_nccl_windows_end_group(bool are_registered);
+/* NCCL has ended the outermost group with `ended`, and so has the group's windows, or will have them. */
+ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended);
 
 /* NCCL deregisters a window, which concerns this rank alone. cecl ends it when all ranks have deregistered
  * it and register the next one, or with the communicator. */

@@ -339,7 +339,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
                                     int winFlags)
 {
     NOTE(WORD(comm), WORD(buff), size, WORD(win), (uint64_t)winFlags);
-    *win = buff;
+    *win = size > 0 ? buff : NULL; /* as NCCL gives none where it has no symmetric memory */
     return ceclSuccess;
 }
 

@@ -102,8 +102,9 @@ static ceclResult_t ask(ceclComm_t ours, ceclResult_t *error)
     return ceclSuccess;
 }
 
-void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
+void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
 {
+    (void)aborts;
     (void)entry;
 }
 

@@ -272,6 +272,25 @@ static void all_ranks_pass_where_one_made_a_call_before_the_first_window(void **
     assert_true(run_ranks(RANKS, signal_first));
 }
 
+/* NCCL does not wait then, so one thread may have several ranks. */
+static void no_rank_waits_for_others_where_nccl_gives_no_window(void **state)
+{
+    enum { N = 3 };
+    ncclComm_t comms[N];
+    ncclWindow_t win[N];
+    const int devices[N] = {0, 1, 2};
+    (void)state;
+    assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(ncclCommWindowRegister(comms[i], &win[i], 0, &win[i], 0), 0);
+    for (int i = 0; i < N; i++) {
+        const struct rank r = {.comm = comms[i]};
+        assert_null(win[i]);
+        assert_true(all_come(&r, win[i]));
+        assert_int_equal(ncclCommDestroy(comms[i]), 0);
+    }
+}
+
 /* Peers cannot open memory of malloc. */
 static bool register_private(struct rank *r)
 {
@@ -338,7 +357,9 @@ static bool refuse(struct rank *r)
         says(r, ncclSignal(0, 8, 0, 0, r->comm, NULL), "sigIdx 8") &&
         says(r, ncclSignal(0, 0, 0, 1, r->comm, NULL), "flags 1") &&
         says(r, ncclSignal(9, 0, 0, 0, r->comm, NULL), "peer 9") &&
-        says(r, ncclWaitSignal(1, &wait, r->comm, NULL), "ctx 8");
+        says(r, ncclWaitSignal(1, &wait, r->comm, NULL), "ctx 8") &&
+        says(r, ncclWaitSignal(1, NULL, r->comm, NULL), "nDesc 1") &&
+        says(r, ncclWaitSignal(-1, &wait, r->comm, NULL), "nDesc -1");
     streams.capture(on);
     is = is && says(r, ncclSignal(0, 0, 0, 0, r->comm, on), "captured");
     streams.graph_free(streams.end_capture(on));
@@ -363,6 +384,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(windows_come_and_go),
         cmocka_unit_test(one_thread_registers_windows_of_all_ranks_in_a_group),
         cmocka_unit_test(all_ranks_pass_where_one_made_a_call_before_the_first_window),
+        cmocka_unit_test(no_rank_waits_for_others_where_nccl_gives_no_window),
         cmocka_unit_test(all_ranks_pass_where_one_cannot_share_the_first_window),
         cmocka_unit_test(all_ranks_pass_over_nodes),
         cmocka_unit_test(what_cecl_cannot_serve_is_refused_by_name),

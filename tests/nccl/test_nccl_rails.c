@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "nccl/gathered.h"
+#include "nccl/library.h"
 #include "nccl/passed.h"
 #include "nccl/process.h"
 #include "nccl/rails.h"
@@ -101,6 +102,21 @@ const struct cecl_nccl_process *cecl_nccl_process(void)
 {
     static const struct cecl_nccl_process process = {.real = {.handle = &entry}};
     return &process;
+}
+
+static ceclResult_t failure;
+
+static ceclResult_t async_error(ceclComm_t comm, ceclResult_t *error)
+{
+    (void)comm;
+    *error = failure;
+    return ceclSuccess;
+}
+
+const struct cecl_nccl_library *cecl_nccl_library(void)
+{
+    static const struct cecl_nccl_library library = {.ceclCommGetAsyncError = async_error};
+    return &library;
 }
 
 /* ---- the memory of the GPU */
@@ -295,7 +311,7 @@ static void ranks_parts_are_read_at_the_next_exchange(void **state)
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(all[r].offer, 10 + r);
     log_[0] = '\0';
-    cecl_nccl_gathered_close(&gathered);
+    cecl_nccl_gathered_close(&gathered, false);
     assert_string_equal(log_, "return look free ");
 }
 
@@ -311,8 +327,30 @@ static void an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to(void **state
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
     assert_string_equal(log_, "return look pause ");
     log_[0] = '\0';
-    cecl_nccl_gathered_close(&gathered);
+    cecl_nccl_gathered_close(&gathered, false);
     assert_string_equal(log_, "return look keep ");
+}
+
+static void the_end_of_an_abort_waits_for_no_work_on_the_gpu(void **state)
+{
+    (void)state;
+    cecl_nccl_gathered_close(&gathered, true);
+    assert_string_equal(log_, "return keep ");
+}
+
+static void a_failure_ends_the_wait(void **state)
+{
+    (void)state;
+    struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    looks = 1000;
+    failure = ceclRemoteError;
+    log_[0] = '\0';
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
+    assert_string_equal(log_, "return look pause ");
+    failure = ceclSuccess;
+    cecl_nccl_gathered_close(&gathered, false);
 }
 
 int main(void)
@@ -327,6 +365,8 @@ int main(void)
         cmocka_unit_test_setup(ranks_parts_are_read_at_the_next_exchange, set_up_gathered),
         cmocka_unit_test_setup(an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to,
                                set_up_gathered),
+        cmocka_unit_test_setup(the_end_of_an_abort_waits_for_no_work_on_the_gpu, set_up_gathered),
+        cmocka_unit_test_setup(a_failure_ends_the_wait, set_up_gathered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
