@@ -67,7 +67,7 @@ static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
     cecl_handed_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;
-    cecl_waits_tell(&comm->waits, &late, now_ms);
+    cecl_waits_add(&comm->waits, &late, now_ms);
     if (first.peer != comm->rank && now_ms - first.since >= GONE_MS &&
         cecl_mesh_left(comm->mesh, first.peer)) {
         cecl_fail(ceclRemoteError,
