@@ -1568,7 +1568,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
  *          it is in place. Otherwise, to wait for it is to wait for the whole gather.
  * chunk    0 .. chunks-1.
- * stream   goes on once these bytes are in recvbuff, or later.
+ * stream   goes on once these bytes are in recvbuff, or later. It must come to this wait before a few hundred
+ *          later calls of the communicator have run (32768 steps; a gather in c chunks has c + 1): else it
+ *          may go on only once as many more have.
  * Local. The host does not wait. Make the call before the request is started again. Threads: one call
  * at a time on its communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of

@@ -48,6 +48,7 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
     told->call.root = call->root;
     told->call.options = call->options;
     told->call.captured = call->captured;
+    told->call.chunks = call->chunks;
     if (local != ceclSuccess)
         return;
     told->call.view.shape = call->view.shape;
@@ -101,6 +102,7 @@ static const struct field fields[] = {
     {"options.smPolicy", FIELD(call.options.sm_policy), NAMES(policies)},
     {"options.direction", FIELD(call.options.direction), NAMES(directions)},
     {"options.maxSms", FIELD(call.options.max_sms), NUMBER},
+    {"chunks", FIELD(call.chunks), NUMBER},
     {"a graph's capture", FIELD(call.captured), NAMES(captures)},
     {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
     {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},

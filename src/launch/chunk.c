@@ -3,7 +3,10 @@
  * Peers signal after each chunk (ce/lower_all_gather.c), and each in words of its own. So a second stream can wait for
  * any chunk of any peer, while the gather's own stream waits for all. Where a program has no such signals, the stream
  * waits for the end of the gather. The wait has a line (flags/lines.h), as a one-sided call has: so it is pending until
- * it has ended, and is ended if the communicator fails. */
+ * it has ended, and is ended if the communicator fails.
+ *
+ * Words of peers have only 16 bits of their epochs. So a wait for them is made only while the gather is not done, and
+ * begins soon. A stream that comes to the wait half a cycle of these words later would wait for the next cycle. */
 #include <inttypes.h>
 
 #include "device/capture.h"
@@ -37,14 +40,25 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
                                        (void *)stream);
 }
 
+/* How far `done` is behind the end of the last start; 0: that has ended, however long ago. What is enqueued and not done
+ * is far less than the cycle of `done`. */
+static uint32_t left(ceclRequest_t request)
+{
+    const struct cecl_flags *flags = &request->comm->engine.flags;
+    const uint32_t target = cecl_flags_done_target(flags), later = target - request->end,
+                   pending = target - cecl_flags_done(flags);
+    return later < pending ? pending - later : 0;
+}
+
 /* Whether signals of peers say that the chunk is there. The own block may come last, and so do bytes that are
- * carried. Ranks of other nodes signal nothing. */
+ * carried. Ranks of other nodes signal nothing. Words that are far behind look as if they were ahead. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;
     const bool is_own = peer < 0 || peer == request->comm->rank;
     return !request->comm->nodes && request->ran && request->ran->chunks > 0 &&
-           launch->leases.after.count == 0 && (!is_own || launch->calls[0].in_place);
+           launch->leases.after.count == 0 && (!is_own || launch->calls[0].in_place) &&
+           left(request) < CECL_FLAG_VALUES / 4;
 }
 
 static struct cecl_memop wait_for(ceclRequest_t request, int peer, int chunk)
@@ -61,7 +75,7 @@ static size_t list(ceclRequest_t request, int peer, int chunk, struct cecl_memop
     const struct cecl_flags *flags = &request->comm->engine.flags;
     size_t count = 0;
     if (!is_announced(request, peer)) {
-        ops[count++] = (struct cecl_memop){flags->done, request->target, CECL_MEMOP_WAIT};
+        ops[count++] = (struct cecl_memop){flags->done, request->end, CECL_MEMOP_WAIT};
         return count;
     }
     for (int r = 0; r < flags->nranks; r++)
@@ -96,7 +110,7 @@ ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
     const struct cecl_device_ops *ops = request->comm->dev->ops;
     ceclStream_t work;
     CECL_TRY(check(request, peer, chunk, stream));
-    if (!request->collectives->runs)
+    if (!request->collectives->runs || left(request) == 0)
         return ceclSuccess;
     CECL_TRY(ops->stream_fork(request->comm->dev, stream, &work));
     const ceclResult_t result = issue(request, peer, chunk, work),

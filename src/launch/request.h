@@ -41,8 +41,10 @@ struct ceclRequest {
     bool is_freed;                   /* by the caller, and kept for the library */
     bool is_started;                 /* at least once; then: */
     uint32_t target;                 /* the flags' `done` after its last start */
-    uint32_t begun;                  /* the epoch of the main lane before it */
-    const struct cecl_bound *ran;    /* its program */
+    /* -- of its last start that was not refused -- */
+    uint32_t begun;               /* the epoch of the main lane before it */
+    uint32_t end;                 /* the flags' `done` after it */
+    const struct cecl_bound *ran; /* its program */
     /* a number of its own among the communicator's requests with collectives; equal on all ranks */
     uint32_t number;
     uint32_t signature; /* of a start, for the history */

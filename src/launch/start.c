@@ -186,5 +186,6 @@ ceclResult_t cecl_request_start(ceclRequest_t request, ceclStream_t stream)
     cecl_launch_drop(messages);
     request->target = cecl_flags_done_target(&request->comm->engine.flags);
     request->is_started = request->is_started || result == ceclSuccess;
+    request->end = result == ceclSuccess ? request->target : request->end;
     return result;
 }

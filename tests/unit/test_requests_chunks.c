@@ -135,6 +135,37 @@ static void a_part_of_one_rank_does_not_wait_for_the_others(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
+/* Words of peers have come around by half a cycle when the wait is made: 65 phases a gather. */
+static void a_gather_that_ended_long_ago_is_not_waited_for(void **state)
+{
+    int *old_recv[RANKS], *old_send[RANKS], *recv[RANKS], *send[RANKS];
+    ceclRequest_t old[RANKS], requests[RANKS];
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    (void)state;
+    options.direction = CECL_DIRECTION_PUSH;
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclSetOptions(comms[r], &options));
+    gather_in_place(4, old_send, old_recv, old);
+    gather_in_place(64, send, recv, requests);
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclSetOptions(comms[r], NULL));
+    start_all(old);
+    for (int i = 0; i < 600; i++) {
+        start_all(requests);
+        synchronize();
+    }
+    is_refused(ceclStart(old[0], (ceclStream_t)(void *)&old), ceclInvalidArgument, "stream");
+    start_all(requests); /* the words are not looked at because a call is pending */
+    OK(ceclWaitChunk(old[0], -1, 0, others[0]));
+    OK(ceclStreamSynchronize(comms[0], others[0]));
+    check_gathered(old_recv, 5);
+    synchronize();
+    free_all(old);
+    free_all(requests);
+    release(POOL, RANKS * COUNT, old_recv);
+    release(POOL, RANKS * COUNT, recv);
+}
+
 static void what_has_no_chunks_is_refused(void **state)
 {
     int *recv[RANKS], *send[RANKS];
@@ -188,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_chunk_is_there_when_the_stream_goes_on),
         cmocka_unit_test(a_part_of_one_rank_does_not_wait_for_the_others),
+        cmocka_unit_test(a_gather_that_ended_long_ago_is_not_waited_for),
         cmocka_unit_test(what_has_no_chunks_is_refused),
         cmocka_unit_test(a_wait_for_a_chunk_ends_with_the_communicator),
     };
