@@ -182,7 +182,7 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
-    if (!call->is_captured && !cecl_nccl_is_message(call->op))
+    if (!call->is_captured && !cecl_nccl_is_message(call->op) && cecl_nccl_group_depth() == 0)
         cecl_nccl_agree_note_calls(comm, 1);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
