@@ -61,6 +61,26 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                : CECL_NCCL_NO_REASON;
 }
 
+/* The driver is asked once for a group's calls on one stream of a communicator. */
+static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+{
+    static _Thread_local struct {
+        uint64_t group;
+        const struct cecl_nccl_comm *comm;
+        cudaStream_t stream;
+        bool is;
+    } latest;
+    const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
+    if (group == 0 || latest.group != group || latest.comm != comm ||
+        latest.stream != call->stream) {
+        latest.is = cecl_nccl_is_captured(call, comm);
+        latest.group = group;
+        latest.comm = comm;
+        latest.stream = call->stream;
+    }
+    return latest.is;
+}
+
 /* What is decided on a call. */
 struct decision {
     enum cecl_nccl_reason reason; /* NO_REASON: it is served */
@@ -78,7 +98,7 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
         by_learning || process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm);
     /* all captured calls of a group go the same way, and all are counted */
     if (gains || cecl_nccl_group_depth() > 0 || process->counts)
-        decision->is_captured = cecl_nccl_is_captured(call, comm);
+        decision->is_captured = is_captured(call, comm);
     if (by_learning)
         return decision->is_captured ? cecl_nccl_learn_captured(call, comm)
                                      : cecl_nccl_learn_reason(call, comm, &decision->is_timed);
@@ -99,7 +119,7 @@ static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *proc
     if (reason == CECL_NCCL_NO_REASON)
         reason = reason_of_gain(process, call, comm, decision);
     else if (reason != CECL_NCCL_NO_SUCH_RANK && cecl_nccl_group_depth() > 0)
-        decision->is_captured = cecl_nccl_is_captured(call, comm);
+        decision->is_captured = is_captured(call, comm);
     return reason == CECL_NCCL_NO_REASON && decision->is_captured && cannot_capture(call, comm)
                ? CECL_NCCL_CAPTURED
                : reason;
@@ -162,7 +182,7 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
-    if (!call->is_captured && !cecl_nccl_is_message(call->op))
+    if (!call->is_captured && !cecl_nccl_is_message(call->op) && cecl_nccl_group_depth() == 0)
         cecl_nccl_agree_note_calls(comm, 1);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "nccl/agree.h"
 #include "nccl/comms.h"
 #include "nccl/depth.h"
 #include "nccl/gpu.h"
@@ -240,6 +241,14 @@ static void enter(struct kept *kept, int count)
     }
 }
 
+/* Not when calls are kept: one rank alone may let NCCL estimate a group. */
+static void note_calls(const struct kept *kept, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (kept[i].comm && !kept[i].call.is_captured && !cecl_nccl_is_message(kept[i].call.op))
+            cecl_nccl_agree_note_calls(kept[i].comm, 1);
+}
+
 static void leave(const struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
@@ -319,6 +328,7 @@ static struct cecl_nccl_comm *any_comm(const struct kept *kept, int count)
 static ncclResult_t serve_turn(struct kept *kept, int count)
 {
     enter(kept, count);
+    note_calls(kept, count);
     ceclResult_t result = order_streams(kept, count, true);
     if (result == ceclSuccess)
         result = enqueue(kept, count);
@@ -337,6 +347,7 @@ static ncclResult_t serve_one(struct kept *kept)
     enter(kept, 1);
     if (!kept->comm)
         return ceclSuccess;
+    note_calls(kept, 1);
     const ncclResult_t result =
         cecl_nccl_comm_result(kept->comm, cecl_nccl_serve(&kept->call, kept->comm));
     leave(kept, 1);

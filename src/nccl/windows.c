@@ -208,13 +208,20 @@ static bool is_first_of_comm(const struct registered *list, int index)
     return i == index;
 }
 
+/* How many windows of the group ranks share. In a group that goes on in the background NCCL may not have written
+ * the handles. */
+static int count_registered(ncclResult_t ended)
+{
+    for (int i = 0; ended == ceclInProgress && i < group.count; i++)
+        group.list[i].win = NULL;
+    return ended == ceclSuccess || ended == ceclInProgress ? group.count : 0;
+}
+
 /* Ranks of one thread wait for each other, so each but the first gets a thread of its own. */
 ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended)
 {
     ncclResult_t result = ceclSuccess;
-    const int count = ended == ceclSuccess || ended == ceclInProgress ? group.count : 0;
-    for (int i = 0; ended == ceclInProgress && i < count; i++)
-        group.list[i].win = NULL; /* NCCL may not have written the handle */
+    const int count = count_registered(ended);
     if (count > 0 && keep(&(struct registered){.entry = NULL}) != ceclSuccess)
         result = ceclSystemError;
     for (int i = 1; i < count && result == ceclSuccess; i++)

@@ -361,6 +361,28 @@ static void a_call_that_only_one_rank_captures_fails_on_all_soon(void **state)
     assert_true(run_ranks(2, capture_alone));
 }
 
+static bool simulate_alone(struct rank *r)
+{
+    struct data d;
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    bool is = true;
+    if (r->rank == 0) {
+        is = ncclGroupStart() == 0 && gather(r, &d, NULL) && ncclGroupSimulateEnd(NULL) == 0;
+        usleep(100000); /* the other rank waits, and looks at what this one has done */
+    }
+    is = is && capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 2);
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void calls_that_one_rank_lets_nccl_estimate_are_none(void **state)
+{
+    (void)state;
+    assert_true(run_ranks(2, simulate_alone));
+}
+
 static bool abort_instead(struct rank *r)
 {
     struct data d;
@@ -456,6 +478,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(captured_calls_over_nodes_are_passed),
         cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
+        cmocka_unit_test(calls_that_one_rank_lets_nccl_estimate_are_none),
         cmocka_unit_test(a_capture_ends_when_a_rank_aborts_instead_of_coming),
         cmocka_unit_test(a_graph_may_outlive_its_communicator_and_is_refused_then),
     };
