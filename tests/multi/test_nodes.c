@@ -365,8 +365,7 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     multi_refused(comm, ceclWaitSignal(1, &wait, comm, 0), ceclInvalidUsage,
                   "ceclWaitSignal with another node over 2 nodes of");
     const ceclTiles_t tiles = {.count = 1, .width = 4, .rows = 2};
-    multi_refused(comm,
-                  ceclReduceScatterTiles(input, buffer, &tiles, ceclInt8, ceclSum, comm, 0),
+    multi_refused(comm, ceclReduceScatterTiles(input, buffer, &tiles, ceclInt8, ceclSum, comm, 0),
                   ceclInvalidUsage, "ceclReduceScatterTiles over 2 nodes of");
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     if (!multi_on_gpus(comm)) { /* there streams are captured by CUDA */
