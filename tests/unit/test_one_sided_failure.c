@@ -253,6 +253,17 @@ static void a_graph_that_waits_in_vain_names_the_peer(void **state)
     OK(ceclGraphDestroy(graph));
 }
 
+/* The wait of a graph is told to peers as other waits are. */
+static void the_rank_behind_the_wait_of_a_graph_is_named(void **state)
+{
+    (void)state;
+    wait_for(0, 1, 5, NULL);
+    pause_ms(TIMEOUT_MS / 3); /* rank 0's time is up first */
+    launch(1, 1, true, 2);
+    expect_error(0, ceclTimeout, "waited for rank 2 for", 0, TIMEOUT_MS + SLACK_MS);
+    OK(ceclGraphDestroy(graph));
+}
+
 /* One signal may be under way. */
 static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
 {
@@ -347,6 +358,7 @@ int main(void)
         TEST(the_rank_at_the_end_of_the_waits_is_named),
         TEST(a_failed_communicator_ends_with_waits_pending),
         TEST(a_graph_that_waits_in_vain_names_the_peer),
+        TEST(the_rank_behind_the_wait_of_a_graph_is_named),
         TEST(a_signal_that_nobody_takes_holds_up_the_next),
         TEST(a_graph_that_waits_for_a_rank_that_leaves_ends),
         TEST(a_graph_is_launched_while_its_communicator_fails),
