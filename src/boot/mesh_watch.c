@@ -183,8 +183,9 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
 {
+    mesh_away_hear(mesh);
     for (int r = 0; r < mesh->nranks; r++) {
-        if (mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
+        if (mesh->peers[r].life >= 0)
             mesh_read_life(mesh, r);
         if (atomic_load(&mesh->peers[r].state) == MESH_ABORTED)
             return mesh_peer_error(mesh, r);
@@ -204,6 +205,7 @@ ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
 
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 {
+    mesh_away_hear(mesh);
     for (int r = 0; r < mesh->nranks; r++)
         if (r != mesh->rank)
             mesh_read_life(mesh, r);
@@ -255,6 +257,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
         return ceclSuccess;
     const struct mesh_peer *peer = &mesh->peers[rank];
     const bool has_ended = cecl_process_has_ended(peer->process);
+    mesh_away_hear(mesh);
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);

@@ -22,6 +22,7 @@
 #include "comm/comm.h"
 
 #define WAIT_MS 20000 /* longer than every time limit that the script sets */
+#define LIFE_S 110    /* most seconds of a rank */
 
 struct rank {
     int nranks, rank, host;
@@ -366,6 +367,7 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return 2;
+    alarm(LIFE_S); /* also where the script was killed */
     struct rank me = {.nranks = atoi(argv[2]), .rank = atoi(argv[3]), .host = atoi(argv[4])};
     if (me.rank == 0) {
         make_net(argv[1], me.nranks);
