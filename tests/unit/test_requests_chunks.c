@@ -212,6 +212,7 @@ static void a_wait_for_a_chunk_ends_with_the_communicator(void **state)
     assert_int_equal(ceclStreamSynchronize(comms[0], others[0]), ceclRemoteError);
     for (int r = 0; r < RANKS; r++)
         (void)!ceclCommAbort(comms[r]);
+    free_all(requests);
 }
 
 int main(void)
