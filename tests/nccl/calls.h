@@ -92,7 +92,7 @@ struct standin_streams {
 };
 static inline struct standin_streams find_streams(void)
 {
-    struct standin_streams at = {NULL};
+    struct standin_streams at = {.stream = NULL};
     const char *path = getenv("CECL_NCCL_PATH");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     *(void **)&at.stream = dlsym(library, "standin_stream");
