@@ -3,6 +3,8 @@
  * one passes on what an earlier one brought. */
 #include "api_puts.h"
 
+#include "ok.h"
+
 #define TRANSFERS_MOST 10
 /* Signals have the numbers 0, 31 and 62, and those of waits that are put off another one, because waits take signals in the
  * order in which they are made. */
@@ -25,13 +27,6 @@ static struct transfer transfers[TRANSFERS_MOST];
 static int ntransfers;
 static int launches; /* of graphs that capture the calls; 0: they are made */
 static const struct api_puts *of;
-
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        const ceclResult_t result_ = (expr);                                                       \
-        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
-                ceclGetLastError(NULL));                                                           \
-    } while (0)
 
 /* ---- the window: all memory of all ranks that can share it */
 

@@ -10,6 +10,7 @@
 
 #include "api_puts.h"
 #include "model.h"
+#include "ok.h"
 #include "splits.h"
 
 #define CALLS_MOST 6
@@ -37,13 +38,6 @@ static int nown;
 static void run_threads(void *(*run)(void *));
 static bool shares[MODEL_RANKS];
 static const struct api_puts puts_of = {&model, comms, streams, shares, run_threads};
-
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        const ceclResult_t result_ = (expr);                                                       \
-        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
-                ceclGetLastError(NULL));                                                           \
-    } while (0)
 
 /* ---- settings, by the environment */
 

@@ -1,6 +1,8 @@
 /* See splits.h. */
 #include "splits.h"
 
+#include "ok.h"
+
 #define RANKS 4
 #define BLOCKS 32 /* of a rank */
 #define ROW 40    /* bytes of a row, at most */
@@ -26,13 +28,6 @@ static struct call {
 static uint8_t *memory[ARRAYS][RANKS];
 static uint8_t recv[RANKS][ROWS * ROW + SHIFT], scales[RANKS][ROWS * SCALE + SHIFT];
 static uint64_t out[RANKS][2 * BLOCKS];
-
-#define OK(expr)                                                                                   \
-    do {                                                                                           \
-        const ceclResult_t result_ = (expr);                                                       \
-        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
-                ceclGetLastError(NULL));                                                           \
-    } while (0)
 
 /* ---- drawing */
 

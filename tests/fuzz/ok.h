@@ -1,0 +1,16 @@
+/* A call of cecl.h, which must succeed. */
+#ifndef CECL_TESTS_FUZZ_OK_H
+#define CECL_TESTS_FUZZ_OK_H
+
+#include <cecl/cecl.h>
+
+#include "input.h"
+
+#define OK(expr)                                                                                   \
+    do {                                                                                           \
+        const ceclResult_t result_ = (expr);                                                       \
+        REQUIRE(result_ == ceclSuccess, "%s: %d: %s", #expr, (int)result_,                         \
+                ceclGetLastError(NULL));                                                           \
+    } while (0)
+
+#endif
