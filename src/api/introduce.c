@@ -90,37 +90,23 @@ static ceclResult_t known_result(int32_t status)
                                                                      : ceclInternalError;
 }
 
-int cecl_hellos_common(const struct cecl_hello *all, int nranks,
-                       bool (*alike)(const struct cecl_hello *a, const struct cecl_hello *b))
+static bool are_one_version(const void *one, const void *other)
 {
-    int common = 0, most = 0;
-    for (int r = 0; r < nranks; r++) {
-        int same = 0;
-        for (int q = 0; q < nranks; q++)
-            same += alike(&all[q], &all[r]);
-        if (same > most) {
-            most = same;
-            common = r;
-        }
-    }
-    return common;
-}
-
-static bool are_one_version(const struct cecl_hello *a, const struct cecl_hello *b)
-{
+    const struct cecl_hello *a = one, *b = other;
     return a->magic == b->magic && a->version == b->version;
 }
 
 /* Ranks of other versions say nothing else that this one understands. */
 static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
 {
-    const int common = cecl_hellos_common(all, nranks, are_one_version);
-    for (int r = 0; r < nranks; r++)
-        if (!are_one_version(&all[r], &all[common]))
-            return cecl_fail(ceclInvalidUsage,
-                             "rank %d has another version of cecl than rank %d and most others: "
-                             "%d, not %d",
-                             r, common, (int)all[r].version, (int)all[common].version);
+    struct cecl_rank_list odd;
+    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
+    if (odd.count > 0)
+        return cecl_fail(ceclInvalidUsage,
+                         "rank %d has another version of cecl than rank %d and most others: "
+                         "%d, not %d",
+                         odd.ranks[0], common, (int)all[odd.ranks[0]].version,
+                         (int)all[common].version);
     return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,

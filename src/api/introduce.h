@@ -40,9 +40,6 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 int cecl_hellos_here(const struct cecl_hello *all, int rank, int nranks);
 /* Checks what ranks told of themselves. The message, which is equal on all ranks, names the odd one. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
-/* A rank that is like most others; the first of several. */
-int cecl_hellos_common(const struct cecl_hello *all, int nranks,
-                       bool (*alike)(const struct cecl_hello *a, const struct cecl_hello *b));
 /* nodes.c. Numbers the hosts of ranks, in the order of their first ranks, and returns how many there are.
  * host  [nranks] out */
 int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);

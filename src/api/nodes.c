@@ -7,8 +7,9 @@
 
 /* ---- CECL_NODE_SIZE */
 
-static bool have_one_size(const struct cecl_hello *a, const struct cecl_hello *b)
+static bool have_one_size(const void *one, const void *other)
 {
+    const struct cecl_hello *a = one, *b = other;
     return strcmp(a->config.node_sizes, b->config.node_sizes) == 0;
 }
 
@@ -20,20 +21,14 @@ static const char *words_of(const char *sizes)
 /* Names the ranks that differ from most others. */
 static ceclResult_t compare_sizes(const struct cecl_hello *all, int nranks)
 {
-    const char *common = all[cecl_hellos_common(all, nranks, have_one_size)].config.node_sizes,
-               *odd = NULL;
-    struct cecl_rank_list ranks = {.count = 0};
-    for (int r = 0; r < nranks; r++) {
-        const char *sizes = all[r].config.node_sizes;
-        if (strcmp(sizes, common) == 0 || (odd && strcmp(sizes, odd) != 0))
-            continue;
-        odd = sizes;
-        cecl_rank_list_add(&ranks, r);
-    }
-    return odd ? cecl_fail(ceclInvalidArgument,
+    struct cecl_rank_list odd;
+    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, have_one_size, &odd);
+    return odd.count == 0
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidArgument,
                            "ranks differ in CECL_NODE_SIZE: %s on %s, %s on most others",
-                           words_of(odd), cecl_rank_list_words(&ranks), words_of(common))
-               : ceclSuccess;
+                           words_of(all[odd.ranks[0]].config.node_sizes),
+                           cecl_rank_list_words(&odd), words_of(all[common].config.node_sizes));
 }
 
 /* Writes the number of each rank's node, which `sizes` gives. */

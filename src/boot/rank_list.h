@@ -8,6 +8,9 @@
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "util/error.h"
 
 #define CECL_RANKS_NAMED 16
@@ -28,6 +31,13 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
 
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
+
+/* Compares what ranks brought. Returns the first rank of those that have what most ranks have. `odd` becomes the
+ * list of the ranks that have what the first other rank has; it is empty where all are alike.
+ *
+ * all    [nranks] of `bytes` each, in rank order */
+int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
+                       bool (*alike)(const void *a, const void *b), struct cecl_rank_list *odd);
 
 #define CECL_OF_PARENT " of the parent"
 

@@ -292,40 +292,23 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
                : ceclSuccess;
 }
 
-/* The version that most ranks have; the first of several. */
-static int32_t common_version(const struct offer *all, int nranks)
+static bool are_one_version(const void *one, const void *other)
 {
-    int32_t common = 0;
-    int most = 0;
-    for (int r = 0; r < nranks; r++) {
-        int same = 0;
-        for (int q = 0; q < nranks; q++)
-            same += all[q].version == all[r].version;
-        if (same > most) {
-            most = same;
-            common = all[r].version;
-        }
-    }
-    return common;
+    const struct offer *a = one, *b = other;
+    return a->version == b->version;
 }
 
 /* Names the ranks that differ from most others. */
 static ceclResult_t compare_versions(const struct offer *all, int nranks)
 {
-    const int32_t common = common_version(all, nranks);
-    int32_t odd = common;
-    struct cecl_rank_list ranks = {.count = 0};
-    for (int r = 0; r < nranks; r++) {
-        if (all[r].version == common || (odd != common && all[r].version != odd))
-            continue;
-        odd = all[r].version;
-        cecl_rank_list_add(&ranks, r);
-    }
-    return odd == common
+    struct cecl_rank_list odd;
+    const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
+    return odd.count == 0
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
                            "ranks have different versions of NCCL: %d on %s, %d on most others",
-                           (int)odd, cecl_rank_list_words(&ranks), (int)common);
+                           (int)all[odd.ranks[0]].version, cecl_rank_list_words(&odd),
+                           (int)all[common].version);
 }
 
 static ceclResult_t compare_lenders(const struct offer *all, int nranks)
