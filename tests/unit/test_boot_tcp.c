@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -107,6 +108,7 @@ static void open_host(struct host *host)
     fflush(NULL);
     host->process = fork();
     if (host->process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it may stand still when a test fails */
         close(ends[1]);
         byte = cecl_tcp_unique_id(host->id) == ceclSuccess;
         (void)!write(ready[1], &byte, 1);
@@ -126,6 +128,15 @@ static void close_host(struct host *host)
     close(host->end);
     waitpid(host->process, NULL, 0);
     munmap(host->id, sizeof(*host->id));
+}
+
+/* Returns when every thread of the child stands still: kill() returns before. */
+static void stop(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(kill(child, SIGSTOP), 0);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
 }
 
 static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
@@ -423,7 +434,7 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
     open_host(&host);
     memcpy(&inside, host.id, sizeof(inside));
-    kill(host.process, SIGSTOP);
+    stop(host.process);
     for (int i = 0; i < STRANGERS; i++) {
         sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(
@@ -456,7 +467,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
     open_small_host(&host, 20);
     memcpy(&inside, host.id, sizeof(inside));
-    kill(host.process, SIGSTOP);
+    stop(host.process);
     fflush(NULL);
     const pid_t rank = fork();
     if (rank == 0) {
@@ -468,7 +479,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
         _exit((int)result);
     }
     usleep(200000); /* it is in the queue now, and waits for the challenge */
-    kill(rank, SIGSTOP);
+    stop(rank);
     for (int i = 0; i < STRANGERS; i++) {
         sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (connect(sockets[i], &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
