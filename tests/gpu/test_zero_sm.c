@@ -238,24 +238,34 @@ static void share_all(void)
         assert_non_null(windows[g]);
 }
 
-/* Each GPU puts its block into the memory of all others, waits for theirs, and gets the block of the next one back. */
+/* GPU g puts its block into the memory of all others. */
+static void put_from(int g)
+{
+    for (int to = 0; to < gpus; to++)
+        if (to != g)
+            OK(ceclPutSignal(recv_buffer[g] + (size_t)g * BLOCK, BLOCK, ceclUint8, to, windows[g],
+                             (size_t)g * BLOCK, 3, comms[g], streams[g]));
+}
+
+/* GPU g waits for the blocks of all others, and gets the block of the next one back. */
+static void take_at(int g)
+{
+    const int next = (g + 1) % gpus;
+    for (int from = 0; from < gpus; from++) {
+        const ceclSignalWait_t wait = {from, 3, 1};
+        if (from != g)
+            OK(ceclWaitSignal(1, &wait, comms[g], streams[g]));
+    }
+    OK(ceclGet(send_buffer[g], BLOCK, ceclUint8, next, windows[g], (size_t)next * BLOCK, comms[g],
+               streams[g]));
+}
+
 static void put_all(void)
 {
     for (int g = 0; g < gpus; g++)
-        for (int to = 0; to < gpus; to++)
-            if (to != g)
-                OK(ceclPutSignal(recv_buffer[g] + (size_t)g * BLOCK, BLOCK, ceclUint8, to,
-                                 windows[g], (size_t)g * BLOCK, 3, comms[g], streams[g]));
-    for (int g = 0; g < gpus; g++) {
-        const int next = (g + 1) % gpus;
-        for (int from = 0; from < gpus; from++) {
-            const ceclSignalWait_t wait = {from, 3, 1};
-            if (from != g)
-                OK(ceclWaitSignal(1, &wait, comms[g], streams[g]));
-        }
-        OK(ceclGet(send_buffer[g], BLOCK, ceclUint8, next, windows[g], (size_t)next * BLOCK,
-                   comms[g], streams[g]));
-    }
+        put_from(g);
+    for (int g = 0; g < gpus; g++)
+        take_at(g);
 }
 
 static void check_got(unsigned seed)
@@ -357,26 +367,54 @@ static void plain_device_memory_may_be_sent(void **state)
     close_all();
 }
 
+static void begin_capture(int g)
+{
+    assert_int_equal(cudaSetDevice(g), cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(streams[g], cudaStreamCaptureModeThreadLocal),
+                     cudaSuccess);
+}
+
+static cudaGraph_t end_capture(int g)
+{
+    cudaGraph_t captured;
+    assert_int_equal(cudaSetDevice(g), cudaSuccess);
+    assert_int_equal(cudaStreamEndCapture(streams[g], &captured), cudaSuccess);
+    return captured;
+}
+
+/* Refused while the thread captures on any GPU. */
+static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
+{
+    cudaGraphExec_t graph;
+    assert_int_equal(cudaSetDevice(g), cudaSuccess);
+    assert_int_equal(cudaGraphInstantiate(&graph, captured, 0), cudaSuccess);
+    assert_int_equal(cudaGraphDestroy(captured), cudaSuccess);
+    return graph;
+}
+
 /* Each GPU's stream captures its rank's call; one thread makes all of them, in a group. */
 static void capture_gather(cudaGraphExec_t graphs[MAX_GPUS])
 {
     cudaGraph_t captured[MAX_GPUS];
-    for (int g = 0; g < gpus; g++) {
-        cudaSetDevice(g);
-        assert_int_equal(cudaStreamBeginCapture(streams[g], cudaStreamCaptureModeThreadLocal),
-                         cudaSuccess);
-    }
+    for (int g = 0; g < gpus; g++)
+        begin_capture(g);
     OK(ceclGroupStart());
     call_all(&gather_in_place);
     OK(ceclGroupEnd());
+    for (int g = 0; g < gpus; g++)
+        captured[g] = end_capture(g);
+    for (int g = 0; g < gpus; g++)
+        graphs[g] = instantiate(g, captured[g]);
+}
+
+/* One-sided calls are local: each GPU captures its own, one after another. */
+static void capture_puts(cudaGraphExec_t graphs[MAX_GPUS])
+{
     for (int g = 0; g < gpus; g++) {
-        cudaSetDevice(g);
-        assert_int_equal(cudaStreamEndCapture(streams[g], &captured[g]), cudaSuccess);
-    }
-    for (int g = 0; g < gpus; g++) { /* refused while the thread captures */
-        cudaSetDevice(g);
-        assert_int_equal(cudaGraphInstantiate(&graphs[g], captured[g], 0), cudaSuccess);
-        assert_int_equal(cudaGraphDestroy(captured[g]), cudaSuccess);
+        begin_capture(g);
+        put_from(g);
+        take_at(g);
+        graphs[g] = instantiate(g, end_capture(g));
     }
 }
 
@@ -413,6 +451,79 @@ static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
     fill(&gather_in_place, 8);
     call_all(&gather_in_place); /* as usable as before */
     check(&gather_in_place, 8);
+    close_all();
+}
+
+static void captured_puts_gets_and_signals_need_no_sm(void **state)
+{
+    (void)state;
+    cudaGraphExec_t graphs[MAX_GPUS];
+    setenv("CECL_SM_POLICY", "never", 1);
+    open_all();
+    unsetenv("CECL_SM_POLICY");
+    share_all();
+    capture_puts(graphs);
+    fill(&gather_in_place, 41);
+    launch_graphs(graphs); /* the first launch uploads the graph, which may need an SM */
+    check(&gather_in_place, 41);
+    fill(&gather_in_place, 42);
+    hold_all();
+    launch_graphs(graphs);
+    const bool early = done_within(3000), held = all_held();
+    let_go();
+    assert_true(done_within(3000));
+    check(&gather_in_place, 42);
+    check_got(42);
+    assert_true(held);
+    assert_true(early);
+    for (int g = 0; g < gpus; g++)
+        assert_int_equal(cudaGraphExecDestroy(graphs[g]), cudaSuccess);
+    close_all();
+}
+
+#define CHUNKS 4
+
+/* Gathers by requests, and waits for every chunk on the streams that done_within() asks. */
+static void gather_in_chunks(const ceclRequest_t requests[MAX_GPUS],
+                             const ceclStream_t gathering[MAX_GPUS])
+{
+    for (int g = 0; g < gpus; g++)
+        OK(ceclStart(requests[g], gathering[g]));
+    for (int g = 0; g < gpus; g++)
+        for (int c = 0; c < CHUNKS; c++)
+            OK(ceclWaitChunk(requests[g], -1, c, streams[g]));
+}
+
+static void waiting_for_a_chunk_needs_no_sm(void **state)
+{
+    (void)state;
+    ceclRequest_t requests[MAX_GPUS];
+    ceclStream_t gathering[MAX_GPUS];
+    setenv("CECL_SM_POLICY", "never", 1);
+    open_all();
+    unsetenv("CECL_SM_POLICY");
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclStreamCreate(comms[g], &gathering[g]));
+        OK(ceclAllGatherChunksInit(input_of(&gather_in_place, g), recv_buffer[g], BLOCK, CHUNKS,
+                                   ceclUint8, comms[g], &requests[g]));
+    }
+    fill(&gather_in_place, 51);
+    gather_in_chunks(requests, gathering); /* the first start exchanges addresses */
+    check(&gather_in_place, 51);
+    fill(&gather_in_place, 52);
+    hold_all();
+    gather_in_chunks(requests, gathering);
+    const bool early = done_within(3000), held = all_held();
+    let_go();
+    assert_true(done_within(3000));
+    check(&gather_in_place, 52);
+    assert_true(held);
+    assert_true(early);
+    for (int g = 0; g < gpus; g++) {
+        OK(ceclStreamSynchronize(comms[g], gathering[g]));
+        OK(ceclRequestFree(requests[g]));
+        OK(ceclStreamDestroy(comms[g], gathering[g]));
+    }
     close_all();
 }
 
@@ -456,6 +567,8 @@ int main(void)
         cmocka_unit_test(memory_that_is_not_this_gpus_is_refused),
         cmocka_unit_test(plain_device_memory_may_be_sent),
         cmocka_unit_test(a_captured_gather_is_zero_sm_in_each_launch),
+        cmocka_unit_test(captured_puts_gets_and_signals_need_no_sm),
+        cmocka_unit_test(waiting_for_a_chunk_needs_no_sm),
         cmocka_unit_test(a_wait_on_the_gpu_ends_by_the_timeout),
         cmocka_unit_test(communicators_leak_no_gpu_memory),
     };
