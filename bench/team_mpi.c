@@ -40,10 +40,10 @@ const bool team_mpi_built = true;
 const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks)
 {
     static const struct team team = {barrier, max, sum, bcast, comm_init, leave};
-    int is_there = 0;
+    int is_there = 0, threads;
     MPI_Initialized(&is_there); /* a program with threads has done it in its own way */
     if (!is_there)
-        MPI_Init(argc, argv);
+        MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads); /* for CECL_NET=mpi */
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, nranks);
     return &team;
