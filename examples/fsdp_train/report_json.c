@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sort.h"
 #include "report_numbers.h"
 
 enum { WARM_UP = 3 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 int steps_left_out(const struct report *r)
 {
@@ -27,7 +22,7 @@ struct spread spread_of(const struct report *r, const double *values)
     struct spread s = {0, 0, 0};
     if (sorted && count > 0) {
         memcpy(sorted, values + skip, count * sizeof(*sorted));
-        qsort(sorted, count, sizeof(*sorted), by_value);
+        sort_numbers(sorted, count);
         s = (struct spread){sorted[count / 4], sorted[count / 2], sorted[3 * count / 4]};
     }
     free(sorted);
