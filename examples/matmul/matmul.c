@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bfloat16.h"
 #include "../sort.h"
 #include "random.h"
 
@@ -104,45 +105,41 @@ static float no_number(const struct job *j, int row, int column)
 /* Writes the numbers of a part of a matrix, from a row and column on. */
 static void fill(struct job *j, char *out, number *n, int row, int rows, int column, int columns)
 {
-    const size_t e = j->compute.element, bytes = (size_t)columns * e;
-    char *line = malloc(bytes);
-    for (int r = 0; r < rows && line; r++) {
-        for (int i = 0; i < columns; i++) {
-            const float value = n(j, row + r, column + i);
-            uint32_t bits;
-            memcpy(&bits, &value, sizeof(bits));
-            bits =
-                e == sizeof(uint16_t) ? bits >> 16 : bits; /* bfloat16: the upper half of a float */
-            memcpy(line + (size_t)i * e, &bits, e);
-        }
-        j->compute.write(&j->compute, out + (size_t)r * bytes, line, bytes);
-    }
+    const bool narrows = j->compute.element == sizeof(uint16_t);
+    const size_t bytes = (size_t)columns * j->compute.element;
+    void *line = malloc(bytes);
     if (!line)
         end_with(1, "no memory");
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < columns; i++)
+            if (narrows)
+                ((uint16_t *)line)[i] = narrow(n(j, row + r, column + i));
+            else
+                ((float *)line)[i] = n(j, row + r, column + i);
+        j->compute.write(&j->compute, out + (size_t)r * bytes, line, bytes);
+    }
     free(line);
 }
 
-static float widen(const char *element, size_t bytes)
+static float number_at(const struct job *j, const void *line, int i)
 {
-    uint32_t bits = 0;
-    float value;
-    memcpy(&bits, element, bytes);
-    bits = bytes == sizeof(uint16_t) ? bits << 16 : bits;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
+    return j->compute.element == sizeof(uint16_t) ? widen(((const uint16_t *)line)[i])
+                                                  : ((const float *)line)[i];
 }
 
 static long count_wrong(struct job *j, const char *got, const char *want, int rows)
 {
-    const size_t e = j->compute.element, bytes = (size_t)j->columns * e;
+    const size_t bytes = (size_t)j->columns * j->compute.element;
     char *lines = malloc(2 * bytes);
-    long wrong = lines ? 0 : 1;
-    for (int r = 0; r < rows && lines; r++) {
+    long wrong = 0;
+    if (!lines)
+        end_with(1, "no memory");
+    for (int r = 0; r < rows; r++) {
         if (!j->compute.read(&j->compute, lines, got + (size_t)r * bytes, bytes) ||
             !j->compute.read(&j->compute, lines + bytes, want + (size_t)r * bytes, bytes))
             end_with(1, "reading results failed");
-        for (size_t i = 0; i < bytes; i += e) /* no number is unequal to all */
-            wrong += widen(lines + i, e) != widen(lines + bytes + i, e);
+        for (int i = 0; i < j->columns; i++) /* what is no number is unequal to all */
+            wrong += number_at(j, lines, i) != number_at(j, lines + bytes, i);
     }
     free(lines);
     return wrong;
