@@ -169,7 +169,7 @@ bool comm_cecl(struct comm *c)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     struct cecl *s = calloc(1, sizeof(*s));
-    c->name = "cecl";
+    c->name = c->requests ? "cecl, by requests" : "cecl";
     c->state = s;
     c->close = close_cecl;
     if (!s)
