@@ -28,6 +28,10 @@ struct op {
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
+    /* What a side does with its recvbuff before its first call and after its last; NULL: nothing.
+     * Collective. */
+    ceclResult_t (*open)(ceclComm_t comm, void *recv, size_t bytes);
+    void (*close)(ceclComm_t comm, const void *recv);
 };
 
 /* Places in `collectives` (ops.c). */

@@ -78,29 +78,33 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* Shares the memory into which the rank before puts, anew for larger sizes. */
-static ceclResult_t share_for(void *recv, size_t bytes, ceclComm_t comm, ceclStream_t stream,
-                              ceclWindow_t *out)
+/* The recvbuffs into which ranks put. Sides share them when they open, because a capture cannot. */
+static struct shared {
+    ceclComm_t comm;
+    const void *recv;
+    ceclWindow_t window;
+} all_shared[2 * MAX_SIDES];
+
+static struct shared *shared_of(ceclComm_t comm, const void *recv)
 {
-    static ceclWindow_t window;
-    static ceclComm_t of;
-    static void *shared;
-    static size_t shared_bytes;
-    ceclResult_t result = ceclSuccess;
-    const bool is_new = of != comm || shared != recv || bytes > shared_bytes;
-    if (is_new && window && of == comm) {
-        result = ceclStreamSynchronize(comm, stream);
-        if (result == ceclSuccess)
-            result = ceclWindowFree(comm, window);
-    }
-    if (is_new && result == ceclSuccess) {
-        of = comm;
-        shared = recv;
-        shared_bytes = bytes;
-        result = ceclWindowShare(comm, recv, bytes, &window);
-    }
-    *out = window;
-    return result;
+    size_t i = 0;
+    while (i < LENGTH(all_shared) - 1 && (all_shared[i].comm != comm || all_shared[i].recv != recv))
+        i++;
+    return &all_shared[i];
+}
+
+static ceclResult_t share(ceclComm_t comm, void *recv, size_t bytes)
+{
+    struct shared *s = shared_of(NULL, NULL);
+    *s = (struct shared){.comm = comm, .recv = recv};
+    return ceclWindowShare(comm, recv, bytes, &s->window);
+}
+
+static void unshare(ceclComm_t comm, const void *recv)
+{
+    struct shared *s = shared_of(comm, recv);
+    (void)!ceclWindowFree(comm, s->window);
+    *s = (struct shared){0};
 }
 
 /* Each rank puts into the memory of the next one, once that is free, and waits for the put of the one before: what
@@ -110,15 +114,10 @@ static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataT
 {
     enum { FULL, FREE };
     int rank = 0, nranks = 1;
-    size_t bytes = 0;
-    ceclWindow_t window;
-    for (size_t i = 0; i < CECL_NUM_TYPES; i++)
-        bytes = types[i].id == type ? count * types[i].bytes : bytes;
+    const ceclWindow_t window = shared_of(comm, recv)->window;
     ceclResult_t result = ceclCommUserRank(comm, &rank);
     if (result == ceclSuccess)
         result = ceclCommCount(comm, &nranks);
-    if (result == ceclSuccess)
-        result = share_for(recv, bytes, comm, stream, &window);
     const struct neighbors peers = neighbors_of(&collectives[OP_PUT], rank, nranks);
     const ceclSignalWait_t is_free = {peers.to, FREE, 1}, is_full = {peers.from, FULL, 1};
     if (result == ceclSuccess)
@@ -233,7 +232,12 @@ const struct op collectives[OP_COUNT] = {
     [OP_SEND_RECV] = {.name = "sendrecv", .passes_on = true, .bus = 1, .call = pass_on},
     [OP_SEND] =
         {.name = "send", .passes_on = true, .one_way = true, .bus = 1, .call = pass_one_way},
-    [OP_PUT] = {.name = "put", .passes_on = true, .bus = 1, .call = put_on},
+    [OP_PUT] = {.name = "put",
+                .passes_on = true,
+                .bus = 1,
+                .call = put_on,
+                .open = share,
+                .close = unshare},
 };
 
 const struct op *op_named(const char *name)

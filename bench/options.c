@@ -46,7 +46,9 @@ static const char usage[] =
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --request          cecl's calls are requests, which are made once and started\n"
     "  --early            the same, and each is made ready just before its start (all_gather)\n"
-    "  --graph COUNT      also: each side with so many calls in a graph; time is a call's\n"
+    "  --graph COUNT      also: each side with so many calls in a graph; time is a call's, that "
+    "is\n"
+    "                     a replay's / COUNT\n"
     "  --group COUNT      also: so many all-gathers of the first size, one by one and in a group\n"
     "  --rows BYTES       also: strided blocks of the last size, rows of so many bytes\n"
     "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
@@ -212,10 +214,11 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
                           .alloc_bytes = (size_t)3 << 30};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
-    if (o->graph && (o->request || o->beside || o->op->passes_on)) {
+    const bool is_message = o->op->passes_on && o->op != &collectives[OP_PUT];
+    if (o->graph && (o->request || o->beside || is_message)) {
         if (run->rank == 0)
-            fputs("cecl_perf: --graph: a collective, without --request, --early and --beside, "
-                  "expected\n",
+            fputs("cecl_perf: --graph: a collective or put, without --request, --early and "
+                  "--beside, expected\n",
                   stderr);
         *code = END_USAGE;
         return false;

@@ -7,8 +7,12 @@ static bool cecl_open(struct side *side, const struct run *run, size_t send_byte
     side->send_bytes = send_bytes;
     side->recv_bytes = recv_bytes;
     side->run = run;
-    return memory_take(run, side->state, side->memory, send_bytes, &side->send) &&
-           memory_take(run, side->state, side->memory, recv_bytes, &side->recv);
+    if (!memory_take(run, side->state, side->memory, send_bytes, &side->send) ||
+        !memory_take(run, side->state, side->memory, recv_bytes, &side->recv))
+        return false;
+    if (run->options.op->open)
+        BENCH_TRY(run, run->options.op->open(side->state, side->recv, recv_bytes));
+    return true;
 }
 
 static ceclResult_t make_call(struct side *side, const struct run *run, const void *send,
@@ -69,6 +73,8 @@ static void cecl_close(struct side *side)
 {
     const struct memory_kind *kind = memory_of(side->run, side->memory);
     (void)!free_request(side);
+    if (side->run->options.op->close)
+        side->run->options.op->close(side->state, side->recv);
     kind->give(side->state, side->recv_bytes, side->recv);
     kind->give(side->state, side->send_bytes, side->send);
 }

@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "../bfloat16.h"
 
 #ifdef FSDP_LOOP_ON_HOST
 /* The compute stream is the calling thread (NULL). When the thread records an event, it has done
  * all work before the event. A wait for an event waits for the whole stream of the event. That is
  * longer than a wait in CUDA, and still correct. */
-#define ON_BOTH static inline
 typedef ceclStream_t cudaStream_t;
 typedef struct loop_event {
     cudaStream_t stream;
@@ -23,34 +23,13 @@ void cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 void cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 #else
 #include <cuda_runtime.h>
-#ifdef __CUDACC__
-#define ON_BOTH __host__ __device__ static inline
-#else
-#define ON_BOTH static inline
-#endif
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef uint16_t element; /* a bfloat16: the upper half of a float */
-
-/* Exact for the numbers of this program: they have few bits, and none in the lower half. */
-ON_BOTH element narrow(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return (element)(bits >> 16);
-}
-
-ON_BOTH float widen(element value)
-{
-    const uint32_t bits = (uint32_t)value << 16;
-    float wide;
-    memcpy(&wide, &bits, sizeof(wide));
-    return wide;
-}
+typedef uint16_t element; /* a bfloat16 */
 
 extern ceclComm_t comm;
 

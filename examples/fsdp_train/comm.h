@@ -16,8 +16,9 @@
 struct comm {
     const char *name;
     int rank, nranks;
-    int device;  /* CUDA ordinal; -1: the host device */
-    bool hidden; /* calls run at the same time as compute, which should lose little by them */
+    int device;    /* CUDA ordinal; -1: the host device */
+    bool hidden;   /* calls run at the same time as compute, which should lose little by them */
+    bool requests; /* cecl: gathers and reductions are requests, which are made once and started */
     /* Only the first step communicates. The steps behind it compute on what it gathered, so that they
      * show what a step takes without communication. */
     bool once;
@@ -44,7 +45,7 @@ struct comm {
 
 /* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, for the first
  * step alone. Returns false with a message on stderr. */
-bool comm_open(struct comm *c, const char *kind, bool hidden);
+bool comm_open(struct comm *c, const char *kind, bool hidden, bool requests);
 /* The reason why this build does not have that kind, or NULL if it has. */
 const char *comm_missing(const char *kind);
 

@@ -13,7 +13,7 @@ bool gpu_check(struct gpu *g, cudaError_t error, const char *what)
     if (error == cudaSuccess)
         return true;
     if (!g->failed)
-        fprintf(stderr, "fsdp_train: %s: %s\n", what, cudaGetErrorString(error));
+        fprintf(stderr, "compute: %s: %s\n", what, cudaGetErrorString(error));
     g->failed = true;
     return false;
 }
@@ -23,7 +23,7 @@ static bool blas_check(struct gpu *g, cublasStatus_t status, const char *what)
     if (status == CUBLAS_STATUS_SUCCESS)
         return true;
     if (!g->failed)
-        fprintf(stderr, "fsdp_train: %s: %s\n", what, cublasGetStatusString(status));
+        fprintf(stderr, "compute: %s: %s\n", what, cublasGetStatusString(status));
     g->failed = true;
     return false;
 }
@@ -188,7 +188,7 @@ static bool gpu_ticks(struct compute *c, double *ms, int count)
     if (!gpu_wait(c) || !ms)
         return !g->failed;
     if (used != count) {
-        fprintf(stderr, "fsdp_train: %d time stamps, %d expected\n", used, count);
+        fprintf(stderr, "compute: %d time stamps, %d expected\n", used, count);
         return false;
     }
     for (int i = 0; i < count; i++) {

@@ -22,7 +22,7 @@ static bool host_open(struct compute *c, int device, int lanes, int ticks)
     if (h)
         h->stamps = calloc((size_t)ticks, sizeof(*h->stamps));
     if (!h || !h->stamps) {
-        fprintf(stderr, "fsdp_train: no memory for %d time stamps\n", ticks);
+        fprintf(stderr, "compute: no memory for %d time stamps\n", ticks);
         return false;
     }
     h->room = ticks;
@@ -46,7 +46,7 @@ static void *host_alloc(struct compute *c, size_t bytes)
     if (memory)
         memset(memory, 0, rounded);
     else
-        fprintf(stderr, "fsdp_train: no memory for %zu bytes\n", bytes);
+        fprintf(stderr, "compute: no memory for %zu bytes\n", bytes);
     return memory;
 }
 
@@ -123,7 +123,7 @@ static bool host_ticks(struct compute *c, double *ms, int count)
     if (ms && all)
         memcpy(ms, h->stamps, (size_t)count * sizeof(*ms));
     if (!all)
-        fprintf(stderr, "fsdp_train: %d time stamps, %d expected\n", h->used, count);
+        fprintf(stderr, "compute: %d time stamps, %d expected\n", h->used, count);
     h->used = 0;
     return all;
 }

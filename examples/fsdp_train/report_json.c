@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sort.h"
 #include "report_numbers.h"
 
 enum { WARM_UP = 3 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 int steps_left_out(const struct report *r)
 {
@@ -27,7 +22,7 @@ struct spread spread_of(const struct report *r, const double *values)
     struct spread s = {0, 0, 0};
     if (sorted && count > 0) {
         memcpy(sorted, values + skip, count * sizeof(*sorted));
-        qsort(sorted, count, sizeof(*sorted), by_value);
+        sort_numbers(sorted, count);
         s = (struct spread){sorted[count / 4], sorted[count / 2], sorted[3 * count / 4]};
     }
     free(sorted);
@@ -65,15 +60,17 @@ bool report_json(const struct report *r, const struct fsdp *f, const struct opti
         fprintf(stderr, "fsdp_train: --json %s: %s\n", o->json, strerror(errno));
         return false;
     }
-    fprintf(file,
-            "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\", \"ranks\": %d, "
-            "\"prefetch\": %d,\n"
-            "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
-            "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
-            "  \"first_step\": %d, \"steps\": %d, \"warm_up_steps\": %d,\n",
-            f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm, f->comm->nranks,
-            f->prefetch, s->layers, s->width, s->heads, s->sequence, s->batch, parameter_count(s),
-            sent_bytes(f), r->first, r->steps, steps_left_out(r));
+    fprintf(
+        file,
+        "{\n  \"compute\": \"%s\", \"device\": \"%s\",\n  \"comm\": \"%s\", \"calls\": \"%s\",\n"
+        "  \"ranks\": %d, \"prefetch\": %d,\n"
+        "  \"layers\": %d, \"width\": %d, \"heads\": %d, \"sequence\": %d, \"batch\": %d,\n"
+        "  \"parameters\": %zu, \"received_bytes\": %.0f,\n"
+        "  \"first_step\": %d, \"steps\": %d, \"warm_up_steps\": %d,\n",
+        f->compute->name, f->comm->device >= 0 ? "cuda" : "host", o->comm,
+        o->requests ? "requests" : "plain", f->comm->nranks, f->prefetch, s->layers, s->width,
+        s->heads, s->sequence, s->batch, parameter_count(s), sent_bytes(f), r->first, r->steps,
+        steps_left_out(r));
     const struct spread step = spread_of(r, r->step_ms), exposed = spread_of(r, r->exposed_ms);
     json_spread(file, "step_ms", step);
     json_spread(file, "exposed_ms", exposed);

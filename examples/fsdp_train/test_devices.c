@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bfloat16.h"
 #include "model.h"
 #include "random.h"
 
@@ -40,10 +41,8 @@ static bool read_elements(struct side *s, float *out, const void *src, size_t co
         return s->compute.read(&s->compute, out, src, count * sizeof(*out));
     uint16_t *raw = malloc(count * sizeof(*raw));
     const bool fine = raw && s->compute.read(&s->compute, raw, src, count * sizeof(*raw));
-    for (size_t i = 0; i < count && fine; i++) {
-        const uint32_t bits = (uint32_t)raw[i] << 16;
-        memcpy(&out[i], &bits, sizeof(bits));
-    }
+    for (size_t i = 0; i < count && fine; i++)
+        out[i] = widen(raw[i]);
     free(raw);
     return fine;
 }

@@ -19,14 +19,6 @@
 static ceclComm_t comm;
 static int rank, nranks, experts;
 
-void check(ceclResult_t result)
-{
-    if (result == ceclSuccess)
-        return;
-    fprintf(stderr, "%s\n", ceclGetLastError(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
 float *allocate(ceclComm_t used, size_t numbers)
 {
     float *memory = NULL;

@@ -8,9 +8,10 @@
 #ifndef MOE_H
 #define MOE_H
 
-#include <cecl/cecl_mpi.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "../check.h"
 
 enum {
     WIDTH = 16,  /* numbers of a token */
@@ -21,9 +22,7 @@ enum {
     MOST_EXPERTS = MOST_RANKS * LOCAL
 };
 
-/* Ends all ranks with cecl's message unless the call succeeded. */
-void check(ceclResult_t result);
-/* The same, for the memory of a call that every rank makes. */
+/* Memory of a call that every rank makes. */
 float *allocate(ceclComm_t comm, size_t numbers);
 
 /* ---- layer.c */

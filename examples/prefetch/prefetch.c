@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sort.h"
 #include "prefetch.h"
 
 struct options {
@@ -269,12 +270,6 @@ static bool time_step(struct job *j, enum mode mode, int step, double *ms)
     return true;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Medians of the durations. The modes alternate, so that a GPU that warms up slows all of them
  * alike. */
 static bool time_modes(struct job *j, double medians[MODES])
@@ -288,7 +283,7 @@ static bool time_modes(struct job *j, double medians[MODES])
         for (int m = 0; m < MODES && fine; m++)
             fine = time_step(j, (enum mode)m, s, &ms[m * steps + s]);
     for (int m = 0; m < MODES && fine; m++) {
-        qsort(ms + m * steps, (size_t)steps, sizeof(*ms), by_value);
+        sort_numbers(ms + m * steps, (size_t)steps);
         medians[m] = ms[m * steps + steps / 2];
     }
     free(ms);
