@@ -25,6 +25,6 @@ cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that each rank has of 
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
 cecl_lower_fn cecl_lower_splits; /* rows whose numbers only the device knows */
-cecl_lower_fn cecl_lower_carry;  /* between two buffers of one rank */
+cecl_lower_fn cecl_lower_carry;  /* a copy between two buffers of one rank */
 
 #endif
