@@ -34,7 +34,7 @@ struct cuda_device {
     CUcontext context;        /* the primary context, retained */
     CUstream side;            /* cecl's own, independent of callers' streams */
     CUstream release;         /* for words_release alone */
-    CUstream legacy;          /* stands for the callers' legacy default stream */
+    CUstream legacy;          /* runs the work that callers put on the legacy default stream */
     CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
     CUevent order;            /* orders any two streams */
     uint32_t *scratch;        /* pinned words: see CUDA_SCRATCH_... */

@@ -208,8 +208,8 @@ static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_regi
     if ((opened - exported->base) % BLOCK_BYTES != 0) {
         cuda->cu->cuIpcCloseMemHandle(opened);
         return cecl_fail(ceclUnhandledCudaError,
-                         "cuIpcOpenMemHandle: a peer's memory at %#llx is at %#llx here; an equal "
-                         "place within %llu bytes is expected",
+                         "cuIpcOpenMemHandle: a peer's memory at %#llx is at %#llx here; the same "
+                         "offset within a block of %llu bytes is expected",
                          (unsigned long long)exported->base, (unsigned long long)opened,
                          (unsigned long long)BLOCK_BYTES);
     }
