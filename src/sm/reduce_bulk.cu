@@ -122,7 +122,7 @@ DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 
 #endif
 
-/* One function, for the sake of its rate: divided into several it was slower (docs/experiments.md). */
+/* This is one function, because it is slower when divided into several (docs/experiments.md). */
 template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
 #if __CUDA_ARCH__ >= 900

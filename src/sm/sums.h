@@ -1,4 +1,4 @@
-/* Sums of rows: for each token, the rows that stand for it are added, each with its weight.
+/* Sums of rows: for each token, the rows that belong to it are added, each with its weight.
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
