@@ -60,8 +60,7 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
-/* The device is idle during a check, for long. So each round warms up again: all sides, before the
- * first is timed. */
+/* During a check the device is idle for long. So each round first warms up all sides, before it times one. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {

@@ -39,7 +39,7 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     case ceclFloat64: return bits;
     case ceclFloat32: return low;
     case ceclBfloat16: return low >> 16;
-    /* fp16's exponent has a bias of 15 in place of 127 */
+    /* fp16's exponent has a bias of 15 instead of 127 */
     case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0;
     default: return value;
     }

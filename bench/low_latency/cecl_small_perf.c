@@ -1,6 +1,5 @@
-/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write
- * behind it (as the library once marked the end of a call); the library's call; and NCCL. All take
- * turns in one run, with one process for each GPU.
+/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write behind
+ * it; the library's call; and NCCL. All take turns in one run, with one process for each GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]
  *     --calls   back to back, timed together (100)

@@ -27,8 +27,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op);
 
 /* nccl-tests' bus bandwidth in GB/s. */
 double model_bus_bandwidth(const struct model_call *call, double us);
-/* The closed model of a pipelined call: the larger of what a GPU's link and what its NIC carries takes
- * that long, us. 0: there is no such model of the call. */
+/* The closed formula for a pipelined call, in us: the time that a GPU's link or its NIC needs for its bytes,
+ * whichever is longer. 0: there is no formula for the call. */
 double model_closed(const struct model_call *call, const struct model_rates *rates);
 
 #endif

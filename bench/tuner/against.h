@@ -15,7 +15,8 @@ struct nccl {
     ncclComm_t comm;
 };
 
-/* nccl.c. Both are collective; false: a call failed, and was told. device: which GPU; -1: the host device */
+/* nccl.c. Both are collective; false: a call failed, and a message was printed. device: the GPU; -1: the host
+ * device */
 bool nccl_open(const struct run *run, int device, struct nccl *nccl);
 bool nccl_close(const struct run *run, struct nccl *nccl);
 /* The op's call in NCCL, with a sum where it reduces. */
@@ -34,7 +35,7 @@ struct contest {
     bool is_late; /* there was no time for all sizes */
 };
 
-/* table.c: writes the file by rank 0. What it has of other setups, operations and types stays, and so do
+/* table.c: rank 0 writes the file. Rows of other setups, operations and types stay in it, and so do
  * verdicts. */
 bool table_write(const struct tuner *tuner, const struct cecl_nccl_setup *setup,
                  const struct contest *contests, int count);

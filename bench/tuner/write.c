@@ -67,7 +67,7 @@ static bool has_crossing(enum cecl_threshold which)
     return false;
 }
 
-/* As a comment: what holds though it was not measured. */
+/* Writes, as a comment, a row that holds although it was not measured. */
 static void write_kept(const struct tuner *tuner, FILE *out, enum cecl_threshold which,
                        const char *why)
 {
