@@ -43,7 +43,7 @@ only)
         case $name in
         all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | requests | published) ;;
         *)
-            echo "measure.sh: only: $name is no measurement" >&2
+            echo "measure.sh: only: $name is not a measurement" >&2
             exit 2
             ;;
         esac
@@ -106,7 +106,7 @@ graphs() {
     perf --op alltoall -b 64K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --baseline nccl,nccl-ce
     perf --op all_reduce --type bfloat16 -b 4K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --in-place --baseline nccl,nccl-ce
 }
-# In turn: all-gathers that are called, and ones that are kept.
+# In turn: all-gathers as calls, and as requests.
 requests() {
     local round way
     for round in 1 2 3; do
@@ -115,7 +115,7 @@ requests() {
         done
     done
 }
-# A stream that waits holds one of so many hardware queues.
+# A stream that waits holds one of this many hardware queues.
 queues() {
     local few
     for few in 32 1 32 1; do
