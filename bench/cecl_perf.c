@@ -4,9 +4,10 @@
 
 #include "memory.h"
 
-#define RANKS 2 /* where neither MPI nor --ranks says how many */
+#define RANKS 2 /* ranks, if neither MPI nor --ranks gives their number */
 
-/* One round of one side, `iterations` calls or, in graphs, at least so many. *us is the slowest rank's time for a call. */
+/* Times one round of one side: `iterations` calls or, in graphs, at least that many. *us is the slowest
+ * rank's time for a call. */
 static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {

@@ -28,7 +28,7 @@ struct view {
 
 /* ---- which rows are in force */
 
-/* Whether `a` holds wherever `b` does. */
+/* Whether row `a` fits every setup that row `b` fits. */
 static bool covers(const struct cecl_tuning_row *a, const struct cecl_tuning_row *b)
 {
     return a->which == b->which && a->first <= b->first && a->last >= b->last &&

@@ -17,8 +17,8 @@
 #include "zerosm_ops.h"
 #include "zerosm_split.h"
 
-/* Odd, because in place an all-to-all's result is the next one's input, and
- * two of them cancel out. */
+/* An odd number: in place each all-to-all takes the previous result as its input, so an even number of them
+ * would restore the input. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
 /* bytes for flags, their values, slots and the memory by way of which private memory is carried

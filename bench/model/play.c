@@ -1,4 +1,4 @@
-/* The simulation: lanes, and what happens when. */
+/* The simulation: lanes and events. */
 #include "play.h"
 
 #include <stdlib.h>

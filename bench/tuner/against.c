@@ -8,7 +8,7 @@
 #include "against.h"
 #include "clock_wall.h"
 
-#define MOST_CALLS 50 /* in a round */
+#define MOST_CALLS 50 /* calls in a round */
 
 enum { NCCL, CECL };
 
@@ -33,7 +33,7 @@ static const struct {
 
 /* ---- sizes, in bytes as the call names its count */
 
-/* 0: past the last. */
+/* The size of point `i`; 0: `i` is past the last point. */
 static uint64_t size_of_point(const struct tuner *tuner, int i)
 {
     const uint64_t most = tuner->run.cuda ? UINT64_C(256) << 20 : UINT64_C(1) << 20;
@@ -150,7 +150,7 @@ static bool measure_contest(const struct tuner *tuner, struct pair *pair, struct
     return true;
 }
 
-/* ---- all of them */
+/* ---- all operations */
 
 /* Calls that only move bytes take equally long in any type. */
 static int list_contests(const struct tuner *tuner, struct contest *contests)

@@ -23,12 +23,12 @@ bool nccl_close(const struct run *run, struct nccl *nccl);
 bool nccl_call(const struct run *run, const struct nccl *nccl, const struct op *op,
                const void *send, void *recv, size_t count, ceclDataType_t type);
 
-/* What was measured of one operation: rows of the table. */
+/* The measurements of one operation, which become rows of the table. */
 struct contest {
     const struct op *op;
     const struct type *type;
     enum cecl_nccl_op nccl_op;
-    int row_type; /* an ncclDataType_t, or CECL_NCCL_ANY_TYPE where types are alike */
+    int row_type; /* an ncclDataType_t, or CECL_NCCL_ANY_TYPE if the type does not matter */
     struct point
         points[MAX_POINTS]; /* us: NCCL's, cecl's; of the placement where cecl gains least */
     int npoints;

@@ -33,7 +33,7 @@ struct crossing {
 };
 extern const struct crossing crossings[];
 extern const int ncrossings;
-/* An operation's name as --op takes it; NULL: there is none. */
+/* Returns `name` as a string of the crossings' table; NULL: no crossing has an operation of this name. */
 const char *crossing_op_named(const char *name);
 
 /* The result for a crossing. */

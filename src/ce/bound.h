@@ -71,12 +71,12 @@ struct cecl_bound {
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
- * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan has no
- * room. */
+ * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan is valid: it has no room
+ * yet. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
-/* A long call writes `done` every so many phases. That is far less than half a cycle of flags. With
- * more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether
- * the call has begun. */
+/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
+ * With more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether the
+ * call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,

@@ -48,8 +48,8 @@ static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group.
- * The order within a group is that of the caller. */
+/* Whether message `a` comes before message `b` on the lanes: by peer, then by the peer's group. The
+ * order within a group is that of the caller. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];

@@ -14,8 +14,8 @@ struct cecl_rails {
     const struct cecl_part *part;
     const struct cecl_nodes *nodes;
     int me, node, local, size; /* this rank, its node, its index in the node; ranks of the node */
-    int wave;                  /* exchange with at most so many nodes at a time */
-    uint64_t chunk;            /* bytes of a block that go at a time */
+    int wave;                  /* the most nodes with which a wave exchanges */
+    uint64_t chunk;            /* bytes of each block that one exchange carries */
     /* the rails' part of the call's staging: where it begins, and its bytes; the part for copies within the
      * node comes before it */
     uint64_t staging_at, staging_bytes;

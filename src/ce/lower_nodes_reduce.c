@@ -353,8 +353,8 @@ static ceclResult_t to_all(struct cecl_rails *rails, struct cecl_plan *plan)
     return ceclSuccess;
 }
 
-/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for what comes to the
- * root's node. */
+/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for shares that the root's
+ * node receives. */
 static ceclResult_t to_root(struct cecl_rails *rails, struct cecl_plan *plan)
 {
     const struct cecl_part *part = rails->part;

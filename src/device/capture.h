@@ -61,8 +61,8 @@ struct cecl_capture_ops {
                            const struct cecl_batch *batch);
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *copies, size_t count);
-    /* Calls gone(context) once the graph, and all that was made of it, such as clones, is gone. The call may
-     * come on any thread, and must neither use the device nor wait. */
+    /* Calls gone(context) once the graph and all its clones and executable graphs are gone. The call may come
+     * on any thread, and must neither use the device nor wait. */
     ceclResult_t (*keep)(struct cecl_device *dev, const struct cecl_capture *capture,
                          void (*gone)(void *context), void *context);
 

@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "driver/driver.h"
 
-/* `scratch` has words to which words_read copies, and two that nobody reads. */
+/* `scratch` has words to which words_read copies, and two words that are only written. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 

@@ -84,7 +84,7 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
 }
 
 /* Ids are unique in the process, so any current context will do; one is made current only if the
- * thread has none. A region is mapped and unmapped as a whole, so its first byte stands for all. */
+ * thread has none. A region is mapped and unmapped as a whole, so its first byte represents all of it. */
 ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {

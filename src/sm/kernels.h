@@ -21,7 +21,7 @@ ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute w
 
 /* For each GPU, the id, plus 1, of the context in which an owner's kernels are loaded; 0: none. A kernel's
  * handle serves all contexts, but a context loads it when it is used first. So a new context, after the last
- * one was destroyed, loads the kernels anew. Atomic, so that launches need no lock. */
+ * one was destroyed, loads the kernels again. Atomic, so that launches need no lock. */
 struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };

@@ -175,7 +175,7 @@ static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_redu
                        : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
 }
 
-/* The kernel that takes vectors: the one made for so many sources if there is one. */
+/* The kernel that takes vectors: the one for exactly this number of sources, if it exists. */
 static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;

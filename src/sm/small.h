@@ -99,7 +99,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small);
  * early. The call must have passed cecl_small_check. Collective: waits for data of every peer, as a
  * kernel does.
  *
- * closing a further word that ends waits, as `end` does. After that `late` and the meeting's `done`
+ * closing another word that ends waits, as `end` does. After that `late` and the meeting's `done`
  *          stay unchanged, because no thread reads them any more. NULL: none. */
 void cecl_small_host(const struct cecl_small *small, const bool *closing);
 

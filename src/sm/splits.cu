@@ -235,7 +235,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
                 CECL_SPLITS_RECV,        r, 0, expert_beyond(form, p, r), form.experts, p.needed[r],
                 (uint32_t)form.recv_rows};
     if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
-        return; /* the host is told only the first trouble */
+        return; /* only the first trouble is reported to the host */
     word_store(&call.trouble->rank, found.rank);
     word_store(&call.trouble->to, found.to);
     word_store(&call.trouble->expert, found.expert);

@@ -24,7 +24,7 @@ struct cecl_row_sums {
     const void *rows;       /* [nrows][count] */
     const uint64_t *places; /* [tokens][each] */
     const float *weights;   /* [tokens][each], or NULL */
-    void *sums;             /* [tokens][count]; overlaps none of the others */
+    void *sums;             /* [tokens][count]; must not overlap the other arrays */
     uint64_t nrows, count, tokens;
     uint32_t each;
     ceclDataType_t type; /* one that cecl_row_sums_adds */
