@@ -19,7 +19,7 @@ struct pair {
     size_t bulk_block;
 };
 
-/* What is measured for a pair and a size. */
+/* The measurements of a small and a bulk call of one size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
     double alone[SAMPLES]; /* 1: on some rank the bulk calls were over before this one began */

@@ -147,7 +147,7 @@ static bool measure_sides(const struct run *run, long long *wrong)
     return fine;
 }
 
-/* Says whether the bytes were right. */
+/* Prints whether the bytes were right. Returns the exit code. */
 static int verdict(const struct run *run, long long wrong)
 {
     if (run->rank == 0 && wrong)
@@ -157,7 +157,7 @@ static int verdict(const struct run *run, long long wrong)
     return wrong ? END_WRONG : END_FINE;
 }
 
-/* What was asked for besides the sweep. */
+/* Measures what options ask for besides the sweep. */
 static bool measure_extras(const struct run *run)
 {
     const struct options *o = &run->options;

@@ -1,4 +1,5 @@
-/* cecl_perf's options. Each is parsed whole, or refused with what it may be. */
+/* cecl_perf's options. A value with anything wrong in it is refused, with a message that says what is
+ * expected. */
 #include <stdio.h>
 #include <string.h>
 

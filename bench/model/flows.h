@@ -1,4 +1,4 @@
-/* Links and what flows over them. */
+/* Links, and the flows over them. */
 #ifndef CECL_MODEL_FLOWS_H
 #define CECL_MODEL_FLOWS_H
 

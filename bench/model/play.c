@@ -11,7 +11,7 @@ void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t
     model_heap_set(&p->heap, model_lane_event(rank, lane), until);
 }
 
-/* Blocked lanes of a rank look at their steps again. */
+/* Lets a rank's blocked lanes check again whether they can go on. */
 void model_look_again(struct model_run *p, int rank, double now)
 {
     for (int lane = 0; lane < MODEL_LANES; lane++)
@@ -47,7 +47,7 @@ static double waits_end(const struct model_run *p, int rank, int lane, double no
     return end;
 }
 
-/* The step behind signals that a lane makes one after the other. */
+/* The first step behind a lane's consecutive signals. */
 static uint32_t signals_end(const struct model_run *p, int rank, int lane)
 {
     const struct cecl_plan *plan = &p->plans[rank];

@@ -12,7 +12,7 @@
 
 enum { NCCL, CECL };
 
-/* What is timed: a call of one size and placement. */
+/* What is timed: a call of one size and placement, by both libraries. */
 struct pair {
     const struct nccl *nccl;
     const struct contest *contest;
@@ -111,7 +111,7 @@ static bool measure_placement(const struct tuner *tuner, struct pair *pair, stru
 
 /* ---- one operation */
 
-/* By rank 0's clock. */
+/* Whether the time for measuring is over, by rank 0's clock. */
 static bool is_late(const struct tuner *tuner)
 {
     int late = wall_us() - tuner->began > tuner->seconds * 1e6;

@@ -30,7 +30,7 @@ static bool read_base(struct tuner *tuner)
     return false;
 }
 
-/* Why a crossing is not to be measured, or NULL. */
+/* The reason to leave a crossing out, or NULL. */
 static const char *left_out(const struct tuner *tuner, const struct crossing *crossing)
 {
     if (tuner->op && strcmp(tuner->op, crossing->op->name) != 0)

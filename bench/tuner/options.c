@@ -32,7 +32,7 @@ static const struct option longs[] = {{"quick", 0, NULL, 'q'},   {"op", 1, NULL,
                                       {"against", 1, NULL, 'a'}, {"types", 1, NULL, 't'},
                                       {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
 
-/* Names with commas between them. */
+/* Parses names of types, with commas between them. */
 static const char *take_types(struct tuner *tuner, const char *list)
 {
     tuner->ntypes = 0;

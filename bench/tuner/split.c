@@ -28,7 +28,7 @@ static double lost_by(const struct point *points, int count, int at)
     return lost;
 }
 
-/* How many points go the first way with this value. */
+/* How many points take the first way if the threshold has this value. */
 static int points_below(const struct point *points, int count, bool is_min, uint64_t value)
 {
     int below = 0;

@@ -68,7 +68,7 @@ int against_nccl(struct tuner *tuner);
 /* ways.c: times both ways at each size. False: a call failed, and a message was printed. */
 bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,
                       struct finding *finding);
-/* The i-th size of a crossing; 0: past the last. */
+/* The i-th size of a crossing; 0: `i` is past the last size. */
 uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossing, int i);
 
 /* progress.c: on rank 0's stderr. */

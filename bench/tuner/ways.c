@@ -27,7 +27,7 @@ struct trial {
 
 /* ---- forcing a way */
 
-/* The value by which all calls go below the threshold (way 0), or above it. */
+/* The threshold's value with which all calls lie below the threshold (way 0), or all above it. */
 static uint64_t forcing_value(const struct tuner *tuner, const struct crossing *crossing, int way)
 {
     const struct cecl_threshold_info *info = &cecl_thresholds[crossing->which];
@@ -155,7 +155,7 @@ static ceclResult_t call_once(const struct run *run, const struct trial *trial, 
                                      TYPE, w->comm, w->stream);
 }
 
-/* A round of one way, to its end. */
+/* Makes a round of calls in one way, and waits for their end. */
 static bool call_round(const struct run *run, void *context, int way)
 {
     const struct trial *trial = context;
@@ -239,7 +239,7 @@ uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossin
 
 /* ---- all sizes */
 
-/* By rank 0's clock. */
+/* Whether the time for measuring is over, by rank 0's clock. */
 static bool is_late(const struct tuner *tuner, struct finding *finding)
 {
     int late = wall_us() - tuner->began > tuner->seconds * 1e6;

@@ -44,7 +44,7 @@ struct cecl_capture_ops {
      * made last. */
     ceclResult_t (*event_wait)(struct cecl_device *dev, struct cecl_event *event,
                                ceclStream_t stream);
-    /* ceclSuccess if what the event marks is done, ceclInProgress if not. */
+    /* Returns ceclSuccess if all that the event marks is done, otherwise ceclInProgress. */
     ceclResult_t (*event_query)(struct cecl_device *dev, struct cecl_event *event);
     /* In each launch of the graph, what is captured from here on waits for what the event marks at that time.
      * In the same capture it also waits for the last `end` of this event. */

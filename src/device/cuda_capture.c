@@ -54,7 +54,7 @@ static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
                            (void *)stream, cuda->base.ordinal);
 }
 
-/* Most streams capture nothing: those cost one look-up. */
+/* For a stream that captures nothing, as most do, this costs one look-up. */
 static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {

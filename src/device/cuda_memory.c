@@ -238,7 +238,7 @@ void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uin
         atomic_store((_Atomic uint32_t *)&words[i], value);
 }
 
-/* ceclInProgress when the stream's work is not done in time. */
+/* Returns ceclInProgress if the stream's work is not done in time. */
 static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int ms)
 {
     const int64_t start = cecl_now_ns();

@@ -98,7 +98,7 @@ ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const stru
         error = ask_id(cuda, ptr, &found);
         cuda_leave(cuda, pushed);
     }
-    /* CUDA does not know the address. */
+    /* The address is not memory of CUDA. */
     if (error == CUDA_ERROR_INVALID_VALUE) {
         *id = 0;
         return ceclSuccess;

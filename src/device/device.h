@@ -232,7 +232,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
-    /* ceclSuccess when all work on the stream is done, ceclInProgress when not. */
+    /* Returns ceclSuccess if all work on the stream is done, otherwise ceclInProgress. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
     /* Waits until all work on the device's own streams is done: existing streams of stream_create,
      * and internal ones; on the host also the default stream. Nothing may be enqueued meanwhile.
@@ -255,7 +255,7 @@ struct cecl_device_ops {
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
-    /* Copies of rows, issued together, without order among themselves. */
+    /* Issues copies of rows together, in no order among them. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
     /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
@@ -272,7 +272,7 @@ struct cecl_device_ops {
      * until the call is done. */
     ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_splits *splits);
-    /* Sums of rows (sm/sums.h), already checked, on any stream. */
+    /* Enqueues sums of rows (sm/sums.h), already checked, on any stream. */
     ceclResult_t (*sum_rows)(struct cecl_device *dev, ceclStream_t stream,
                              const struct cecl_row_sums *sums);
     /* `later` waits for all work that is enqueued on `earlier` now. */
@@ -291,7 +291,7 @@ struct cecl_device_ops {
      * hold them up only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* The same for words for which no thread waits: wakes no thread. */
+    /* The same, but wakes no thread. For words for which no thread waits. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued

@@ -144,7 +144,8 @@ DEVICE const cecl_splits_line *line_of(const cecl_splits &call, uint32_t rank)
     return cecl_splits_line_at(&call.form, table, rank);
 }
 
-/* One thread turns the rows of a rank's groups into where the groups begin. */
+/* Replaces the numbers of rows of a rank's groups by the rows at which the groups begin. One thread calls
+ * it. */
 DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
 {
     const uint32_t groups = groups_of(form);
