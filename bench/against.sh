@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails unless cecl_tune --against nccl writes in which sizes cecl is faster than the stand-in for NCCL, keeps other
-# rows of the file, and refuses what it must. CECL_NCCL_PATH names the stand-in.
-# against.sh CECL_TUNE MPIRUN... (without -n)
+# Fails unless cecl_tune --against nccl writes the sizes at which cecl is faster than the stand-in for NCCL,
+# keeps other rows of the file, and refuses what it must. CECL_NCCL_PATH names the stand-in. against.sh
+# CECL_TUNE MPIRUN... (without -n)
 tune=$1
 shift
 mpi=("$@")
@@ -23,7 +23,7 @@ tune() {
     "${mpi[@]}" -n "$ranks" "$tune" --against nccl --quick --seconds 40 --output "$file" "$@" >"$dir/said" 2>&1
 }
 
-# has N PATTERN: so many lines of the file match.
+# has N PATTERN: N lines of the file must match.
 has() {
     [ "$(grep -Ec -- "$2" "$file")" -eq "$1" ] || fails "$1 x $2 expected: $(cat "$file")"
 }
@@ -46,7 +46,8 @@ for type in int32 float32; do
 done
 has 2 '^gains host 2 '
 
-# One operation with other ranks: a row more. Again, where NCCL takes no time: that row alone is another one.
+# One operation with another number of ranks adds a row. Measured again while NCCL takes no time, only that
+# row changes.
 tune 3 --op all_gather || fails "3 ranks: $(cat "$dir/said")"
 has 2 '^gains host 2 '
 has 1 '^gains host 3 [0-9]+ [0-9.]+ all_gather any plain 256 1048576$'
@@ -62,7 +63,7 @@ for row in all_gather.any all_reduce.int32 reduce_scatter.int32 alltoall.any; do
 done
 has 1 '^gains host 2 [0-9]+ [0-9.]+ all_reduce float32 plain 256 1048576$'
 
-# refuses END WORDS RANKS OPTIONS...: ends so, says so, and leaves the file.
+# refuses END WORDS RANKS OPTIONS...: cecl_tune must exit with END, print WORDS, and leave the file as it is.
 refuses() {
     local end=$1 words=$2
     shift 2

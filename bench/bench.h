@@ -14,16 +14,16 @@
 /* Exit codes. All ranks end with the same one, except that a broken rank ends the others too. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, as data, or messages of all ranks. Other libraries have functions of their own, at the
- * same places as `collectives`. */
+/* A collective, or messages of all ranks, as data. Other libraries list functions of their own, in the order
+ * of `collectives`. */
 struct op {
     const char *name;
     bool block_per_rank; /* sendbuff holds a block for each rank; otherwise one block */
     bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
-    bool passes_on;    /* recvbuff holds the block of the rank before; each link counts once */
-    bool one_way;      /* passes_on from even ranks to odd ones only; the others receive nothing */
+    bool passes_on; /* recvbuff holds the block of the rank before; each link counts once */
+    bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
@@ -34,7 +34,7 @@ struct op {
     void (*close)(ceclComm_t comm, const void *recv);
 };
 
-/* Places in `collectives` (ops.c). */
+/* Indices in `collectives` (ops.c). */
 enum {
     OP_ALL_GATHER,
     OP_ALL_TO_ALL,
@@ -50,7 +50,7 @@ enum {
 };
 extern const struct op collectives[OP_COUNT];
 
-/* Whom a rank sends to and receives from in such an op; -1: nobody. */
+/* The ranks that a rank sends to and receives from, in an op that passes on; -1: none. */
 struct neighbors {
     int to, from;
 };
@@ -74,14 +74,15 @@ struct options {
     bool check, in_place, out_of_place;
     bool nccl, nccl_ce;
     bool enqueue, alloc;
-    bool request, early; /* cecl's calls are requests that are started; each is made ready before */
-    int graph;           /* calls that a graph captures; 0: not asked for */
-    unsigned memory;     /* bits of kinds of memory (kinds.h) that are sides of their own */
+    bool request;    /* cecl's calls are requests, which are started */
+    bool early;      /* each request is made ready before its start */
+    int graph;       /* calls that a graph captures; 0: not asked for */
+    unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
     int late_us;           /* 0: not asked for */
     size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
-    const struct op *bulk; /* what those do; NULL: copies to and from the host */
-    bool urgent;           /* cecl's communicator, that of the bulk calls apart */
+    const struct op *bulk; /* what bulk calls do; NULL: copies to and from the host */
+    bool urgent;           /* cecl's communicator is, except the one of the bulk calls */
     int group;             /* calls in a group; 0: not asked for */
     size_t row_bytes;      /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
@@ -107,18 +108,18 @@ struct side {
     const char *name;
     void *send, *recv;
     void *state;
-    /* of cecl's sides: the kind of memory of their buffers, the buffers' sizes, and the run */
+    /* for cecl's sides: the kind of memory of their buffers, the buffers' sizes, and the run */
     int memory;
     size_t send_bytes, recv_bytes;
     const struct run *run;
-    /* with --request: the request of the last call, and of what that was */
+    /* with --request: the last call's request, its sendbuff and its block */
     ceclRequest_t request;
     const void *request_send;
     size_t request_block;
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
-    int calls; /* that one `call` makes; 0: one */
+    int calls; /* how many calls one `call` makes; 0: one */
     const struct run
         *own; /* a run with the side's own communicator and stream; NULL: it has none */
     bool (*supports)(const struct side *side, const struct run *run,
@@ -156,21 +157,21 @@ bool options_parse(struct options *options, int argc, char **argv, const struct 
 /* sides.c. The side that calls cecl on `comm`, which is its state, with buffers of a kind of memory
  * (kinds.h). */
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
-/* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 /* The run with the communicator and the stream of a side. */
 static inline const struct run *side_run(const struct side *side, const struct run *run)
 {
     return side->own ? side->own : run;
 }
 
+/* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
 /* side_nccl.c or side_nccl_absent.c. side_nccl_built: whether this build has NCCL. side_nccl_make
  * returns false when memory runs out. */
 extern const bool side_nccl_built;
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* side_graph.c. A side that captures another's calls (--graph). `inner` is a side that is made and not open.
- * Returns false without memory. */
+/* side_graph.c. A side that captures another's calls (--graph). `inner` must be made and not open. Returns
+ * false if there is no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
 /* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the
@@ -186,7 +187,7 @@ struct clock_mark {
 };
 bool clock_mark(const struct run *run, struct clock_mark *mark);
 double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to);
-/* Whether the stream has passed the mark. It has not, as far as the host device knows. */
+/* Whether the stream has passed the mark. On the host device always false. */
 bool clock_passed(const struct run *run, const struct clock_mark *mark);
 /* Makes a stream of the highest priority, where the device has priorities. */
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
@@ -200,8 +201,8 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
 /* elements.c. Small numbers in any type in which reductions are measured. Their sums are exact in
  * any order. elements_can: whether the type has enough such numbers. */
 bool elements_can(const struct type *type, int nranks);
-/* elements_fill writes the elements that a key names. elements_wrong counts the bytes that differ
- * from the sums over all keys. */
+/* elements_fill writes the elements that a key names. elements_wrong counts the elements that differ from the
+ * sums over all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);
@@ -221,8 +222,8 @@ bool extra_beside(const struct run *run, struct side *small);
 /* groups.c has --group, rows.c has --rows. Both return false on failure. */
 bool extra_group(const struct run *run);
 bool extra_rows(const struct run *run);
-/* turn.c. `call` does one repeat of variant 0 or 1. `medians` are over the run's rounds, of the
- * slowest rank's us for a repeat. */
+/* turn.c. `call` does one repeat of variant 0 or 1. `medians`: over the run's rounds, of the slowest rank's
+ * us for a repeat. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);
 bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
                   double medians[2]);
@@ -233,7 +234,7 @@ bool run_join(struct run *run);
 /* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
  * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
-/* Whether the file that an option names can be written; with path NULL there is none. Leaves no file
+/* Whether the file that an option names can be written; path NULL: there is none. Leaves no file
  * that was not there. Collective, and called first, so that no long run is in vain. */
 bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */

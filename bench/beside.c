@@ -1,6 +1,6 @@
 /* --beside: how long small calls take while another communicator of the same library makes large (bulk)
  * calls. Each small call is timed by itself, so that a single call that waits for a bulk copy shows.
- * Only those count that begin while the bulk calls run, on all ranks. */
+ * Only small calls that begin while the bulk calls run on all ranks are counted. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct pair {
     size_t bulk_block;
 };
 
-/* What is measured for a pair and a size. */
+/* The measurements of a small and a bulk call of one size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
     double alone[SAMPLES]; /* 1: on some rank the bulk calls were over before this one began */
@@ -73,7 +73,7 @@ static bool call_bulk(struct pair *pair)
     return true;
 }
 
-/* Makes bulk calls and, while they run, small calls; without `with_bulk` or `with_small` not those. */
+/* Makes bulk calls (if `with_bulk`) and, while these run, small calls (if `with_small`). */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
                       double small_us[SMALL], double alone[SMALL], double *bulk_us)
 {

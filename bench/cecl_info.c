@@ -22,8 +22,8 @@ static void print_markdown(void)
         "case-insensitive, except names of interfaces and files. Byte sizes take K, M, G and T "
         "(binary).\n"
         "A variable that begins with CECL_ and is not in this table gets a warning.\n"
-        "Ranks: `equal`: in force alike on all ranks, or no communicator is made; `own`: each\n"
-        "rank's own. This page is written by `cecl_info --markdown`.\n\n"
+        "Ranks: `equal`: ranks must have equal values, or no communicator is made; `own`: each\n"
+        "rank may have its own value. This page is written by `cecl_info --markdown`.\n\n"
         "| variable | values | default | ranks | what it does |\n"
         "| --- | --- | --- | --- | --- |");
     for (int i = 0; i < CECL_SETTING_COUNT; i++) {

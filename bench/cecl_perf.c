@@ -4,9 +4,10 @@
 
 #include "memory.h"
 
-#define RANKS 2 /* where neither MPI nor --ranks says how many */
+#define RANKS 2 /* ranks, if neither MPI nor --ranks gives their number */
 
-/* One round of one side, `iterations` calls or, in graphs, at least so many. *us is the slowest rank's time for a call. */
+/* Times one round of one side: `iterations` calls or, in graphs, at least that many. *us is the slowest
+ * rank's time for a call. */
 static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {
@@ -60,8 +61,7 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
-/* The device is idle during a check, for long. So each round warms up again: all sides, before the
- * first is timed. */
+/* During a check the device is idle for long. So each round first warms up all sides, before it times one. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {
@@ -147,7 +147,7 @@ static bool measure_sides(const struct run *run, long long *wrong)
     return fine;
 }
 
-/* Says whether the bytes were right. */
+/* Prints whether the bytes were right. Returns the exit code. */
 static int verdict(const struct run *run, long long wrong)
 {
     if (run->rank == 0 && wrong)
@@ -157,7 +157,7 @@ static int verdict(const struct run *run, long long wrong)
     return wrong ? END_WRONG : END_FINE;
 }
 
-/* What was asked for besides the sweep. */
+/* Measures what options ask for besides the sweep. */
 static bool measure_extras(const struct run *run)
 {
     const struct options *o = &run->options;

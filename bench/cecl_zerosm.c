@@ -18,20 +18,19 @@ enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 static const char usage[] =
     "Usage: cecl_zerosm [options]\n"
     "  --case N   only case N, after the counter-check\n"
-    "  --split    only cases on communicators out of ceclCommSplit, after the counter-check\n"
+    "  --split    only cases on communicators made by ceclCommSplit, after the counter-check\n"
     "  --list     the cases; needs no GPU\n"
     "  --gpus N   GPUs 0 to N-1, 2 to 16; default all\n"
     "  --help     this\n"
-    "Proves that collectives need no SM: one process with a rank a GPU makes them while a kernel\n"
-    "holds every SM of every GPU, and checks every byte. Before, a counter-check: what is said to\n"
-    "need an SM does not finish. \"bytes a rank\": a block, what one rank gets from another.\n"
-    "\"split\": GPUs with even and with odd numbers make the calls at the same time, each on a\n"
-    "communicator of their own; of two GPUs, or of an odd number, all on one. Ranks are in the\n"
-    "reverse order of GPUs.\n"
-    "Settings are those of the case: CECL_... variables are replaced, but for CECL_DEBUG.\n"
-    "Ends with 0 if all is well, 1 if anything failed, 2 where an option was wrong, 77 where "
-    "there\n"
-    "are too few GPUs.\n";
+    "Proves that collectives need no SM: one process, with a rank for each GPU, makes them while\n"
+    "a kernel holds every SM of every GPU, and checks every byte. A counter-check comes first: a\n"
+    "call that needs an SM must not finish. \"bytes a rank\" is a block, what one rank gets from\n"
+    "another. \"split\": GPUs with even and with odd numbers make the calls at the same time,\n"
+    "each group on a communicator of its own. Two GPUs, or an odd number of GPUs, are all on one.\n"
+    "Ranks are in the reverse order of GPUs.\n"
+    "Each case has its own settings: CECL_... variables are replaced, except CECL_DEBUG.\n"
+    "Exit code: 0 if all is well; 1 if anything failed; 2 if an option was wrong; 77 if there are\n"
+    "too few GPUs.\n";
 
 /* ---- the cases */
 
@@ -70,7 +69,7 @@ static const char usage[] =
         op, OUT_OF_PLACE, bytes, AMPLE, "never", "push", "copy", stream, "probe", IN_POOL          \
     }
 
-/* A rank that comes late moves what goes both ways. */
+/* A rank that comes late moves the bytes in both directions. */
 #define IN_MEMORY(op, place, bytes, memory, late, split)                                           \
     {                                                                                              \
         op, place, bytes, AMPLE, "never", "push", "copy", OWN_STREAM, "off", memory, late, split   \
@@ -85,7 +84,7 @@ static const char usage[] =
     EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true),                                            \
         EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true),                                      \
         EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, true)
-#define PIECES (12u << 20) /* of two GPUs: a buffer has more than one handle */
+#define PIECES (12u << 20) /* with two GPUs a buffer has more than one handle */
 
 /* No call may have so many copies that a stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
@@ -256,7 +255,7 @@ static bool run_counter_check(int gpus)
                name, out.ms, out.path);
     else
         printf("ok  counter-check: %s, SMs allowed: not finished after %.1f ms while every SM was "
-               "held, but once they were free (%s)\n",
+               "held, finished once SMs were free (%s)\n",
                name, out.ms, out.path);
     return fine;
 }
@@ -270,8 +269,8 @@ static bool run_case(int number, int gpus)
     if (!fine)
         printf("FAIL %s: %s (--case %d)\n", name, out.why, number);
     else if (!out.finished)
-        printf("FAIL %s: not finished after %.1f ms while every SM was held, but once they were "
-               "free: it needs an SM (%s) (--case %d)\n",
+        printf("FAIL %s: not finished after %.1f ms while every SM was held, finished once SMs "
+               "were free: it needs an SM (%s) (--case %d)\n",
                name, out.ms, out.path, number);
     else
         printf("ok  %s: finished in %.1f ms while every SM was held (%s)\n", name, out.ms,

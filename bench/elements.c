@@ -39,13 +39,13 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     case ceclFloat64: return bits;
     case ceclFloat32: return low;
     case ceclBfloat16: return low >> 16;
-    /* fp16's exponent has a bias of 15 in place of 127 */
+    /* fp16's exponent has a bias of 15 instead of 127 */
     case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0;
     default: return value;
     }
 }
 
-/* The word that holds 16 numbers, the one at `index` among them. */
+/* The word of 16 numbers that includes the one at `index`. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
     uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;

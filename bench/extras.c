@@ -107,8 +107,8 @@ static int measure_alloc(const struct run *run)
     if (!grew) {
         if (run->rank == 0)
             fprintf(stderr,
-                    "cecl_perf: --alloc-bytes %zu: fits a new communicator's pool; more expected, "
-                    "so that the pool must grow\n",
+                    "cecl_perf: --alloc-bytes %zu: fits into a new communicator's pool; a larger "
+                    "size is expected, so that the pool must grow\n",
                     run->options.alloc_bytes);
         return END_USAGE;
     }

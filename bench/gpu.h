@@ -1,4 +1,4 @@
-/* What the programs use of GPUs, by the driver's functions: they need no CUDA runtime. */
+/* How the programs use GPUs: by the driver's functions, without the CUDA runtime. */
 #ifndef CECL_BENCH_GPU_H
 #define CECL_BENCH_GPU_H
 

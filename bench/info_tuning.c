@@ -1,4 +1,4 @@
-/* The table of thresholds in force, CECL_TUNING's rows among them: for people, and as a file. */
+/* Prints the thresholds in force, with CECL_TUNING's rows: as a table for people, or as a file. */
 #include "info_tuning.h"
 
 #include <getopt.h>
@@ -14,7 +14,7 @@ const char info_tuning_usage[] =
     "  --tuning-file      the same as a file that CECL_TUNING takes\n"
     "    --ranks N        only what holds for N ranks\n"
     "    --device DEVICE  only what holds on cuda or host\n"
-    "    --evidence       (--tuning) also what each value rests on\n";
+    "    --evidence       with --tuning: also the evidence for each value\n";
 
 #define MOST_LINE 100 /* columns */
 
@@ -28,7 +28,7 @@ struct view {
 
 /* ---- which rows are in force */
 
-/* Whether `a` holds wherever `b` does. */
+/* Whether row `a` fits every setup that row `b` fits. */
 static bool covers(const struct cecl_tuning_row *a, const struct cecl_tuning_row *b)
 {
     return a->which == b->which && a->first <= b->first && a->last >= b->last &&
@@ -139,8 +139,8 @@ static void show_row(const struct view *view, const struct cecl_tuning_row *row)
 static void print_file(const struct view *view)
 {
     puts(CECL_TUNING_HEADER);
-    puts("# name, ranks, device, value. Of several rows that fit, the first holds; a row that is\n"
-         "# left out keeps its built-in value. CECL_TUNING=FILE loads it.");
+    puts("# name, ranks, device, value. If several rows fit, the first one holds. A threshold\n"
+         "# without a row keeps its built-in value. CECL_TUNING=FILE loads this file.");
     for (int t = 0; t < CECL_TUNE_COUNT; t++) {
         puts("");
         print_folded("# ", cecl_thresholds[t].decision);
@@ -170,7 +170,7 @@ static bool take(struct view *view, int option, const char *value)
     return false;
 }
 
-/* False with words on stderr. */
+/* Returns false after a message on stderr. */
 static bool read_view(struct view *view, int argc, char **argv)
 {
     static const struct option longs[] = {{"evidence", 0, NULL, 'e'},

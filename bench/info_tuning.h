@@ -2,7 +2,8 @@
 #ifndef CECL_BENCH_INFO_TUNING_H
 #define CECL_BENCH_INFO_TUNING_H
 
-/* Prints it, or says why not. argv: what stands behind --tuning or --tuning-file. */
+/* Both print the table, or the reason why they cannot. argv: the arguments from --tuning or --tuning-file
+ * on. */
 int info_tuning(int argc, char **argv);
 int info_tuning_file(int argc, char **argv);
 

@@ -19,7 +19,7 @@ static struct memory_failure check(CUresult result, const char *call)
             return failure_;                                                                       \
     } while (0)
 
-/* The driver; a rank on a GPU has it. */
+/* The driver's functions, which are loaded because this rank is on a GPU. */
 static const struct cecl_driver *driver(void)
 {
     return gpu_get()->cu;

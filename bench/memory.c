@@ -37,7 +37,7 @@ static bool gather_in_place(const struct run *run, char *recv, size_t block, dou
     return true;
 }
 
-/* us[0]: the first call on new memory, which stays; us[1]: the median of those that follow. */
+/* us[0]: the first call on new memory, which is kept; us[1]: the median of later calls. */
 static bool time_first_use(const struct run *run, int kind, void **recv, double us[2])
 {
     const size_t block = block_of(&run->options, run->nranks, run->options.last),

@@ -25,13 +25,13 @@ import subprocess
 import sys
 
 # Columns of a row: size, count, type, redop (hypercube leaves it out), root; then for each place the time, two
-# bandwidths, the wrong values. Those of a place are counted from the row's end.
+# bandwidths, the wrong values. The columns of a place are counted from the row's end.
 PLACES = {"out": (-8, -5), "in": (-4, -1)}
 FIELDS = (12, 13)
 NONE_WRONG = ("0", "N/A")
 FEWEST_BYTES = 1  # nccl-tests prints sizes that it rounded down to 0; nothing moves then
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-# A row of cecl's table of calls: how many, and by whom they were carried out.
+# A row of cecl's table of calls: how many calls, and who carried them out.
 CALLS = re.compile(r"cecl: nccl\w+ +.*? +(\d+) +(?:\d+|unknown) +(cecl|NCCL|refused) +(?:yes|no|unknown|-) ")
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 # Run by each process: takes its part of the processors.
@@ -44,7 +44,7 @@ Key = collections.namedtuple("Key", "bytes type redop root place")
 
 @dataclasses.dataclass
 class Run:
-    """What one run of a program gave."""
+    """The results of one run of a program."""
 
     times: dict  # {Key: us}
     wrong: int  # results with wrong values
@@ -59,7 +59,7 @@ def words_of(key):
 
 
 def rows_of(text):
-    """Of a program's output: {Key: us}, how many results were wrong, and the keys that were there before."""
+    """Reads a program's output: {Key: us}, how many results were wrong, and the keys that came twice."""
     times, wrong, twice = {}, 0, []
     for line in text.splitlines():
         fields = line.split()
@@ -75,7 +75,7 @@ def rows_of(text):
 
 
 def calls_of(text):
-    """Of cecl's tables: how many calls cecl carried out, and how many there were."""
+    """Reads cecl's tables: how many calls cecl carried out, and how many there were."""
     counts = [(int(calls), by) for calls, by in CALLS.findall(text)]
     return sum(calls for calls, by in counts if by == "cecl"), sum(calls for calls, _ in counts)
 
@@ -174,7 +174,7 @@ def run_command(command, seconds):
 
 
 def failures_of(args, side, status, out, err):
-    """What went wrong, but for wrong values."""
+    """What went wrong, except wrong values."""
     times, wrong, twice = rows_of(out)
     served, calls = calls_of(err)
     if status is None:
@@ -215,7 +215,7 @@ def results_of(op, runs):
 
 
 def compare(args, op, rest):
-    """All rounds of a program: its results, and the runs of each side, and what went wrong but for wrong values."""
+    """All rounds of a program: its results, the runs of each side, and what failed, except wrong values."""
     runs = {"nccl": [], "cecl": []}
     for _ in range(args.rounds):
         for side, of_side in runs.items():

@@ -22,7 +22,7 @@ static const struct type types[] = {
 };
 _Static_assert(LENGTH(types) == CECL_NUM_TYPES, "every type of cecl.h has a name here");
 
-#define CECL_PERF_RANKS 16 /* ceclAlltoAllvDevice takes so many */
+#define CECL_PERF_RANKS 16 /* the most ranks that ceclAlltoAllvDevice takes */
 
 static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, ceclDataType_t type,
                                     ceclComm_t comm, ceclStream_t stream)
@@ -129,7 +129,7 @@ static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataT
     return result == ceclSuccess ? ceclWaitSignal(1, &is_full, comm, stream) : result;
 }
 
-/* Splits on the device, by which each rank has one row for each rank, and where the rows begin. */
+/* Finds splits on the device: one row for each rank, and where the rows begin. */
 static ceclResult_t find_splits(ceclComm_t comm, uint64_t **splits, size_t *nranks)
 {
     static uint64_t *memory, words[2 * CECL_PERF_RANKS];
@@ -203,7 +203,7 @@ const struct op collectives[OP_COUNT] = {
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
-    /* All-to-alls too, of equal blocks: NCCL has only that. */
+    /* Measured with equal blocks, because NCCL has only the all-to-all of equal blocks. */
     [OP_ALL_TO_ALLV_DEVICE] = {.name = "alltoallv_device",
                                .block_per_rank = true,
                                .block_of_each = true,

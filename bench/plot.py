@@ -88,7 +88,7 @@ def lines_of(data):
     if data["op"] not in BUS:
         raise Refused(f"op {data['op']}: one of {', '.join(BUS)} expected")
     if data["ranks"] < 2:
-        raise Refused("one rank: nothing crosses, there is no bandwidth")
+        raise Refused("one rank: nothing crosses a link, so there is no bandwidth")
     bus, lines = BUS[data["op"]](data["ranks"]), {}
     for row in data["rows"]:
         for side, us in row["us"].items():

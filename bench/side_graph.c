@@ -1,4 +1,4 @@
-/* --graph: a side whose calls are captured, so many in a graph, and launched. Another side makes the calls. */
+/* --graph: a side that captures the calls of another side, several in a graph, and launches the graph. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,13 +9,14 @@ struct captured {
     char name[32];
     struct run run; /* with a communicator of its own, for the captures and for cecl's calls */
     bool is_cecl;
-    ceclGraph_t graph; /* of the last call, and of what that was */
+    ceclGraph_t graph; /* the last call's graph, sendbuff and block */
     const void *send;
     size_t block;
 };
 
-/* Eager calls of a communicator that has graphs wait for these: so captured ones get one of their own. One
- * call is eager, because NCCL's copy engine allocates in its first call, which would break a capture. */
+/* In a communicator that has graphs, eager calls wait for the graphs. So captured calls get a communicator of
+ * their own. The first call is eager, because NCCL allocates in the first call on copy engines, which would
+ * break a capture. */
 static bool captured_open(struct side *side, const struct run *run, size_t send_bytes,
                           size_t recv_bytes)
 {

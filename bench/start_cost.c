@@ -1,11 +1,11 @@
 /* The library's own part of the host time of a call: an all-gather as a call and as the start of a request,
- * against a device whose functions return at once. One thread makes the calls of all ranks in turn, so no
- * time of waiting for peers is in it.
+ * against a device whose functions return at once. One thread makes the calls of all ranks in turn, so the
+ * times contain no wait for a peer.
  *
  *     cecl_start_cost [CALLS]
  *
  * Each line is the least mean of several rounds, in nanoseconds a call and rank. Memory is the pool's, or
- * registered: a region's id is asked for at each call then, as on CUDA. */
+ * registered. On registered memory each call asks for the region's id, as on CUDA. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +147,7 @@ static void start(const struct ranks *ranks, int r)
     check(ceclStart(ranks->requests[r], NULL));
 }
 
-/* Nanoseconds of one, in the fastest round. */
+/* Nanoseconds of one call, as the mean of the fastest round. */
 static double least(const struct ranks *ranks, long calls,
                     void (*make)(const struct ranks *ranks, int r))
 {

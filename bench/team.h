@@ -1,5 +1,5 @@
-/* The ranks of a program: processes that MPI started, or that the program starts itself. What they need
- * of each other besides cecl, to measure. */
+/* The ranks of a program: processes that MPI started, or that the program starts itself. A team has the
+ * exchanges that measuring needs besides cecl. */
 #ifndef CECL_BENCH_TEAM_H
 #define CECL_BENCH_TEAM_H
 
@@ -29,8 +29,8 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
  * cannot start them. No thread may have been started, and no GPU used, before. */
 const struct team *team_fork_join(int nranks, int *rank);
 
-/* The value of --ranks; 0 without it; -1 if it is no number of ranks. Options are parsed when the ranks
- * are there, so this one is looked for before. */
+/* The value of --ranks; 0 without it; -1 if it is not a valid number of ranks. Options are parsed after the
+ * ranks have started, so this one is read earlier. */
 int team_ranks_asked(int argc, char **argv);
 
 #endif

@@ -17,7 +17,7 @@
 #define PLACE_BYTES 4096
 
 static struct shared {
-    atomic_int came;    /* ranks that came to the barrier that is next */
+    atomic_int came;    /* ranks that have come to the next barrier */
     atomic_uint passed; /* barriers that all have passed */
     _Alignas(64) unsigned char places[TEAM_RANKS_MAX][PLACE_BYTES];
 } * shared;
@@ -45,7 +45,7 @@ static void max_of_place(double *values, size_t count)
             memcpy(&theirs, shared->places[r] + i * sizeof(theirs), sizeof(theirs));
             values[i] = theirs > values[i] ? theirs : values[i];
         }
-    barrier(); /* nobody writes its place again before all have read it */
+    barrier(); /* no rank writes its place again before all have read it */
 }
 
 static void max(double *values, int count)
@@ -96,7 +96,7 @@ static ceclResult_t comm_init(ceclComm_t *comm, const ceclConfig_t *config)
     return ceclCommInitRankConfig(comm, all, made.id, own, config);
 }
 
-/* The starting process ends the others when it hears of one that broke off. */
+/* The starting process ends the other ranks when one breaks off. */
 static void leave(int end, bool broke)
 {
     (void)end;
@@ -110,8 +110,8 @@ static void end_those_left(const pid_t *ranks)
             kill(ranks[r], SIGKILL);
 }
 
-/* Waits for all ranks. The first that fails decides the end. The others then have a second: they end
- * alike by themselves, unless one broke off. */
+/* Waits for all ranks. The first that fails decides the end. The others then have a second to end by
+ * themselves, which they do unless one broke off. */
 static int wait_for_all(pid_t *ranks)
 {
     int end = 0, waited_ms = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/compare_builds.py: both builds once a round, in turn; ratios are of runs of one round; a run that fails
-# is told. test_compare_builds.sh COMPARE_BUILDS.PY
+# Fails unless scripts/compare_builds.py runs both builds once a round, in turn, compares runs of the same
+# round, and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 compare=$1
@@ -8,7 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "$*"; exit 1; }
 
-# A build whose cecl_perf notes that it ran, and takes so many us in each of its rounds. The launcher drops "-n RANKS".
+# A build whose cecl_perf notes that it ran, and takes the given us in each of its rounds. The launcher drops
+# "-n RANKS".
 build() {
     local name=$1
     shift

@@ -15,7 +15,7 @@ fails() {
     failed=1
 }
 
-# refuses NAMED OPTIONS...: ends with 2, and NAMED is in what it says.
+# refuses NAMED OPTIONS...: cecl_tune must exit with 2 and print NAMED.
 refuses() {
     local named=$1 output end
     shift
@@ -33,8 +33,8 @@ CECL_TUNING=$dir/all "$info" --tuning --ranks 2 --device host | grep -q 'small.a
 CECL_TUNING=$dir/all "${mpi[@]}" "$perf" -b 1K -e 64K -f 8 -n 2 -w 1 --rounds 1 >"$dir/said" 2>&1 ||
     fails "cecl_perf does not load what cecl_tune wrote: $(cat "$dir/said")"
 
-# Without --output: the file is named by its full name, and is all that is written. Where no GPU is found,
-# this is said once, though there are communicators for each way.
+# Without --output: a message has the file's full name, and no other file is written. If no GPU is found, one
+# message says so, although each way has communicators.
 mkdir "$dir/here"
 (cd "$dir/here" && env -u CECL_DEVICE CUDA_VISIBLE_DEVICES=-1 "${mpi[@]}" "$tune" --quick --seconds 2 --op alltoall) \
     >"$dir/said" 2>&1 || fails "cecl_tune without --output: $(cat "$dir/said")"
@@ -48,7 +48,7 @@ grep -qF "wrote $dir/here/cecl.tuning: CECL_TUNING=$dir/here/cecl.tuning" "$dir/
     fails "GPUs were found: $(cat "$dir/said")"
 [ ! -e "$dir/broken" ] || fails "a file of a run that broke is left"
 
-# One operation, with rows from before: they stay, but for what is measured anew.
+# One operation, with rows from before: they stay, except those that are measured again.
 printf 'cecl-tuning 1\nreduction.reading_sms * any 5\nall_gather.returned_max_bytes 2 host 3KiB\n' >"$dir/before"
 CECL_TUNING=$dir/before "${mpi[@]}" "$tune" --quick --seconds 20 --op all_gather --output "$dir/some" >"$dir/said" 2>&1 ||
     fails "cecl_tune --op all_gather: $(cat "$dir/said")"

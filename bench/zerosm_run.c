@@ -17,8 +17,8 @@
 #include "zerosm_ops.h"
 #include "zerosm_split.h"
 
-/* Odd, because in place an all-to-all's result is the next one's input, and
- * two of them cancel out. */
+/* An odd number: in place each all-to-all takes the previous result as its input, so an even number of them
+ * would restore the input. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
 /* bytes for flags, their values, slots and the memory by way of which private memory is carried
@@ -32,12 +32,12 @@ struct stage {
     const struct zerosm_case *c;
     int gpus;
     int ranks;                 /* of each communicator */
-    int rank[ZEROSM_MAX_GPUS]; /* which of them a GPU is */
+    int rank[ZEROSM_MAX_GPUS]; /* the rank of each GPU */
     unsigned seed;
     struct zerosm_part parts[ZEROSM_PARTS];
     int nparts;
     size_t all;                                                  /* bytes of all ranks' blocks */
-    ceclComm_t comms[ZEROSM_MAX_GPUS], parents[ZEROSM_MAX_GPUS]; /* parents: where it is split */
+    ceclComm_t comms[ZEROSM_MAX_GPUS], parents[ZEROSM_MAX_GPUS]; /* parents: if the case splits */
     /* for calls that are not on the legacy stream, and for filling and checking */
     ceclStream_t streams[ZEROSM_MAX_GPUS];
     unsigned char *recv[ZEROSM_MAX_GPUS], *send[ZEROSM_MAX_GPUS];
@@ -307,7 +307,7 @@ static bool explain_all(struct stage *s)
         if (!explain_one(s, g, &e))
             return false;
         if (e.zeroSm != expected)
-            return tell(s, "GPU %d: ceclGroupExplain says zeroSm = %d, where %d is expected: %s", g,
+            return tell(s, "GPU %d: ceclGroupExplain says zeroSm = %d, %d is expected: %s", g,
                         e.zeroSm, expected, e.reason);
         snprintf(s->out->path, sizeof(s->out->path), "%s", e.path);
     }
@@ -323,7 +323,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* All ranks make a call. In one group none is late to it. */
+/* All ranks make a call. In one group no rank is late to it. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");

@@ -9,7 +9,7 @@
 
 #include <cecl/cecl.h>
 
-/* Ranks of each new communicator, and which of them is GPU g. */
+/* How many ranks each new communicator has, and the rank of GPU g. */
 int zerosm_split_ranks(int gpus);
 int zerosm_split_rank(int gpus, int g);
 

@@ -2,14 +2,14 @@
 # Fails if the library's binary interface breaks programs that were built with the last release: a function or a
 # field that is gone or changed. Additions are fine, and so is a change that raises the number in libcecl.so.N.
 # check_abi.sh LIBRARY [--renew]
-# abi/libcecl.abi describes the last release; --renew writes it anew, at a release (CONTRIBUTING.md). The file of the
-# last tag vX.Y.Z is taken; where git knows no tag, the one at hand.
+# abi/libcecl.abi describes the last release; --renew writes it anew, at a release (CONTRIBUTING.md). It takes the
+# file of the last tag vX.Y.Z, or the one in this checkout if git knows no tag.
 set -euo pipefail
 library=$1
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 file=abi/libcecl.abi
 command -v abidw >/dev/null || { echo "skipped: no abidw and abidiff (Debian: abigail-tools)"; exit 77; }
-# Types of the header alone, and no places of the sources.
+# Describes only the header's types, without source locations.
 describe() {
     abidw --headers-dir "$root/include/cecl" --drop-private-types --exported-interfaces-only --no-show-locs --no-corpus-path \
         --no-comp-dir-path --no-architecture "$library"
@@ -32,7 +32,7 @@ else
 fi
 describe >"$scratch/now"
 if [ "$(soname "$scratch/last")" != "$(soname "$scratch/now")" ]; then
-    echo "$library is $(soname "$scratch/now"): programs that use $(soname "$scratch/last") of $release are built anew"
+    echo "$library is $(soname "$scratch/now"): programs that use $(soname "$scratch/last") of $release must be built anew"
     exit
 fi
 abidiff --no-added-syms "$scratch/last" "$scratch/now" || {

@@ -3,7 +3,7 @@
 
     check_circles.py BUILD    a build of cecl; with CUDA, so that all files are in it
 
-A circle is a set of files, each of which reaches each other one by calls, or by the data that it uses. It is
+A circle is a set of files, each of which reaches every other one by calls or by data that it uses. It is
 read from the objects, with nm. Files that call each other cannot be understood, or tested, one by one.
 """
 import collections

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Which lines and branches of src/ and tests/verify/ the tests run, without a GPU: the lines that no test runs, file by
-# file, and the sums. Fails below 92 % of lines, or when a test fails. Arguments go to ctest.
-# By hand: it takes about twice as long as test.sh, on a machine that does little else: tests hold
-# answers against the clock, and counting makes them slower. Everything is kept in build/coverage, and
+# Shows which lines and branches of src/ and tests/verify/ the tests run, without a GPU: the lines that no
+# test runs, file by file, and the sums. Fails below 92 % of lines, or when a test fails. Arguments go to ctest.
+# Run it by hand, on an idle machine: it takes about twice as long as test.sh, tests have time limits,
+# and counting makes them slower. Everything is kept in build/coverage, and
 # mutate.sh takes the lines that it changes from coverage.json there.
 set -euo pipefail
 shopt -s inherit_errexit

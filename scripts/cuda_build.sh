@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the library with CUDA, and the tests and tools that use CUDA themselves, and fails if it does not compile or if its files call each other in circles.
-# A GPU is not needed. Where no CUDA toolkit is installed, NVIDIA's packages on PyPI serve as one; where
-# they cannot be had, nothing is compiled, which is said, and the exit status is 77.
+# A GPU is not needed. If no CUDA toolkit is installed, NVIDIA's packages on PyPI serve as one. If these
+# cannot be installed, the script says so, compiles nothing, and exits with 77.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/cuda
@@ -11,8 +11,8 @@ toolkit=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
     "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*" "nvidia-cublas==13.0.*")
 
-# The folder of the toolkit that PyPI's packages make up. CMake looks for libraries in lib64, without a number behind
-# their names; packages for Python leave both out.
+# Makes a toolkit of PyPI's packages and prints its folder. CMake looks for libraries in lib64, under names without a
+# version. The packages have neither, so links stand in for them.
 from_pypi() {
     local folder library
     [ -x "$toolkit/bin/pip" ] || python3 -m venv "$toolkit" || return 1
@@ -29,7 +29,7 @@ options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_BASELINE_NCCL=OFF -DCECL_WERR
 targets=(cecl cecl_nccl cuda_programs)
 if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
     if ! folder=$(from_pypi); then
-        echo "skipped: no CUDA toolkit is installed, and PyPI's could not be had"
+        echo "skipped: no CUDA toolkit is installed, and PyPI's could not be installed"
         exit 77
     fi
     options+=("-DCMAKE_CUDA_COMPILER=$folder/bin/nvcc" "-DCUDAToolkit_ROOT=$folder")

@@ -35,7 +35,7 @@ log=$build/training.log
 
 printf '\n== 1. A forward pass: each layer gathered while the one before computes\n\n'
 "${ranks_of[@]}" "$build/examples/example_prefetch"
-printf '\n== 2. A training: the same, there and back, until the network can write\n\n'
+printf '\n== 2. A training: the same in forward and backward passes, until the network can write\n\n'
 "${ranks_of[@]}" "$build/examples/example_fsdp_train" --sample 300 "$@" | tee "$log"
 
 loss=$(sed -n 's/.*first -> last step *\([0-9.]*\) -> \([0-9.]*\) .*/from \1 to \2/p' "$log")
@@ -46,8 +46,8 @@ printf '\nShown: %d ranks with 1/%d of the parameters each computed the same bit
 printf 'all, and trained a network whose loss fell %s, while cecl fetched each layer\n' "$loss"
 printf 'during the one before it.\n'
 if [ "${CECL_DEVICE:-}" = host ]; then
-    printf 'The training waited for %s of a step because %d ranks share %d cores: who waits for a peer\n' \
+    printf 'The training waited for %s of a step because %d ranks share %d cores: a rank that waits\n' \
         "${waited:-a part}" "$ranks" "$(nproc)"
-    printf 'mostly waits until that peer gets a core. With a GPU for each rank, copy engines move the\n'
+    printf 'for a peer mostly waits until that peer gets a core. With a GPU for each rank, copy engines move the\n'
     printf 'data while the SMs compute.\n'
 fi

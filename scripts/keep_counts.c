@@ -20,7 +20,7 @@ void cecl_keep_counts(void (*dump)(void))
         dumps[count++] = dump;
 }
 
-/* Calls the program's function, whose name stands before the library's own. */
+/* Calls the program's function, which the loader finds before the library's own. */
 __attribute__((constructor)) static void announce(void)
 {
     void (*keep)(void (*)(void)) =
@@ -29,7 +29,7 @@ __attribute__((constructor)) static void announce(void)
         keep(__gcov_dump);
 }
 
-/* Stands before the C library's. */
+/* Replaces the C library's _exit. */
 void _exit(int status)
 {
     for (int i = 0; i < count; i++)

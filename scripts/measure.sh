@@ -44,7 +44,7 @@ only)
         all_gather | alltoall | allowed_sms | reductions | messages | queues | graphs | requests | published) ;;
         puts | nodes | splits) ;;
         *)
-            echo "measure.sh: only: $name is no measurement" >&2
+            echo "measure.sh: only: $name is not a measurement" >&2
             exit 2
             ;;
         esac
@@ -107,7 +107,7 @@ graphs() {
     perf --op alltoall -b 64K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --baseline nccl,nccl-ce
     perf --op all_reduce --type bfloat16 -b 4K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --in-place --baseline nccl,nccl-ce
 }
-# In turn: all-gathers that are called, and ones that are kept.
+# In turn: all-gathers as calls, and as requests.
 requests() {
     local round way
     for round in 1 2 3; do
@@ -128,14 +128,14 @@ nodes() {
         CECL_NODE_SIZE=$size perf --op $op --type bfloat16 -b 1M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
-# Of 4,096 tokens and the top 8 experts each, of 7,168 bfloat16: 448 MiB a rank are the most rows that it sends.
+# The largest size is that of 4,096 tokens of 7,168 bfloat16, each sent to 8 experts: 448 MiB a rank.
 splits() {
     local op
     for op in alltoallv_device dispatch combine; do
         CECL_SM_POLICY=allow perf --op $op --type bfloat16 -b 1M -e 448M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
-# A stream that waits holds one of so many hardware queues.
+# A stream that waits holds one of this many hardware queues.
 queues() {
     local few
     for few in 32 1 32 1; do

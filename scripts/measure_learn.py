@@ -148,7 +148,7 @@ def train_plain(args, part, ranks, steps, clock):
 
 
 def need_decision(comms, ranks):
-    """Of a communicator of all ranks, and the same on all of them."""
+    """Checks that the communicator of all ranks has a decision, the same on all ranks."""
     whole = [comm for comm in comms if comm["ranks"] == ranks]
     need(len(decided(whole)) == ranks, f"not decided on all ranks: {states(comms)}")
     need(len({comm["decision"] for comm in whole}) == 1, f"ranks differ in what is decided: {states(comms)}")
@@ -363,11 +363,11 @@ def parse():
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
     parser.add_argument("--cecl-tune", metavar="FILE", help="where cecl_tune is")
-    parser.add_argument("--nccl", metavar="FILE", help="NCCL, where it is not found by itself (CECL_NCCL_PATH)")
+    parser.add_argument("--nccl", metavar="FILE", help="NCCL, if it is not found otherwise (CECL_NCCL_PATH)")
     parser.add_argument("--nccl-tests", metavar="FOLDER", help="where nccl-tests was built, with MPI=1")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe --bind-to none",
                         help="the command that starts nccl-tests' processes")
-    parser.add_argument("--limit", type=float, default=150, metavar="S", help="seconds that a part may take (default: 150)")
+    parser.add_argument("--limit", type=float, default=150, metavar="S", help="time limit of a part, in seconds (150)")
     parser.add_argument("--keep", metavar="FOLDER", help="where logs go; else they are lost")
     args = parser.parse_args()
     if args.nccl:

@@ -27,7 +27,7 @@ KNOWN = os.path.join(ROOT, "scripts", "mutants_known.txt")
 COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 
 # Which tests are likely to notice a change of a folder: ctest's names, as a regular expression.
-# They run first. What survives them meets all other tests.
+# They run first. Mutants that survive these run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|bad_input_3|trace_3)$",
     "boot": "^test_(boot_.*|join_3|lifecycle_3|recovery_3|survivors)$",
@@ -189,7 +189,7 @@ def inside_functions(file, line):
 
 
 def draw(count, seed, under):
-    """So many mutants, of as many places: the same for the same seed and sources."""
+    """Draws `count` mutants of as many places; the same seed and sources give the same ones."""
     files = subprocess.run(["git", "-C", ROOT, "ls-files", "src", "tests/verify"],
                            capture_output=True, text=True, check=True).stdout.split()
     files = [f for f in files if f.endswith(".c") and f.startswith(under) and
@@ -205,7 +205,7 @@ def draw(count, seed, under):
     return [chance.choice(lines[place]) for place in places]
 
 
-# ---- what becomes of a mutant
+# ---- judging a mutant
 
 def changed(mutant):
     source = source_of(mutant.file)
@@ -235,7 +235,7 @@ def limits_of_a_sanitizer():
 
 
 def limits():
-    """Of a test's process: a mutant may allocate or compute for ever."""
+    """Limits a test's process, because a mutant may allocate or compute forever."""
     limits_of_a_sanitizer()
     resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
 
@@ -295,7 +295,7 @@ class Worker:
         return self.call(["cmake", "--build", self.build, "-j2"])
 
     def run(self, pattern):
-        """None when all tests passed; else what became of the first one that did not."""
+        """None if all tests passed; otherwise how the first other test ended."""
         out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT,
                          "-L", self.labels], preexec_fn=self.limits).stdout
         end_orphans()
@@ -383,10 +383,10 @@ def main():
     parser.add_argument("--under", default="src/", help="only files whose path begins so (src/; or tests/verify/)")
     parser.add_argument("--only", type=int, default=0, help="only mutant number ONLY of the seed")
     parser.add_argument("--folder-only", action="store_true",
-                        help="a survivor of its folder's tests does not meet the other tests")
+                        help="run only the tests of the mutant's folder")
     parser.add_argument("--sanitize", choices=["address", "thread"], default="",
                         help="with a sanitizer, as in CI; it finds lost memory or locks")
-    parser.add_argument("--limit", type=int, default=90, help="of each test, in seconds (90)")
+    parser.add_argument("--limit", type=int, default=90, help="time limit of each test, in seconds (90)")
     parser.add_argument("--list", action="store_true", help="show the mutants, and run nothing")
     options = parser.parse_args()
 

@@ -3,7 +3,7 @@
 # sanitize.sh [--build] [address|thread]   default: both; --build: builds, and runs nothing
 #   address  also finds leaks and undefined behaviour; all tests that need no GPU, with 3 ranks under MPI
 #   thread   only tests whose ranks are threads and processes of the test itself. MPI is not built for
-#            this sanitizer, and one thread alone makes plans.
+#            this sanitizer, and only one thread makes plans.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
@@ -16,7 +16,7 @@ if [ "${1:-}" = --build ]; then
 fi
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200
 export UBSAN_OPTIONS=print_stacktrace=1
-# Freed memory stays mapped for a while: 256 MiB of it would hide what the tests find that count mappings.
+# Freed memory stays mapped for a while. 256 MiB of it, the default, would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7
 for kind in ${1:-address thread}; do

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing among those named: setup.sh PACKAGE ...
-# A package is also there if its commands are on PATH in a version that will do, or its library can be
+# A package counts as installed if its commands are on PATH in a sufficient version, or its library can be
 # linked, wherever they come from: pip's cmake serves as Debian's does, and needs no network. Prints
 # nothing when nothing is missing. On other systems it only names the packages: CMake then finds what
 # they hold, or says what is missing.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-clang_format=14 # the major version that formats the sources: others format them otherwise
+clang_format=14 # the major version that formats the sources: other versions format differently
 scratch=
 trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 
@@ -44,7 +44,7 @@ links() {
     builds gcc "$2" $flags
 }
 
-# serves PACKAGE: whether what PACKAGE is needed for is here, from elsewhere than Debian.
+# serves PACKAGE: whether a program or library from elsewhere serves as PACKAGE.
 serves() {
     case $1 in
     gcc | g++ | make | pkg-config | clang) runs "$1" ;;
@@ -103,7 +103,7 @@ explain() {
     elif grep -q '^E: Unable to locate package' "$log"; then
         echo "Its package lists are fetched and do not name them: they are Debian 12's names." \
             "Add Debian's section \`main\` to /etc/apt/sources.list, or install what your system" \
-            "has in their place." >&2
+            "has instead." >&2
     fi
 }
 

@@ -73,7 +73,7 @@ prove 2 9 # epochs wrap around and reach values that they had before
 prove 3 4
 prove 4 2
 catch 3 NO_FIRST_BARRIER 'assertion violated'
-catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits for ever
+catch 3 EQUAL_ONLY 'invalid end state' # when a rank is ahead, the other waits forever
 
 model=graphs
 prove 2 3

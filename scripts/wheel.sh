@@ -13,10 +13,10 @@ trap 'rm -rf "$scratch"' EXIT
 
 python3 -m venv "$scratch/venv"
 if ! "$scratch/venv/bin/pip" install -q "ziglang==0.15.*" wheel auditwheel; then
-    echo "skipped: PyPI's ziglang could not be had"
+    echo "skipped: PyPI's ziglang could not be installed"
     exit 77
 fi
-# CMake wants a compiler in one word. pip hides the packages of its environment from what it starts.
+# CMake needs the compiler as one word. pip hides the packages of its environment from what it starts.
 zig=$("$scratch/venv/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__) + "/zig")')
 cat >"$scratch/cc" <<EOF
 #!/bin/sh

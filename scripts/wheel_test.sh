@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a wheel into a new Python environment and uses it as people do: wheel_test.sh WHEEL. It needs
-# python3 with venv; no network, no toolkit, no GPU. Where cmake and a C compiler are, a program is built
+# python3 with venv; no network, no toolkit, no GPU. If cmake and a C compiler are installed, a program is built
 # with the wheel's CMake and pkg-config files.
 set -euo pipefail
 wheel=${1:?a wheel}

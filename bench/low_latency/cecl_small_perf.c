@@ -1,14 +1,13 @@
-/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write
- * behind it (as the library once marked the end of a call); the library's call; and NCCL. All take
- * turns in one run, with one process for each GPU.
+/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write behind
+ * it; the library's call; and NCCL. All take turns in one run, with one process for each GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]
  *     --calls   back to back, timed together (100)
  *     --rounds  of all contenders in turn, the median counts (15)
  *     --sms     most SMs of the kernel; 0: its own choice (0)
  *
- * Bytes are those of a whole all-reduce, and otherwise those of a rank's block. Times are the
- * slowest rank's. */
+ * The bytes of an all-reduce are those of the whole buffer, of other calls those of one rank's block. Times
+ * are the slowest rank's. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <stdio.h>

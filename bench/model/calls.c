@@ -31,8 +31,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op)
     return false;
 }
 
-/* Reductions are of bfloat16, as in the tables. Inputs are where peers can read them, and no call is small,
- * because the model has no kernels that read at peers. */
+/* Reductions are of bfloat16, as in the tables. Peers cannot read inputs, and no call is small, because the
+ * model has no kernels that read at peers. */
 static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
 {
     struct cecl_part part = {
@@ -73,7 +73,7 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
     for (int r = 0; r < call->nodes.nranks; r++) {
         struct cecl_part mine = part;
         mine.call.rank = r;
-        /* ranks in time came before those that came late, and ranks of one kind in their order */
+        /* ranks in time come before late ranks; ranks of the same kind come in the order of their numbers */
         for (int p = 0; mine.means.late && p < call->nodes.nranks && p < 64; p++) {
             const bool i_am_late = call->late >> r & 1, is_late = call->late >> p & 1;
             if (i_am_late == is_late ? p < r : i_am_late)
@@ -106,7 +106,7 @@ double model_bus_bandwidth(const struct model_call *call, double us)
     return us > 0 ? moved / us / 1e3 : 0;
 }
 
-/* Bytes that one GPU's link and its NIC carry, each way. */
+/* Bytes that one GPU's link and its NIC carry in each direction. */
 static void carried(const struct model_call *call, double *link, double *nic)
 {
     const double m = call->nodes.count, g = cecl_node_size(&call->nodes, 0), n = m * g,

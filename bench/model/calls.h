@@ -11,9 +11,9 @@ struct model_call {
     uint8_t sm_policy; /* ceclSmPolicy_t */
     uint64_t bytes;    /* of a block, as the call counts it */
     uint64_t staging;  /* 0: as on GPUs of 141 GB */
-    uint64_t chunk;    /* between nodes; 0: as the tuning table says */
-    int wave;          /* the same */
-    int chain;         /* the same: -1 */
+    uint64_t chunk;    /* between nodes; 0: the tuning table's value */
+    int wave;          /* of nodes; 0: the tuning table's value */
+    int chain;         /* 0 or 1; -1: the tuning table's value */
     uint64_t late;     /* bit r: rank r came late to the call; one node */
     struct cecl_nodes nodes;
 };
@@ -22,13 +22,13 @@ struct model_call {
 ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *plans);
 void model_calls_free(struct cecl_plan *plans, int nranks);
 
-/* The collective of a name, such as "all_gather"; false: there is none. */
+/* Finds a collective by its name, such as "all_gather". Returns false if none has this name. */
 bool model_calls_named(const char *name, enum cecl_op_index *op);
 
 /* nccl-tests' bus bandwidth in GB/s. */
 double model_bus_bandwidth(const struct model_call *call, double us);
-/* The closed model of a pipelined call: the larger of what a GPU's link and what its NIC carries takes
- * that long, us. 0: there is no such model of the call. */
+/* The closed formula for a pipelined call, in us: the time that a GPU's link or its NIC needs for its bytes,
+ * whichever is longer. 0: there is no formula for the call. */
 double model_closed(const struct model_call *call, const struct model_rates *rates);
 
 #endif

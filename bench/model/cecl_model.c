@@ -1,4 +1,4 @@
-/* cecl_model: plays the plans of a collective on machines that are not there. See docs/scale.md. */
+/* cecl_model: plays the plans of a collective on a simulated machine. See docs/scale.md. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,20 +10,21 @@
 
 static const char usage[] =
     "Usage: cecl_model [options]\n"
-    "  --op NAME        all_gather, alltoall, reduce_scatter, all_reduce, reduce, broadcast, "
-    "gather,\n"
-    "                   scatter or barrier\n"
-    "  --nodes M        so many nodes (1)\n"
-    "  --gpus G         of so many GPUs, a rank each (8); a list for uneven nodes: 3,5\n"
-    "  -b, -e BYTES     from and up to so many bytes a block, with K, M or G (64M); of a reduction "
-    "over all\n"
-    "                   ranks: of the input; -f N: times N each time (4)\n"
-    "  --out-of-place   (in place otherwise); --sm-allow: as CECL_SM_POLICY=allow\n"
-    "  --staging BYTES  --chunk BYTES  --wave NODES  --chain 0|1: not as the tuning table says\n"
-    "  --late RANK:US   that rank comes so much later; the host of a peer does not wait for it\n"
-    "  --rates FILE     lines of a rate's name and a number; --rate NAME=NUMBER: one rate\n"
+    "  --op NAME        all_gather, alltoall, reduce_scatter, all_reduce, reduce, broadcast,\n"
+    "                   gather, scatter or barrier\n"
+    "  --nodes M        number of nodes; default 1\n"
+    "  --gpus G         GPUs of each node, a rank each; default 8. A list for uneven nodes: 3,5\n"
+    "  -b, -e BYTES     first and last size of a block, with K, M or G; default 64M. For a\n"
+    "                   reduction over all ranks: of the input. -f N: factor between sizes;\n"
+    "                   default 4\n"
+    "  --out-of-place   otherwise in place; --sm-allow: as CECL_SM_POLICY=allow\n"
+    "  --staging BYTES  --chunk BYTES  --wave NODES  --chain 0|1: instead of the tuning table's\n"
+    "                   values\n"
+    "  --late RANK:US   RANK comes US us later than the others, and its peers' hosts do not wait\n"
+    "                   for it\n"
+    "  --rates FILE     lines with a rate's name and a number; --rate NAME=NUMBER: one rate\n"
     "  --show-rates     prints the rates, and ends\n"
-    "  --plans          also sizes of plans, and the time to make them\n";
+    "  --plans          also: sizes of plans, and the time to make them\n";
 
 struct options {
     struct model_call call;
@@ -134,7 +135,7 @@ static bool take(struct options *o, int option, const char *value)
     }
 }
 
-/* Nodes of as many GPUs as the list says, again and again. */
+/* Makes nodes of the sizes in the list, which is repeated as often as needed. */
 static bool make_nodes(struct options *o)
 {
     uint16_t node_of[CECL_MAX_RANKS];

@@ -44,7 +44,6 @@ static void wait_for_other(struct model_run *p, struct model_pair *pair, uint32_
     pair->sends = sends;
 }
 
-/* A transfer begins once both ranks have come to it. */
 static void meet(struct model_run *p, int rank, const struct cecl_transfer *t, double now)
 {
     struct model_pair *pair = pair_of(p, rank, t);

@@ -1,4 +1,4 @@
-/* Links and what flows over them. */
+/* Links, and the flows over them. */
 #ifndef CECL_MODEL_FLOWS_H
 #define CECL_MODEL_FLOWS_H
 
@@ -8,18 +8,18 @@
 
 struct model_link {
     double rate;  /* bytes per us */
-    double bytes; /* that have passed */
+    double bytes; /* bytes that have passed */
     uint32_t first;
     int flows, most;
 };
 struct model_flow {
-    double left, rate, most,
-        since; /* bytes; bytes per us, now and at most; when `left` was right */
+    /* bytes left; bytes per us, now and at most; the time for which `left` holds */
+    double left, rate, most, since;
     uint32_t link[2], next[2], before[2];
-    uint32_t owner[2]; /* whose it is, for the simulation */
+    uint32_t owner[2]; /* events of the simulation that own it */
 };
 struct model_flows {
-    struct model_heap *heap; /* flow f is event base + f: its end */
+    struct model_heap *heap; /* the end of flow f is event base + f */
     uint32_t base;
     struct model_link *links;
     struct model_flow *flows;

@@ -7,7 +7,7 @@
 
 struct model_heap {
     double *at;      /* [capacity] when each happens */
-    uint64_t *order; /* of those at one time, which was set first */
+    uint64_t *order; /* orders events at the same time: the one that was set first comes first */
     uint32_t *place; /* index + 1 in `heap`; 0: it does not happen */
     uint32_t *heap;  /* [count] numbers, the earliest first */
     uint32_t count, capacity;

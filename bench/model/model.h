@@ -1,4 +1,4 @@
-/* A machine that is not there: plays the plans of all ranks in a discrete-event simulation.
+/* Plays the plans of all ranks on a simulated machine, event by event.
  *
  *     rank   lanes, whose steps run in order; one copy engine, which serves batches and flags of all lanes,
  *            first come first served, one copy at a time
@@ -40,24 +40,24 @@ struct model_rates {
 #undef RATE
 };
 struct model_rates model_rates_default(void);
-/* Sets a rate by name. False: there is none of that name, or the number is none, or not above 0. */
+/* Sets a rate by name. Returns false if no rate has this name, or if the value is not a number above 0. */
 bool model_rates_set(struct model_rates *rates, const char *name, const char *value);
-/* Reads lines "name value", and # comments. False: `trouble` says what is wrong. */
+/* Reads lines "name value", and # comments. Returns false if something is wrong; `trouble` says what. */
 bool model_rates_read(struct model_rates *rates, const char *path, char trouble[256]);
 
-/* What a run gave. */
+/* The result of a run. */
 struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
-    double first_us;  /* the same to the first one's end */
+    double first_us;  /* from the same start to the first rank's end */
     double busiest;   /* the share of that time in which the busiest link would be full */
     const char *link; /* which it is: "NVLink out", "NVLink in", "NIC out", "NIC in" */
-    int link_of;      /* of which GPU, or NIC */
+    int link_of;      /* the number of its GPU or NIC */
     int incast_nvlink, incast_nic; /* the most flows into one link at a time */
     uint64_t events;
 };
 
-/* Plays plans[r] of all ranks. `start` [nranks]: when each comes to the call; NULL: all at 0. Returns
- * ceclInternalError if ranks wait for each other for ever, ceclOutOfMemory. */
+/* Plays plans[r] of all ranks. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
+ * ceclInternalError if ranks wait for each other forever, or ceclOutOfMemory. */
 ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
                         const double *start, struct model_outcome *outcome);
 

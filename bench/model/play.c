@@ -1,4 +1,4 @@
-/* The simulation: lanes, and what happens when. */
+/* The simulation: lanes and events. */
 #include "play.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t
     model_heap_set(&p->heap, model_lane_event(rank, lane), until);
 }
 
-/* Lanes of a rank that are blocked look again. */
+/* Lets a rank's blocked lanes check again whether they can go on. */
 void model_look_again(struct model_run *p, int rank, double now)
 {
     for (int lane = 0; lane < MODEL_LANES; lane++)
@@ -21,8 +21,9 @@ void model_look_again(struct model_run *p, int rank, double now)
 
 /* ---- steps */
 
-/* When all waits that stand together are satisfied; MODEL_NEVER: this is not known yet. Sets the step
- * behind them. A step of another lane ends them: it may be one that comes after what this lane has done by then. */
+/* The time at which consecutive waits of a lane are satisfied; MODEL_NEVER: not known yet. *upto is the step
+ * behind them. A step of another lane ends them, because it may be an AFTER that follows this lane's steps so
+ * far. */
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];
@@ -46,7 +47,7 @@ static double waits_end(const struct model_run *p, int rank, int lane, double no
     return end;
 }
 
-/* The step behind signals that a lane makes one after the other. */
+/* The first step behind a lane's consecutive signals. */
 static uint32_t signals_end(const struct model_run *p, int rank, int lane)
 {
     const struct cecl_plan *plan = &p->plans[rank];
@@ -103,7 +104,7 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
         me->doing = MODEL_BEGINNING;
         model_heap_set(&p->heap, model_lane_event(rank, lane), now + p->rates->group);
         break;
-    case CECL_STEP_SPLITS: /* neither calls by splits nor small calls are played */
+    case CECL_STEP_SPLITS: /* calls by splits and small calls cannot be played */
     case CECL_STEP_POST: p->failed = true; break;
     }
 }

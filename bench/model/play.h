@@ -10,9 +10,9 @@
 
 /* What a lane does now. */
 enum model_doing {
-    MODEL_AT_STEP,   /* nothing; it stands at a step */
-    MODEL_BLOCKED,   /* it stands at a step that waits for others */
-    MODEL_PAUSING,   /* until its event: then it goes on behind `upto` */
+    MODEL_AT_STEP,   /* nothing; it is at a step */
+    MODEL_BLOCKED,   /* it is at a step that waits for others */
+    MODEL_PAUSING,   /* until its event; then it goes on with step `upto` */
     MODEL_ENGAGED,   /* its batch or its flags are with the engine */
     MODEL_BEGINNING, /* its exchange begins at its event */
     MODEL_EXCHANGING,
@@ -20,9 +20,9 @@ enum model_doing {
 };
 struct model_lane {
     enum model_doing doing;
-    uint32_t at, upto; /* the step at which it stands; the first one behind what it does now */
+    uint32_t at, upto; /* its step; the first step behind what it does now */
     uint32_t left;     /* transfers of its exchange that have not ended */
-    uint32_t copy;     /* of its batch: the next one */
+    uint32_t copy;     /* the next copy of its batch */
 };
 
 /* A rank's engine serves lanes in the order in which they came. */
@@ -35,7 +35,7 @@ struct model_rank {
     double end;
 };
 
-/* Sends, or receives, between two ranks that have begun and have not met their other side. */
+/* Sends, or receives, between two ranks that have begun on one side only. */
 struct model_waiting {
     uint32_t lane_event, next;
 };
@@ -51,7 +51,7 @@ struct model_run {
     int nranks, most_local;
     struct model_rank *ranks;
     double *seen;             /* [holder][writer's local][lane][phase]: when a flag is seen */
-    uint32_t phases;          /* of any lane, and one */
+    uint32_t phases;          /* the most phases of any lane, plus 1 */
     struct model_pair *pairs; /* [sender][receiver] */
     struct model_waiting *waiting;
     uint32_t nwaiting, waiting_capacity, unused;
@@ -92,7 +92,7 @@ static inline const struct cecl_step *model_step(const struct model_run *p, int 
     return &p->plans[rank].steps[p->ranks[rank].lanes[lane].at];
 }
 
-/* -- play.c: a lane goes on; lanes of a rank that are blocked look again; a lane stands still for a while */
+/* -- play.c: a lane goes on; blocked lanes of a rank look at their steps again; a lane pauses */
 void model_advance(struct model_run *p, int rank, int lane, double now);
 void model_look_again(struct model_run *p, int rank, double now);
 void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto);

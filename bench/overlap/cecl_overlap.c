@@ -203,7 +203,7 @@ static int preconditions(const struct run *run)
         return END_NO_GPU;
     first = first_without(run, !policy || !*policy);
     if (first == run->rank)
-        complain(run, "CECL_SM_POLICY", "not set expected: it is what two sides differ in");
+        complain(run, "CECL_SM_POLICY", "expected to be unset, because two sides differ in it");
     if (first < run->nranks)
         return END_USAGE;
     return output_opens(run, "--json", run->options.json) ? END_FINE : END_USAGE;

@@ -89,7 +89,7 @@ static bool fill(const struct run *run, void *matrix, size_t count, uint64_t sta
     return true;
 }
 
-/* run_join made the GPU current for cecl's CUDA runtime; this program has its own copy. */
+/* Makes the communicator's GPU current for the CUDA runtime, in the calling thread. */
 bool gpu_make_current(const struct run *run)
 {
     int device;

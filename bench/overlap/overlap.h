@@ -61,8 +61,8 @@ void gpu_close(struct gpu *gpu);
 bool gpu_make_urgent(struct run *run);
 /* Enqueues the load and starts it on all ranks at about the same time. Collective. */
 bool gpu_start(struct gpu *gpu, const struct run *run, const struct load *load);
-/* Measures the load on this rank: from the start, which its streams share, to the end of
- * all of it. Collective. */
+/* Times the load on this rank: from the common start of its streams to the end of all its work.
+ * Collective. */
 bool gpu_time(struct gpu *gpu, const struct run *run, const struct load *load, double *ms);
 
 /* copies.c: a thread that copies to and from pinned host memory until it is stopped. */

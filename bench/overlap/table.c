@@ -23,8 +23,7 @@ static struct spread spread_of(const double *values, const double *by, int count
     return (struct spread){sorted[count / 4], median, sorted[3 * count / 4], true};
 }
 
-/* The contender that the others are compared with. NULL without NCCL, and where
- * NCCL cannot do the call. */
+/* The contender that the others are compared with. NULL without NCCL, or if NCCL cannot do the call. */
 static const struct contender *yardstick(const struct trial *t)
 {
     for (int i = 0; i < t->ncontenders; i++)

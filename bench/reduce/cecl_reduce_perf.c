@@ -1,11 +1,11 @@
-/* Measures how fast the reduction kernels read, by kernel, type and number of SMs. All sources are
- * on this GPU, and, where there are peers, once more with all but the first at peers in turn. The
- * thresholds in src/tune/thresholds.h come from this program's table.
+/* Measures how fast the reduction kernels read, by kernel, type and number of SMs. All sources are on this
+ * GPU. If there are peers, a second table has all sources but the first at peers, in turn. The thresholds in
+ * src/tune/thresholds.h come from this program's table.
  *
  * cecl_reduce_perf [--kib N] [--sources N] [--avg]
  *     --kib      KiB of each source (32768)
  *     --sources  1 to 16 (4)
- *     --avg      the average, by a divisor that is no power of two, instead of the sum
+ *     --avg the average, by a divisor that is not a power of two, instead of the sum
  *
  * GB/s count the bytes read from sources. Writing adds 1 / sources of them. */
 #include <cuda_runtime_api.h>
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (!bulk)
-        printf("this GPU has no bulk copies: its columns are the wide kernel's too\n");
+        printf("this GPU has no bulk copies, so the bulk columns show the wide kernel, too\n");
 
     const int ngpus = reachable(gpus);
     bench.dst = memory_of(0, bench.bytes);

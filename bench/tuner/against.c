@@ -8,11 +8,11 @@
 #include "against.h"
 #include "clock_wall.h"
 
-#define MOST_CALLS 50 /* in a round */
+#define MOST_CALLS 50 /* calls in a round */
 
 enum { NCCL, CECL };
 
-/* What is timed: a call of one size and placement. */
+/* What is timed: a call of one size and placement, by both libraries. */
 struct pair {
     const struct nccl *nccl;
     const struct contest *contest;
@@ -33,7 +33,7 @@ static const struct {
 
 /* ---- sizes, in bytes as the call names its count */
 
-/* 0: past the last. */
+/* The size of point `i`; 0: `i` is past the last point. */
 static uint64_t size_of_point(const struct tuner *tuner, int i)
 {
     const uint64_t most = tuner->run.cuda ? UINT64_C(256) << 20 : UINT64_C(1) << 20;
@@ -78,7 +78,7 @@ static bool call_round(const struct run *run, void *context, int way)
     return true;
 }
 
-/* So many that a round takes about as long as it should; alike on all ranks. */
+/* Chooses how many calls make a round of about the wanted time; equal on all ranks. */
 static bool choose_calls(const struct tuner *tuner, struct pair *pair)
 {
     const double wanted = tuner->quick ? 2000 : 5000; /* us */
@@ -111,7 +111,7 @@ static bool measure_placement(const struct tuner *tuner, struct pair *pair, stru
 
 /* ---- one operation */
 
-/* As rank 0 has it. */
+/* Whether the time for measuring is over, by rank 0's clock. */
 static bool is_late(const struct tuner *tuner)
 {
     int late = wall_us() - tuner->began > tuner->seconds * 1e6;
@@ -150,9 +150,9 @@ static bool measure_contest(const struct tuner *tuner, struct pair *pair, struct
     return true;
 }
 
-/* ---- all of them */
+/* ---- all operations */
 
-/* Calls that only move bytes take as long in any type. */
+/* Calls that only move bytes take equally long in any type. */
 static int list_contests(const struct tuner *tuner, struct contest *contests)
 {
     int count = 0;
@@ -194,7 +194,7 @@ static bool measure_all(struct tuner *tuner, const struct nccl *nccl)
     return table_write(tuner, &setup, contests, count);
 }
 
-/* As a communicator beside NCCL's under CECL_NCCL=auto. */
+/* Makes a communicator like the one beside NCCL's under CECL_NCCL=auto. */
 static bool join(struct run *run, int *device)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;

@@ -1,6 +1,6 @@
-/* cecl_tune: measures from which size on one way of a collective is faster than another, on the machine
- * at hand, and writes a file that CECL_TUNING loads. Or it measures in which sizes cecl is faster than NCCL, and
- * writes a file that CECL_NCCL_LEARNED loads. */
+/* cecl_tune: measures from which size on one way of a collective is faster than another, on this machine, and
+ * writes a file that CECL_TUNING loads. Or it measures in which sizes cecl is faster than NCCL, and writes a
+ * file that CECL_NCCL_LEARNED loads. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tuner.h"
 #include "util/settings.h"
 
-/* Settings that would take the choice from the table. */
+/* Clears settings that would override the table's choice. */
 static void clear_settings(void)
 {
     static const char *const names[] = {"CECL_CHECK",   "CECL_DIRECTION", "CECL_LOCAL_COPY",
@@ -19,7 +19,7 @@ static void clear_settings(void)
         unsetenv(names[i]);
 }
 
-/* Rank 0 speaks; all ranks read the same file. */
+/* All ranks read the same file, so only rank 0 prints a message. */
 static bool read_base(struct tuner *tuner)
 {
     const char *path = cecl_setting_text(CECL_SET_TUNING);
@@ -30,7 +30,7 @@ static bool read_base(struct tuner *tuner)
     return false;
 }
 
-/* Why a crossing is not to be measured, or NULL. */
+/* The reason to leave a crossing out, or NULL. */
 static const char *left_out(const struct tuner *tuner, const struct crossing *crossing)
 {
     if (tuner->op && strcmp(tuner->op, crossing->op->name) != 0)

@@ -27,7 +27,7 @@ static bool check(const struct run *run, const char *what, ncclResult_t result)
     return result == 0 || complain(run, what, theirs.ncclGetErrorString(result));
 }
 
-/* ncclAlltoAll is new in 2.28; without it all-to-alls are left out. */
+/* NCCL before 2.28 has no ncclAlltoAll. nccl_call then refuses all-to-alls. */
 static bool find(const struct run *run, void *handle)
 {
     bool has_all = true;

@@ -9,36 +9,30 @@
 
 static const char usage[] =
     "Usage: mpirun -n RANKS cecl_tune [options]\n"
-    "Measures, on this machine and with so many ranks, from which size on one way of a collective "
-    "is\n"
-    "faster than another, and writes a file that CECL_TUNING=FILE loads.\n"
+    "Measures, on this machine and with RANKS ranks, from which size on one way of a collective\n"
+    "is faster than another, and writes a file that CECL_TUNING=FILE loads.\n"
     "  --quick           fewer sizes and rounds: some seconds, on GPUs about a minute\n"
     "  --op OP           only all_gather, alltoall, reduce_scatter, all_reduce or broadcast\n"
-    "  --output FILE     what is written; default cecl.tuning, in this folder\n"
-    "  --seconds COUNT   begin no size later than that; default 600, with --quick 60\n"
-    "  --against nccl    measure NCCL against cecl instead, and write in which sizes cecl is "
-    "faster: "
-    "a\n"
-    "                    file for CECL_NCCL_LEARNED=FILE, with which cecl-run begins; default "
-    "cecl.learned.\n"
-    "                    CECL_NCCL_PATH names NCCL. Rows of other ranks in the file stay\n"
-    "  --types LIST      of reductions, against NCCL; default bfloat16,float32\n"
-    "CECL_DEVICE=host measures the host device. Rows of a file that CECL_TUNING names are kept "
-    "where\n"
-    "they are not measured anew: so run it once for each number of ranks, each time with the file\n"
-    "before. Both ways take turns, round by round; a time is the median over rounds of the "
-    "slowest\n"
-    "rank. A way must win by 2 % to move a threshold. What cannot be measured here keeps its "
-    "value,\n"
-    "and the file says why.\n"
-    "Ends with 0, 2 where an option was wrong, 3 where a call failed.\n";
+    "  --output FILE     the file to write; default cecl.tuning, in this folder\n"
+    "  --seconds COUNT   begin no size after COUNT seconds; default 600, with --quick 60\n"
+    "  --against nccl    instead measure NCCL against cecl, and write the sizes at which cecl is\n"
+    "                    faster: a file for CECL_NCCL_LEARNED=FILE, with which cecl-run begins;\n"
+    "                    default cecl.learned. CECL_NCCL_PATH names NCCL. Rows of other numbers\n"
+    "                    of ranks in the file stay\n"
+    "  --types LIST      types of reductions, with --against nccl; default bfloat16,float32\n"
+    "CECL_DEVICE=host measures the host device. Rows of a file that CECL_TUNING names are kept\n"
+    "unless they are measured anew. So run it once for each number of ranks, each time with the\n"
+    "previous file. Both ways take turns, round by round; a time is the median over rounds of the\n"
+    "slowest rank. A way must win by 2 % to move a threshold. A threshold that cannot be measured\n"
+    "here keeps its value, and the file says why.\n"
+    "Exit code: 0; 2 if an option was wrong; 3 if a call failed.\n";
 
 static const struct option longs[] = {{"quick", 0, NULL, 'q'},   {"op", 1, NULL, 'p'},
                                       {"output", 1, NULL, 'o'},  {"seconds", 1, NULL, 's'},
                                       {"against", 1, NULL, 'a'}, {"types", 1, NULL, 't'},
                                       {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
 
-/* Names with commas between them. */
+/* Parses names of types, with commas between them. */
 static const char *take_types(struct tuner *tuner, const char *list)
 {
     tuner->ntypes = 0;
@@ -56,7 +50,7 @@ static const char *take_types(struct tuner *tuner, const char *list)
     return tuner->ntypes > 0 ? NULL : "types such as bfloat16,float32";
 }
 
-/* The name holds in every folder: CECL_TUNING is read where programs start. */
+/* Makes the name absolute, because programs may read it in another folder. */
 static bool take_output(struct tuner *tuner, const char *name)
 {
     char folder[PATH_MAX] = "";
@@ -67,7 +61,7 @@ static bool take_output(struct tuner *tuner, const char *name)
     return *name && length >= 0 && (size_t)length < sizeof(tuner->output);
 }
 
-/* NULL, or what was expected. */
+/* Returns NULL, or what was expected. */
 static const char *take(struct tuner *tuner, int option, const char *value)
 {
     switch (option) {
@@ -83,7 +77,7 @@ static const char *take(struct tuner *tuner, int option, const char *value)
     }
 }
 
-/* Where argv is wrong, or asks for help: *words is what to say. */
+/* Returns false if argv is wrong, with the reason in `words`, or if it asks for help. */
 static bool read_all(struct tuner *tuner, int argc, char **argv, char *words, size_t bytes)
 {
     int option;

@@ -1,4 +1,4 @@
-/* What cecl_tune says while it measures. */
+/* What cecl_tune prints while it measures. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
-/* Where one way becomes better than another: a threshold out of the times of both at some sizes. */
+/* Where one way becomes better than another: finds a threshold from the times of both at some sizes. */
 #include "split.h"
 
 #define TIE 1.02
-#define MOST_LOST 0.5 /* at one size: a single time that something disturbed does not decide */
+#define MOST_LOST 0.5 /* at one size, so that a single disturbed time does not decide */
 
-/* What is lost by a way that takes `us` where another one takes `other`. */
+/* The share of time that is lost by a way that takes `us`, if another one takes `other`. */
 static double loss(double us, double other)
 {
     const double lost = us > TIE * other ? us / other - 1 : 0;
@@ -28,7 +28,7 @@ static double lost_by(const struct point *points, int count, int at)
     return lost;
 }
 
-/* How many points go the first way with this value. */
+/* How many points take the first way if the threshold has this value. */
 static int points_below(const struct point *points, int count, bool is_min, uint64_t value)
 {
     int below = 0;

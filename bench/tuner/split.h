@@ -11,10 +11,10 @@ struct point {
     double us[2]; /* of the way below the threshold, and of the way above it */
 };
 
-/* The value that loses least time over all points, which are in order of size. A way that is less than
- * 2 % slower loses nothing; among values that lose alike the one nearest to `current` is taken.
- * Sizes beyond the last point change their way only if the other one
- * wins at the last point. is_min: the second way begins at the value, else behind it. `least`: what says that it always holds. */
+/* The value that loses the least time over all points, which are in order of size. A way that is less than 2
+ * % slower loses nothing. Among values that lose equally, the one nearest to `current` is taken. Sizes beyond
+ * the last point change their way only if the other one wins at the last point. is_min: the second way begins
+ * at the value, otherwise behind it. `least`: the value with which all sizes go the second way. */
 uint64_t split_value(const struct point *points, int count, bool is_min, uint64_t current,
                      uint64_t least);
 

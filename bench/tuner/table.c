@@ -54,7 +54,7 @@ static void write_contest(FILE *out, const struct cecl_nccl_setup *setup,
     if (contest->npoints == 0)
         return;
     write_points(out, contest);
-    if (nspans == 0) /* in none that was measured */
+    if (nspans == 0) /* cecl is faster in no measured size */
         spans[nspans++] = (struct span){0, 0};
     for (int i = 0; i < nspans; i++) {
         const struct cecl_nccl_gain row = {.setup = *setup,
@@ -88,7 +88,7 @@ static void write_all(FILE *out, const struct cecl_nccl_rows *rows,
         write_contest(out, setup, &contests[i]);
 }
 
-/* Under another name first: a program may read the file meanwhile. */
+/* Writes the file under another name first, because a program may read it meanwhile. */
 static bool replace(const struct tuner *tuner, const struct cecl_nccl_rows *rows,
                     const struct cecl_nccl_setup *setup, const struct contest *contests, int count)
 {

@@ -15,9 +15,9 @@
 struct crossing {
     enum cecl_threshold which;
     const struct op *op;
-    bool is_min;     /* calls of at least so many bytes take the second way; else of more */
-    bool in_place;   /* the calls that are timed are */
-    bool of_block;   /* an all-reduce: the threshold is of a block, not of the whole */
+    bool is_min;     /* calls of at least this many bytes take the second way; else of more */
+    bool in_place;   /* the timed calls are */
+    bool of_block;   /* an all-reduce: the threshold counts the bytes of a block */
     bool look_alike; /* ceclExplain does not tell the ways apart */
     int least_ranks;
     struct {
@@ -25,7 +25,7 @@ struct crossing {
     } sizes[CECL_TUNING_DEVICES]; /* bytes */
     ceclSmPolicy_t policy;
     const char *variable, *setting; /* of the environment; NULL: none */
-    /* Other thresholds, so that none of these comes first; ended by CECL_TUNE_COUNT. */
+    /* Values of other thresholds, so that no other way is chosen first; ended by CECL_TUNE_COUNT. */
     struct forced {
         enum cecl_threshold which;
         uint64_t value;
@@ -33,10 +33,10 @@ struct crossing {
 };
 extern const struct crossing crossings[];
 extern const int ncrossings;
-/* An operation's name as --op takes it; NULL: there is none. */
+/* Returns `name` as a string of the crossings' table; NULL: no crossing has an operation of this name. */
 const char *crossing_op_named(const char *name);
 
-/* What became of a crossing. */
+/* The result for a crossing. */
 struct finding {
     const char *kept; /* why it was not measured; NULL: it was */
     uint64_t was, value;
@@ -45,14 +45,14 @@ struct finding {
 };
 
 struct tuner {
-    struct run run; /* of all that is measured: comm and stream serve to meet */
+    struct run run; /* for all measurements; comm and stream let ranks meet */
     bool quick;
     int seconds; /* no size is begun later */
     const char *op;
-    bool against;                             /* NCCL: another file is written, by against.c */
+    bool against;                             /* against NCCL: against.c writes another file */
     const struct type *types[CECL_NUM_TYPES]; /* of reductions, against NCCL */
     int ntypes;
-    char output[PATH_MAX];        /* whatever folder it is read from */
+    char output[PATH_MAX];        /* a name that is valid in every folder */
     struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
     enum cecl_tuning_device device;
     double began;    /* us */
@@ -65,10 +65,10 @@ bool tuner_options(struct tuner *tuner, int argc, char **argv, int *code);
 /* against.c: the whole of --against nccl. Returns one of END_... */
 int against_nccl(struct tuner *tuner);
 
-/* ways.c: times both ways at each size. False: a call failed, and was told. */
+/* ways.c: times both ways at each size. False: a call failed, and a message was printed. */
 bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,
                       struct finding *finding);
-/* The i-th size of a crossing; 0: past the last. */
+/* The i-th size of a crossing; 0: `i` is past the last size. */
 uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossing, int i);
 
 /* progress.c: on rank 0's stderr. */

@@ -27,7 +27,7 @@ struct trial {
 
 /* ---- forcing a way */
 
-/* The value by which all calls go below the threshold (way 0), or above it. */
+/* The threshold's value with which all calls lie below the threshold (way 0), or all above it. */
 static uint64_t forcing_value(const struct tuner *tuner, const struct crossing *crossing, int way)
 {
     const struct cecl_threshold_info *info = &cecl_thresholds[crossing->which];
@@ -71,7 +71,7 @@ static void write_table(const struct tuner *tuner, const struct crossing *crossi
             write_row(out, &tuner->base.rows[i]);
 }
 
-/* A file of each rank's own. */
+/* Writes the table to a file of this rank's own. */
 static bool make_table(const struct tuner *tuner, const struct crossing *crossing, int way,
                        char *path)
 {
@@ -123,7 +123,7 @@ static bool way_open(const struct tuner *tuner, const struct crossing *crossing,
         return false;
     BENCH_TRY(&tuner->run, ceclStreamCreate(w->comm, &w->stream));
     BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->send, send));
-    if (crossing->in_place && !crossing->op->block_of_each) /* send is as large at least */
+    if (crossing->in_place && !crossing->op->block_of_each) /* send is at least as large */
         w->recv = w->send;
     else
         BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->recv, recv));
@@ -155,7 +155,7 @@ static ceclResult_t call_once(const struct run *run, const struct trial *trial, 
                                      TYPE, w->comm, w->stream);
 }
 
-/* A round of one way, to its end. */
+/* Makes a round of calls in one way, and waits for their end. */
 static bool call_round(const struct run *run, void *context, int way)
 {
     const struct trial *trial = context;
@@ -165,7 +165,7 @@ static bool call_round(const struct run *run, void *context, int way)
     return true;
 }
 
-/* How a way would go; false: it is refused, as where staging is too small. */
+/* Explains a call of a way; false: the call is refused, for example because staging is too small. */
 static bool explain(const struct run *run, const struct trial *trial, int way, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -193,7 +193,7 @@ static bool ways_differ(const struct run *run, const struct trial *trial)
 
 /* ---- one size */
 
-/* So many calls that a round takes about as long as it should; alike on all ranks. */
+/* Chooses how many calls make a round of about the wanted time; equal on all ranks. */
 static bool choose_calls(const struct tuner *tuner, struct trial *trial)
 {
     const double wanted = tuner->quick ? 2000 : 5000; /* us */
@@ -239,7 +239,7 @@ uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossin
 
 /* ---- all sizes */
 
-/* As rank 0 has it. */
+/* Whether the time for measuring is over, by rank 0's clock. */
 static bool is_late(const struct tuner *tuner, struct finding *finding)
 {
     int late = wall_us() - tuner->began > tuner->seconds * 1e6;

@@ -67,7 +67,7 @@ static bool has_crossing(enum cecl_threshold which)
     return false;
 }
 
-/* As a comment: what holds though it was not measured. */
+/* Writes, as a comment, a row that holds although it was not measured. */
 static void write_kept(const struct tuner *tuner, FILE *out, enum cecl_threshold which,
                        const char *why)
 {
@@ -78,7 +78,7 @@ static void write_kept(const struct tuner *tuner, FILE *out, enum cecl_threshold
     fprintf(out, "# kept: %s (%s)\n", text, why);
 }
 
-/* Rows that came with CECL_TUNING, without those that were measured anew. */
+/* Writes CECL_TUNING's rows, except those that were measured again. */
 static void write_base(const struct tuner *tuner, FILE *out, const struct finding *findings)
 {
     for (size_t r = 0; r < tuner->base.nrows; r++) {

@@ -33,7 +33,7 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
                                           .counter = (uint8_t)counter};
 }
 
-/* Adds an operation on `lane`. Returns its value to be filled in, which is 0. */
+/* Adds an operation on `lane`. Returns the address of its value, for the caller to fill in. */
 static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_kind kind,
                         uint32_t *word)
 {
@@ -73,7 +73,7 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* The user's buffer that this rank has as its input (CECL_AREA_SEND) or recvbuff in a call. */
+/* This rank's buffer in a call: its input (CECL_AREA_SEND) or its recvbuff. */
 static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind)
 {
     return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
@@ -320,7 +320,7 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                          (uint32_t *)&counter->awaited[step->peer]);
 }
 
-/* Exchanges with other nodes, and then tells this rank's other lanes that it has. */
+/* Binds an exchange with other nodes, and the write that tells this rank's other lanes that it has ended. */
 static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -341,7 +341,7 @@ static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct
     return ceclSuccess;
 }
 
-/* Whether whoever waits at step `at` resets the word. */
+/* Whether step `at` is a wait whose word is reset afterwards. */
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -349,8 +349,8 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* Behind the last of several waits, resets the words of all of them. A word that is reset no longer tells
- * the watchdog that its peer has come. */
+/* After the last of several waits, resets the words of all of them. Until then the words tell the watchdog
+ * which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
 {
@@ -369,7 +369,7 @@ static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan
     }
 }
 
-/* Tells the host, by `done`, that the call has come to a phase. */
+/* Tells the host, by the word `done`, that the call has reached a phase. */
 static void write_done(const struct cecl_engine *engine, uint32_t phase, struct cecl_bound *bound)
 {
     cecl_bound_value(engine, bound, CECL_COUNTER_DONE, phase,
@@ -407,7 +407,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Binds copies of a result, which the reduction's kernel makes. */
+/* Binds the copies of a reduction's result that its kernel makes. */
 static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_reduction *reduction,
                               struct cecl_bound *bound)
@@ -505,7 +505,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     const bool small = cecl_plan_is_small(plan);
     bound->chunks = plan->chunks;
     bound->chunk_phase = plan->chunk_phase;
-    if (is_captured(plan) && !small) /* it moves no epoch, and its end is a signal of its own */
+    if (is_captured(plan) && !small) /* it advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

@@ -3,10 +3,10 @@
 #include "flags/pads.h"
 #include "flags/turns.h"
 
-_Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes so many slots");
-_Static_assert(CECL_SLOT_FACTOR == 2, "as cecl_small_slots_bytes has it");
+_Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes no more slots");
+_Static_assert(CECL_SLOT_FACTOR == 2, "cecl_small_slots_bytes relies on it");
 
-/* Its numbers are the communicator's, and are filled in at each issue. */
+/* An eager call is numbered by the communicator's counters, whose values are filled in at each issue. */
 static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_flags_meeting(&engine->flags, CECL_LANE_MAIN);
@@ -16,7 +16,7 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
     cecl_bound_value(engine, bound, CECL_COUNTER_SLOTS, 1, &bound->small.epoch);
 }
 
-/* Nothing of it changes from launch to launch. */
+/* A captured call has no value that changes from launch to launch. */
 static void bind_captured(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_turns_meeting(&engine->flags);
@@ -29,7 +29,7 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 {
     const struct cecl_call *call = &bound->calls[0];
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
-    /* where a rank has a block of its own for each rank, the operation needs the address of the
+    /* where a rank sends a different block to each rank, the operation needs the address of the
      * first block */
     const bool reduces = call->op->family == CECL_FAMILY_REDUCTION;
     const struct cecl_buffer input =

@@ -1,4 +1,4 @@
-/* A bound plan's memory, and what is said of it. */
+/* A bound plan's memory, and its report for ceclExplain. */
 #include "ce/bound.h"
 
 #include <stdio.h>

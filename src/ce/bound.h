@@ -34,7 +34,7 @@ struct cecl_ends {
 };
 
 struct cecl_bound {
-    /* the calls of the plan, and what ranks told of them; the owner keeps both for as long as this
+    /* the calls of the plan, and what ranks told each other of them; the owner keeps both for as long as this
      * bound plan lives */
     const struct cecl_call *calls;
     const struct cecl_told *told;
@@ -56,13 +56,13 @@ struct cecl_bound {
     void *memory;
     uint32_t steps, copies, transfers_room; /* for which there is room */
     int nlanes;                             /* highest lane of a command, plus 1 */
-    /* for a plan of messages: where both ends of each lie; NULL: places come from `told` */
+    /* for a plan of messages: both ends of each message; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
     const uint64_t *given;
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
-    struct cecl_counting counting; /* of a captured call that is one kernel */
+    struct cecl_counting counting; /* used by a captured call that is one kernel */
     struct cecl_splits splits[2];  /* the steps of a call by splits on the device */
     ceclExplanation_t explanation;
 };
@@ -71,12 +71,12 @@ struct cecl_bound {
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
- * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan has no
- * room. */
+ * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan is valid: it has no room
+ * yet. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
-/* A long call writes `done` every so many phases. That is far less than half a cycle of flags. With
- * more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether
- * the call has begun. */
+/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
+ * With more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether the
+ * call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -102,7 +102,7 @@ void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *
 /* fuse.c: steps that one kernel carries out: a reduction, and the signals and waits of all peers
  * around it. */
 struct cecl_fused {
-    uint32_t count;       /* how many steps, with the first one */
+    uint32_t count;       /* number of steps, the first one included */
     uint32_t at;          /* index of the reduction among them */
     bool sends;           /* whether the step after it is copies of its result */
     uint32_t does;        /* CECL_MEET_... bits */
@@ -111,7 +111,8 @@ struct cecl_fused {
 /* Finds the steps, from step `at` of the plan on, that one kernel can carry out. Returns false if
  * there are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
-/* Whether that is the whole plan: a barrier, the reduction, and a barrier. Equal on all ranks of a call. */
+/* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
+ * ranks of a call. */
 bool cecl_fuses_all(const struct cecl_plan *plan);
 
 #endif

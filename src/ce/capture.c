@@ -1,4 +1,4 @@
-/* From a call's plan to that of a captured call; see capture.h. */
+/* Turns a call's plan into the plan of a captured call; see capture.h. */
 #include "ce/capture.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@ struct item {
     uint32_t index; /* of the phase, or of the step */
 };
 
-/* A phase, in the order of their signals. */
+/* A phase. Phases are listed in the order of their signals. */
 struct phase {
     uint32_t counter, number;    /* in the call's own plan; number 0: the plan does not have it */
-    uint32_t signalled, awaited; /* at which items; NOWHERE */
+    uint32_t signalled, awaited; /* indices of items, or NOWHERE */
     uint32_t turn;
 };
 #define NOWHERE UINT32_MAX
@@ -104,8 +104,8 @@ static uint32_t free_from(const struct capture *capture, const struct phase *pha
     return NOWHERE;
 }
 
-/* Whether phase p may take a word. What the call before had in its last phases is free once ranks have
- * met in the first one. */
+/* Whether phase p may take a word. Words that the previous call used in its last phases are free once ranks
+ * have met in this call's first phase. */
 static bool may_take(const struct capture *capture, uint32_t p, uint32_t turn)
 {
     const struct phase *mine = &capture->phases[p];

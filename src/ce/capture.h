@@ -8,8 +8,8 @@
  * the peer's next signal behind the reset.
  *
  * In a call of barriers and copies two words, A and B, are enough within the call. The next call,
- * whichever it is, begins with A. So the last phase never takes A: where their number is odd, it
- * takes a third word, and a call with a single phase gets a second one:
+ * whichever it is, begins with A. So the last phase never takes A: if the number of phases is odd, the last
+ * one takes a third word, and a call with a single phase gets a second phase:
  *
  *     1 phase     A B
  *     2 phases    A B
@@ -24,9 +24,9 @@
 
 #include "plan/plan.h"
 
-/* Makes `plan` the plan of a captured call, unless it is one kernel, which numbers its calls: a small call, or
- * with `meets` a reduction between two barriers. All ranks do so with their plans of the call. Frees the
- * plan on failure: ceclInvalidUsage if it takes more words than there are. */
+/* Makes `plan` the plan of a captured call, unless one kernel carries out the call and counts captured calls
+ * itself: a small call, or with `meets` a reduction between two barriers. All ranks of the call decide alike.
+ * Frees the plan on failure: ceclInvalidUsage if it takes more than CECL_TURNS words. */
 ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets);
 
 #endif

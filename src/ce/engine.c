@@ -7,7 +7,7 @@
 
 #define SLOT_ALIGN 512u
 
-/* Captured calls have as many again. */
+/* Bytes of the slots of eager calls. Captured calls have as many more. */
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;

@@ -16,14 +16,15 @@ struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
     /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Empty for ranks that came
-     * later, and for buffers that no peer touches. nbuffers 0: as on this rank, in the pool */
+     * later, and for buffers that no peer touches. nbuffers 0: in the pool, at the same offsets as on this
+     * rank */
     const struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
     const uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are as this one
-     * is */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: what holds for this rank holds for
+     * all */
     const uint64_t *outside;
     size_t noutside;
 };
@@ -39,8 +40,8 @@ struct cecl_engine {
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* slots of small calls: bytes from the start of staging to the first, and to the first of captured
-     * calls; and bytes of each; 0: none */
+    /* slots of small calls: bytes from the start of staging to the first one, and to the first one of
+     * captured calls; bytes of each, or 0: no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
     /* bytes from the start of staging to the table of calls by splits on the device, and bytes of it;
      * 0: too many ranks */
@@ -51,13 +52,13 @@ struct cecl_engine {
     /* time limit of waits in small calls' kernels; 0: none; set by the opener */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
-    /* streams of the lanes of messages and of the network, which are numbered after the side lane; owned by the
-     * opener */
+    /* streams of the lanes of messages and of the network, which are numbered after the side lane; the opener
+     * owns them */
     ceclStream_t *lanes;
     /* -- graphs: graph.h -- */
     struct cecl_event
         *order;          /* marks the end of the last launch, once a call was captured; or NULL */
-    ceclStream_t before; /* has waited for the calls before that */
+    ceclStream_t before; /* the stream that first recorded `order`, behind the calls so far */
     bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for it */
     uint64_t last_stream;

@@ -1,5 +1,5 @@
 /* Finds the steps around a reduction that its kernel can do. A kernel signals to all peers at once
- * and waits for all of them. If the call is tuned so, it also writes its result to the peers:
+ * and waits for all of them. If the tuning table says so, it also writes its result to the peers:
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
@@ -91,7 +91,7 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     return fused->does != 0 || fused->sends;
 }
 
-/* Whether all ranks have a share to reduce, plans of one form, and a kernel that counts. */
+/* Whether all ranks have a share to reduce, plans of one form, and a kernel that counts captured calls. */
 static bool are_alike(const struct cecl_part *part)
 {
     const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;

@@ -3,7 +3,7 @@
 
 #include "ce/bound.h"
 
-/* Makes an event, which marks the end of what `ops` wait for: a stream that waits records it. */
+/* Makes an event that marks the end of what `ops` wait for: the stream `before` waits, then records it. */
 static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_memop *ops,
                                size_t count, struct cecl_event **out)
 {
@@ -24,8 +24,8 @@ static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_mem
     return result;
 }
 
-/* Makes the event, which from now on marks the end of each launch. It first marks the end of the calls
- * so far. */
+/* Makes the event `order`, unless it exists. At first it marks the end of the calls so far, and from then on
+ * the end of each launch. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);

@@ -1,9 +1,9 @@
 /* Captured calls on a stream, and their order among the launches of a communicator.
  *
  * Launches run in the order in which the host makes them, on any streams: calls that no graph captured,
- * and launches of graphs. Once a first call was captured, an event marks the end of the last of them.
- * Each call and each graph waits for the event at its start and records it at its end. So one set
- * of words, one staging and one set of halves serve all graphs. */
+ * and launches of graphs. Once a first call was captured, an event marks the end of the last launch. Each
+ * call and each graph waits for the event at its start and records it at its end. So one set of words, one
+ * staging and one set of halves serve all graphs. */
 #ifndef CECL_CE_GRAPH_H
 #define CECL_CE_GRAPH_H
 
@@ -12,18 +12,18 @@
 /* Adds the commands of a bound plan of a captured call to what `stream` captures. The communicator stays
  * as it is, except that the first such call makes the event.
  *
- * *started: after a failure, whether a part may be captured */
+ * *started: after a failure, whether a part may have been captured */
 ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bound *bound,
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started);
 
-/* The same for a one-sided call, which has an order of its own: it follows, in each launch, what marked the events last,
- * and marks them. The program of the call is not pending for others. */
+/* The same for a one-sided call, which has an order of its own: in each launch it waits for `events` and then
+ * records them. It does not join the order of other calls. */
 ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
                                       ceclStream_t stream, const struct cecl_capture *capture,
                                       struct cecl_event *const *events, uint32_t nevents);
 
-/* Makes an event for one-sided calls. To be destroyed before the engine is closed. */
+/* Makes an event for one-sided calls. Destroy it before the engine is closed. */
 ceclResult_t cecl_graph_make_event(struct cecl_engine *engine, struct cecl_event **event);
 
 /* Marks the end of a call that no graph captured. */
@@ -33,7 +33,7 @@ static inline ceclResult_t cecl_graph_mark(const struct cecl_engine *engine, cec
                          : ceclSuccess;
 }
 
-/* Whether the launch that was made last is done, also one of a graph: ceclSuccess or
+/* Whether the latest launch is done, also if it is a launch of a graph: ceclSuccess or
  * ceclInProgress. */
 ceclResult_t cecl_graph_query(const struct cecl_engine *engine);
 

@@ -21,10 +21,10 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
 typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
 cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
 cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
-cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that each rank has of its own */
+cecl_lower_fn cecl_lower_per_rank;  /* blocks of a layout that differs from rank to rank */
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
 cecl_lower_fn cecl_lower_splits; /* rows whose numbers only the device knows */
-cecl_lower_fn cecl_lower_carry;  /* between two buffers of one rank */
+cecl_lower_fn cecl_lower_carry;  /* a copy between two buffers of one rank */
 
 #endif

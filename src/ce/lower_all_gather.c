@@ -4,7 +4,7 @@
  *
  *     push:  | barrier 1 | my block -> block r of every peer (own too, out of place) | barrier 2 |
  *
- *     push in chunks: between the chunks this rank signals to all peers; nobody has to wait for that
+ *     push in chunks: between the chunks this rank signals to all peers; no rank has to wait for these
  *
  *     pull:  | my block -> my block r (out of place)
  *            | barrier 1 | block p of each peer p -> my block p | barrier 2 |
@@ -15,8 +15,7 @@
  *     push, without a local copy (a local copy would run on SMs, or be slower), where some rank is
  *     out of place:
  *            | barrier 1 | my block -> block r of every peer | barrier 2
- *            | my piece of the block of each of the ranks before me that are out of place -> that
- *              rank | barrier 3 |
+ *            | for each rank before me that is out of place: my piece of its block -> that rank | barrier 3 |
  *     and where a rank came late: the same without barrier 2
  *
  * A large block that is the only one of its call goes another way: lower_spread.c.
@@ -28,8 +27,7 @@
  * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call
  * the later one of two ranks makes both copies: the block to its receiver, and the piece back
  * (route.c). No other rank touches the piece in between, so the order of that rank's stream is
- * enough. Nor does a rank then need to know whether a later one is in place, because that changes
- * no barrier. */
+ * enough. So a rank need not know whether a later rank is in place: that changes no barrier. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -51,7 +49,8 @@ static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, int
                     chunk->bytes);
 }
 
-/* Barrier 1, and the blocks. Peers are told of each chunk but the last, of which the next barrier tells them. */
+/* Barrier 1, and the blocks. A signal to all peers follows each chunk but the last, which a barrier
+ * follows. */
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const uint32_t chunks = part->call.chunks > 1 ? part->call.chunks : 1;
@@ -132,7 +131,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-/* Equal on all ranks, except where a rank came late. Then the answer changes no barrier. */
+/* Equal on all ranks, except if a rank came late. In that case the answer changes no barrier. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < cecl_part_peers(part); i++)

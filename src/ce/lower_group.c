@@ -89,9 +89,9 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
     ceclResult_t result = ceclSuccess;
     share_staging(parts, nparts);
     for (uint32_t i = 0; i < nparts; i++) {
-        parts[i].way.move.beside = false; /* merging keeps batches, but no lanes */
-        parts[i].way.small = false;       /* the kernel of a small call serves one call */
-        parts[i].way.by_host = false;     /* a half of host memory serves one call */
+        parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
+        parts[i].way.small = false;       /* the kernel of a small call serves only one call */
+        parts[i].way.by_host = false;     /* one half of the host memory serves only one call */
     }
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
         result = cecl_lower(&parts[i], &plans[i]);

@@ -41,15 +41,15 @@ static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
     cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
 
-/* Waits until the peer of a message has come to READY or MOVED. */
+/* Waits until the peer of a message has signalled READY or MOVED. */
 static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
     const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` stands before message `b` on the lanes: by peer, then by the peer's group.
- * The order within a group is that of the caller. */
+/* Whether message `a` comes before message `b` on the lanes: by peer, then by the peer's group. The
+ * order within a group is that of the caller. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
@@ -118,9 +118,9 @@ static bool any_away(const struct cecl_message *messages, uint32_t count)
     return false;
 }
 
-/* Adds what this rank moves, a lane for each peer. With a single peer the main lane is its lane. Messages
- * with one group of a peer wait together, and their copies are one batch. `lanes`: the first that is free.
- * Returns one more than the last lane. */
+/* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
+ * peer. Messages with one group of a peer wait together, and their copies are one batch. `lanes`: the first
+ * free lane. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order, int lanes)
 {

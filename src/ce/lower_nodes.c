@@ -1,12 +1,12 @@
-/* Calls over several nodes: which lowering makes the plan. A barrier has its lowering here. */
+/* Chooses the lowering of a call over several nodes, and lowers a barrier. */
 #include "ce/lower_nodes.h"
 
-/* ---- barrier: the ranks of each node meet, then the first ranks of all nodes, then those of each node
+/* ---- barrier: the ranks of each node meet, then the first ranks of all nodes, then the ranks of each node
  *
  *     main | barrier |                                 after the last exchange | barrier |
  *     net            | to node + 1, from node - 1 | to node + 2, from node - 2 | + 4, - 4 | ...
  *
- * A byte goes each time. After log2 of the nodes such exchanges each node has heard of all others. */
+ * Each exchange sends one byte. After log2(nodes) exchanges each node knows that all others have come. */
 
 #define BARRIER_BYTES 32u /* one for each exchange, and one to send */
 

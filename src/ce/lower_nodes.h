@@ -1,9 +1,9 @@
 /* What the lowerings over several nodes share. Internal to src/ce.
  *
- * In each of them the part within the node goes as on one node, by copies and flags among its ranks. What
- * leaves the node goes over rails (call/nodes.h) by exchanges on a lane of their own, in chunks: while a
- * chunk travels, copy engines move the previous one. Each node meets the others in an order that all know:
- * by waves of nodes, and in a wave chunk by chunk. So exchanges never wait for each other in a circle. */
+ * Within a node they work as on one node, by copies and flags among its ranks. Blocks for other nodes go over
+ * rails (call/nodes.h), by exchanges on a lane of their own, in chunks: while a chunk travels, copy engines
+ * move the previous one. Each node meets the others in an order that all know: by waves of nodes, and in a
+ * wave chunk by chunk. So exchanges never wait for each other in a circle. */
 #ifndef CECL_CE_LOWER_NODES_H
 #define CECL_CE_LOWER_NODES_H
 
@@ -13,19 +13,21 @@
 struct cecl_rails {
     const struct cecl_part *part;
     const struct cecl_nodes *nodes;
-    int me, node, local, size; /* this rank, its node, its index there; how many ranks that has */
-    int wave;                  /* exchange with at most so many nodes at a time */
-    uint64_t chunk;            /* bytes of a block that go at a time */
-    /* of staging, as the call's part has it: first the node's own part, then the rails' */
+    int me, node, local, size; /* this rank, its node, its index in the node; ranks of the node */
+    int wave;                  /* the most nodes with which a wave exchanges */
+    uint64_t chunk;            /* bytes of each block that one exchange carries */
+    /* the rails' part of the call's staging: where it begins, and its bytes; the part for copies within the
+     * node comes before it */
     uint64_t staging_at, staging_bytes;
     uint32_t awaited; /* for building: the last exchange that the main lane waited for */
 };
 
-/* Halves staging between the node's own part, which *inner is then for, and the rails. */
+/* Halves staging between the part of the call within the node, *inner, and the rails. */
 struct cecl_rails cecl_rails_of(const struct cecl_part *part, struct cecl_part *inner);
 
 /* Turn i, from 1 on: this node sends to the node at a distance d after it, and receives from the node at the
- * same distance before it. An odd turn and the next one are a pair: each receives from where the other sends. */
+ * same distance before it. An odd turn and the next one are a pair: in each of them this node receives from
+ * the node to which it sends in the other. */
 static inline int cecl_rails_distance(const struct cecl_rails *rails, int turn)
 {
     return turn % 2 ? (turn + 1) / 2 : rails->nodes->count - turn / 2;
@@ -60,7 +62,7 @@ static inline int cecl_rails_carried(const struct cecl_rails *rails, int node, i
     return n > local ? (n - local + size - 1) / size : 0;
 }
 
-/* Bytes [first, first + most) of a block, as far as it has them. */
+/* How many of the bytes [first, first + most) a block of `bytes` bytes has. */
 static inline uint64_t cecl_chunk_left(uint64_t bytes, uint64_t first, uint64_t most)
 {
     const uint64_t left = first < bytes ? bytes - first : 0;
@@ -87,7 +89,7 @@ void cecl_rails_follow(struct cecl_plan *plan);
 void cecl_rails_await(struct cecl_rails *rails, struct cecl_plan *plan, uint32_t k);
 
 /* Equal shares of a whole that begins at byte `base` of a buffer: rank r has bytes [r * each, (r + 1) *
- * each) of it, as far as there are so many. */
+ * each) of it, but none beyond `total`. */
 struct cecl_shares {
     uint64_t base, each, total;
 };
@@ -96,21 +98,20 @@ static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int ra
     return cecl_chunk_left(shares->total, (uint64_t)rank * shares->each, shares->each);
 }
 
-/* lower_nodes_gather.c: each rank's block goes to all ranks; with shares, its share, which lies in its
- * recvbuff. A block is with all ranks of the node already, a share is not. No rank of the node reads the
- * bytes of recvbuff that are to be written. */
+/* lower_nodes_gather.c: each rank's block goes to all ranks; with shares, each rank's share, which lies in
+ * its recvbuff. No rank of the node may still read the bytes of recvbuff that will be written. */
 void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
                        const struct cecl_shares *shares);
 /* lower_nodes_root.c: the block of each rank of another node goes to the root; with shares, each rank's
- * share, which lies in its staging at `at`. What the root's own node does meanwhile is up to `within`; NULL:
- * its ranks push their shares. */
+ * share, which lies in its staging at `at`. Meanwhile the root's own node carries out the call `within`;
+ * NULL: its ranks push their shares. */
 ceclResult_t cecl_rails_to_root(struct cecl_rails *rails, struct cecl_plan *plan,
                                 const struct cecl_shares *shares, struct cecl_place at,
                                 const struct cecl_part *within);
 
 cecl_lower_fn cecl_lower_nodes; /* any call over several nodes */
 cecl_lower_fn cecl_lower_nodes_gathered;
-cecl_lower_fn cecl_lower_nodes_exchanged; /* blocks by a layout, too */
+cecl_lower_fn cecl_lower_nodes_exchanged; /* also of blocks by a layout */
 cecl_lower_fn cecl_lower_nodes_at_root;
 cecl_lower_fn cecl_lower_nodes_reduction;
 cecl_lower_fn cecl_lower_nodes_rows; /* of strided blocks */

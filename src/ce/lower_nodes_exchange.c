@@ -1,8 +1,8 @@
 /* All-to-all over several nodes, of equal blocks or by layouts, and scatter, where only the root sends.
  *
- * Within the node first: a rank hands its blocks for rank t of another node to the rank of its own node that
- * is on t's rail. That rank has all that its node sends to t, and sends it over the rail, to where it belongs.
- * So a rail carries one message for each pair of nodes, and not one for each pair of ranks.
+ * A rank first hands its blocks for rank t of another node to the carrier: the rank of its own node that is
+ * on t's rail. The carrier has all that its node sends to t, and sends it over the rail to t's recvbuff. So a
+ * rail carries one message for each pair of nodes, and not one for each pair of ranks.
  *
  *     main | barrier | round 0: my blocks for a wave of nodes -> staging of their carriers | barrier
  *          | round 1 -> the next room | barrier | blocks within the node | after 0: round 2 ... |
@@ -17,7 +17,7 @@
  * another one arrives there.
  *
  * If each rank has a layout of its own, a carrier must know how much its node sends (node_sends). If it does
- * not, each rank sends its own blocks, without staging. */
+ * not know, each rank sends its own blocks, without staging. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ struct swap {
     struct cecl_plan *plan;
     bool direct;             /* each rank carries its own blocks */
     uint64_t chunk, room;    /* bytes of a chunk and of a room */
-    uint64_t handed, rounds; /* chunks that this node hands over in a wave, and all chunks */
+    uint64_t handed, rounds; /* chunks of a wave that this node hands over, and all of them */
     uint64_t begun;          /* rounds that were handed over so far */
     uint32_t sent[ROOMS];    /* the exchanges that sent the last rounds */
 };
@@ -45,7 +45,8 @@ static bool knows_all(const struct cecl_part *part)
     return part->call.op->family != CECL_FAMILY_OWN_LAYOUT;
 }
 
-/* Whether a rank may not send its own block from where it lies. */
+/* Whether received blocks take the places of sent ones, so that a rank cannot send its own block from its
+ * place. */
 static bool takes_places(const struct cecl_part *part)
 {
     return is_alike(part) && part->call.in_place;
@@ -88,7 +89,7 @@ static int slots_of_turn(const struct swap *s, int node, int carrier)
            (takes_places(rails->part) ? cecl_rails_carried(rails, node, before, rails->size) : 0);
 }
 
-/* Where a block for `to` lies that is carried by a rank of this node. */
+/* Where a block for `to` lies in the staging of its carrier, a rank of this node. */
 static struct cecl_place slot_of(const struct swap *s, int turn, int from, int to)
 {
     const struct cecl_rails *rails = s->rails;
@@ -107,7 +108,7 @@ static struct cecl_place slot_of(const struct swap *s, int turn, int from, int t
                               s->begun % ROOMS * s->room + (uint64_t)slot * s->chunk);
 }
 
-/* The most slots of any rank in any wave, where waves have so many nodes. */
+/* The most slots that any rank needs in any wave, if a wave has `wave` nodes. */
 static uint64_t most_slots(const struct cecl_rails *rails, int wave)
 {
     const struct cecl_nodes *nodes = rails->nodes;
@@ -131,7 +132,7 @@ static uint64_t most_slots(const struct cecl_rails *rails, int wave)
 static ceclResult_t make_rooms(struct swap *s)
 {
     struct cecl_rails *rails = s->rails;
-    /* no rank knows the largest block of all */
+    /* with a layout on each rank, no rank knows the largest block */
     const uint64_t most = knows_all(rails->part) ? rails->part->call.bytes : UINT64_MAX;
     const uint64_t wanted = rails->chunk < most ? rails->chunk : most;
     uint64_t slots = most_slots(rails, rails->wave);
@@ -149,8 +150,8 @@ static ceclResult_t make_rooms(struct swap *s)
 
 /* ---- rounds */
 
-/* How many ranks of consecutive numbers, from local index `l` of a node on, have their blocks for `to` with
- * one carrier, one behind the other, so that they go as one. */
+/* How many consecutive ranks, from local index `l` of a node on, have their blocks for `to` side by side at
+ * one carrier, so that it sends them as one. */
 static int run_of(const struct swap *s, int node, int l, int to)
 {
     const struct cecl_nodes *nodes = s->rails->nodes;
@@ -222,7 +223,7 @@ static void exchange(const struct swap *s, int wave, uint64_t first)
     }
 }
 
-/* Of a scatter, the other nodes have nothing to do within. */
+/* Adds the part of the call within this node. In a scatter only the root's node has such a part. */
 static void within(const struct swap *s, const struct cecl_part *inner, ceclResult_t *result)
 {
     const struct cecl_nodes *nodes = s->rails->nodes;
@@ -257,7 +258,8 @@ static uint64_t chunks_in(const struct swap *s, uint64_t bytes)
     return s->chunk ? bytes / s->chunk + (bytes % s->chunk > 0) : 0;
 }
 
-/* How many chunks the largest block has that leaves this node, and that comes to this rank. */
+/* Counts the chunks of the largest block that leaves this node, and of the largest one that this rank
+ * receives. */
 static void count_rounds(struct swap *s)
 {
     const struct cecl_rails *rails = s->rails;

@@ -6,9 +6,9 @@
  * The network writes to recvbuff where the block belongs. From there copy engines copy it to the ranks of
  * the node. So a carrier needs no staging, and the first exchange waits only for this rank's own stream.
  *
- * A block that is the only one of its call and large (way.net.chain): the root's node divides it among its
- * ranks, so that all of its rails carry it, and each node passes its chunks on to the next one while it fans
- * them out. That way no rail carries a byte twice:
+ * A large block that is the only one of its call (way.net.chain) goes from node to node. The root's node
+ * divides it among its ranks, so that all of its rails carry it. Each node passes chunks on to the next node
+ * while it copies them to its own ranks. So no rail carries a byte twice:
  *
  *     root's node | root: chunk 0 of each rank's piece -> that rank | barrier
  *                 | root: chunk 1; others: chunk 0 -> peers, and -> next node | barrier | ...
@@ -48,7 +48,7 @@ static struct cecl_place input_of(const struct gather *g)
     return g->shares ? place_of(g, me, me) : cecl_sent(g->rails->part, me, me).at;
 }
 
-/* Ranks of a node whose blocks this rank carries, chunk by chunk: exchange with them, or fan out. */
+/* Receives a chunk of each block of a node that this rank carries. fan_out_of copies it to a peer. */
 static void receive_from(const struct gather *g, int node, uint64_t first)
 {
     const struct cecl_rails *rails = g->rails;
@@ -71,7 +71,8 @@ static void fan_out_of(const struct gather *g, int node, uint64_t first, int pee
     }
 }
 
-/* Round k is chunk k % chunks of wave k / chunks. Returns the exchange after which it has landed. */
+/* Adds the exchange of round k, which is chunk k % chunks of wave k / chunks. Returns its number; 0: there is
+ * no round k. */
 static uint32_t exchange(const struct gather *g, uint64_t k)
 {
     const struct cecl_rails *rails = g->rails;
@@ -156,7 +157,7 @@ static struct cecl_place block_at(const struct chain *c, int rank, uint64_t at)
     return cecl_place_on(cecl_received(c->rails->part, c->root, rank).at, at);
 }
 
-/* Where this rank has the block to send it on. */
+/* Where this rank has byte `at` of the block. */
 static struct cecl_place source_at(const struct chain *c, uint64_t at)
 {
     return c->rails->me == c->root
@@ -164,7 +165,7 @@ static struct cecl_place source_at(const struct chain *c, uint64_t at)
                : block_at(c, c->rails->me, at);
 }
 
-/* Chunk `in` comes from the node before, and chunk `out` goes on. */
+/* Receives chunk `in` from the node before, and sends chunk `out` to the next node. */
 static uint32_t pass_on(const struct chain *c, uint64_t in, uint64_t out)
 {
     const struct cecl_rails *rails = c->rails;
@@ -190,7 +191,7 @@ static bool wants_own(const struct chain *c)
            cecl_part_is_outside(c->rails->part, c->root);
 }
 
-/* Chunk k of this rank's pieces goes to the peers. */
+/* Copies chunk k of this rank's pieces to its peers. */
 static void spread_chunk(const struct chain *c, uint64_t k)
 {
     const struct cecl_rails *rails = c->rails;
@@ -205,8 +206,8 @@ static void spread_chunk(const struct chain *c, uint64_t k)
     }
 }
 
-/* The root's chunk k of each peer's piece goes to that peer. Its own piece needs another one to bring it
- * home: the first peer has it whole in the end. */
+/* The root copies chunk k of each peer's piece to that peer, and chunk k of its own piece to all peers. The
+ * rank after the root returns the root's piece (return_own). */
 static void root_sends(const struct chain *c, uint64_t k)
 {
     const struct cecl_rails *rails = c->rails;

@@ -8,7 +8,7 @@
  *     net  | for each round k: partial results -> their ranks; those of other nodes for me -> my staging
  *     side | for each chunk, once all nodes' partial results are there: reduce them to the result
  *
- * Rounds: for each chunk of a block one for each wave of nodes, and one for the ranks of this node.
+ * A chunk of a block has one round for each wave of nodes, and one for the ranks of this node.
  *
  * Sums are made in the order of ranks within a node, and then in the order of nodes. So they depend on which
  * ranks share a node, and on nothing else: all ranks have the same bits, every time.
@@ -16,8 +16,8 @@
  * An all-reduce is a reduce-scatter of equal shares, and an all-gather of them. A reduce gathers them at the
  * root, in parts if staging is too small for a share.
  *
- * Staging: two rooms for what peers send, three for partial results (one is made while two are sent), and two
- * with a place for each node's partial result, by chunks in turn. */
+ * Staging has two rooms for blocks that peers send, three for partial results (one is made while two are
+ * sent), and two for the partial results of all nodes, which chunks use by turns. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -64,8 +64,8 @@ static struct cecl_place place(const struct fold *f, int rank, uint64_t index)
     return cecl_rails_staging(f->rails, rank, index * f->chunk);
 }
 
-/* The blocks of a round: those for one node, at each of its turns; the last round of a chunk is for this
- * node, and has turn 0. */
+/* A round has the turns of a wave, each for the blocks for one node. The last round of a chunk is for this
+ * node, and has only turn 0. */
 static bool is_own_round(const struct fold *f, uint64_t k)
 {
     return k % f->per_chunk + 1 == f->per_chunk;
@@ -83,7 +83,7 @@ static int node_at(const struct fold *f, int turn)
     return turn == 0 ? f->rails->node : cecl_rails_to(f->rails, turn);
 }
 
-/* How many ranks' blocks a carrier has of the turns of a round before this one. */
+/* For how many ranks a carrier has blocks in the earlier turns of a round. */
 static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carrier)
 {
     uint64_t count = 0;
@@ -92,8 +92,9 @@ static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carr
     return count;
 }
 
-/* Where a carrier has, for the `index`-th of its ranks in a round, what a peer sent, its own partial result,
- * and where a rank has the partial results of its block, node by node. */
+/* sent_at, partial_at: where a carrier has, for the `index`-th of its ranks in a round, what a peer sent, and
+ * its own partial result. node_result_at: where a rank has a node's partial result for the rank's own
+ * block. */
 static struct cecl_place sent_at(const struct fold *f, uint64_t k, uint64_t index, int carrier,
                                  int sender)
 {
@@ -160,7 +161,7 @@ static void reduce_blocks(const struct fold *f, uint64_t k, uint64_t index, int 
         sources, (uint32_t)rails->size, bytes_of(f, to, k));
 }
 
-/* Does something with each rank whose blocks of round k this rank has. */
+/* For each rank whose blocks of round k this rank carries: sends their partial result, or reduces them. */
 static void each_carried(const struct fold *f, uint64_t k, bool sends)
 {
     const struct cecl_rails *rails = f->rails;
@@ -211,7 +212,7 @@ static void net_turn(struct fold *f, uint64_t k)
     f->sent[k % PARTIAL_ROOMS] = cecl_plan_close_exchange(f->plan);
 }
 
-/* Reduces the nodes' partial results of the chunk that round k is of, once `last` has brought them. */
+/* Reduces the nodes' partial results for the chunk of round k, once exchange `last` has brought them. */
 static void finish_chunk(const struct fold *f, uint64_t k, uint32_t last)
 {
     const struct cecl_rails *rails = f->rails;
@@ -255,7 +256,7 @@ static void fold_rounds(struct fold *f)
 
 /* ---- how much goes at a time */
 
-/* The most ranks of which a carrier has blocks in one round, and the most blocks that peers send it. */
+/* Finds the most ranks whose blocks a carrier has in one round, and the most blocks that peers send to it. */
 static void measure(struct fold *f, int wave)
 {
     const struct cecl_rails *rails = f->rails;
@@ -286,7 +287,7 @@ static ceclResult_t fold(struct fold *f)
 {
     struct cecl_rails *rails = f->rails;
     const uint64_t wanted = rails->chunk < f->shares.each ? rails->chunk : f->shares.each;
-    /* of a block in chunks, a chunk has several rounds, so that lanes work on different ones */
+    /* if a block has several chunks, a chunk has several rounds, so that lanes work on different rounds */
     const int most = (rails->nodes->count - 1) / LEAST_WAVES;
     if (wanted < f->shares.each && rails->wave > most)
         rails->wave = most < 2 ? 2 : most & ~1;
@@ -308,7 +309,7 @@ static ceclResult_t fold(struct fold *f)
 
 /* ---- the collectives */
 
-/* The least equal shares of `total` bytes. */
+/* Bytes of the smallest equal shares that hold `total` bytes. */
 static uint64_t share_of(const struct cecl_part *part, uint64_t total)
 {
     const uint64_t n = (uint64_t)part->call.nranks;
@@ -352,8 +353,8 @@ static ceclResult_t to_all(struct cecl_rails *rails, struct cecl_plan *plan)
     return ceclSuccess;
 }
 
-/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for what comes to the
- * root's node. */
+/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for shares that the root's
+ * node receives. */
 static ceclResult_t to_root(struct cecl_rails *rails, struct cecl_plan *plan)
 {
     const struct cecl_part *part = rails->part;

@@ -1,12 +1,12 @@
-/* Gather over several nodes, and what a reduce does with its shares.
+/* Gather over several nodes, also of the shares of a reduce.
  *
  *     other nodes | net: chunk 0 of my block -> its carrier on the root's node | chunk 1 | ...
  *     root's node | net: chunks of a wave of nodes -> my staging | the next, -> the other room | ...
  *                 | main: my block -> root | after the first: staging -> root | ... | barrier |
  *
  * All rails of the root's node bring blocks, and copy engines take them to the root. What comes on the
- * root's own rail goes to its place at once. The two rooms are used by turns. They are this rank's own: the
- * network waits for this rank's copies, and no flag is needed. */
+ * root's own rail goes to its place at once. The two rooms are used by turns. Only this rank uses its rooms:
+ * the network's lane waits for the rank's copies, so no flag is needed. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -33,13 +33,13 @@ static struct cecl_place target_of(const struct collect *c, int rank)
                      : cecl_received(c->rails->part, rank, root).at;
 }
 
-/* The node that comes at a turn: each after the root's. */
+/* The node whose blocks come at a turn, in order after the root's node. */
 static int node_at(const struct collect *c, int turn)
 {
     return (c->home + turn) % c->rails->nodes->count;
 }
 
-/* Blocks that a rank of the root's node takes in at once, at most. */
+/* The most blocks that a rank of the root's node receives at once. */
 static uint64_t most_slots(const struct collect *c)
 {
     const struct cecl_rails *rails = c->rails;
@@ -78,7 +78,7 @@ static struct cecl_place landing(const struct collect *c, uint64_t k, int rank, 
                : cecl_rails_staging(rails, rails->me, k % 2 * c->room + slot * rails->chunk);
 }
 
-/* Round k, of chunk k % chunks: what comes in, or what then goes to the root. */
+/* Round k, which is chunk k % chunks: receives blocks, or (`on`) copies them to the root. */
 static uint32_t take(const struct collect *c, uint64_t k, bool on)
 {
     const struct cecl_rails *rails = c->rails;

@@ -1,7 +1,7 @@
 /* All-gather and all-to-all of strided blocks over several nodes.
  *
- * The network carries dense bytes. So a rank packs chunk by chunk of its blocks into staging, and what comes
- * lands in staging, from where copies spread its rows. A round is one chunk of the blocks for a wave of nodes:
+ * The network carries dense bytes. So a rank packs its blocks into staging, chunk by chunk. Received chunks
+ * land in staging, and copies spread them to rows. A round is one chunk of the blocks for a wave of nodes:
  *
  *     all-gather: my chunk -> my staging; from there to its carriers; what came -> all ranks of my node
  *     all-to-all: my chunks -> staging of their carriers in my node; from there to their receivers; what came
@@ -10,9 +10,10 @@
  *     main | pack 0 (barrier) | blocks within the node | pack 1 (barrier) | after 0: spread 0 | pack 2 ...
  *     net  |                  | exchange 0             |                  | exchange 1        | ...
  *
- * Chunks leave from three rooms of staging, and land in two. The barrier is the all-to-all's alone. It says: my
- * chunks of this round are with you, and my room of two rounds ago is free. In a wave a rank receives from the
- * nodes that it sends to. So in an all-to-all in place a chunk is packed before another one takes its place. */
+ * Chunks leave from three rooms of staging, and land in two. Only the all-to-all has the barrier, which says:
+ * my chunks of this round are with you, and my room of two rounds ago is free. In a wave a rank receives from
+ * the nodes that it sends to. So in an all-to-all in place a chunk is packed before another one takes its
+ * place. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -24,8 +25,8 @@ struct rows {
     struct cecl_rails *rails;
     struct cecl_plan *plan;
     bool gathers;             /* one block for all ranks */
-    uint64_t out, in;         /* slots of a room, each of a chunk */
-    uint64_t chunks, rounds;  /* of a block, and all */
+    uint64_t out, in;         /* slots of a room; a slot holds a chunk */
+    uint64_t chunks, rounds;  /* chunks of a block; all rounds */
     uint32_t ends[OUT_ROOMS]; /* the exchanges of the last rounds */
 };
 
@@ -96,7 +97,7 @@ static ceclResult_t make_rooms(struct rows *r)
 
 /* ---- a round */
 
-/* Copies the round's chunk of a block into dense memory, or out of it. */
+/* Copies the round's chunk of a block into dense memory (pack_block), or out of it (spread_block). */
 static void pack_block(const struct rows *r, uint64_t k, struct cecl_place to,
                        struct cecl_extent block)
 {
@@ -113,7 +114,7 @@ static void spread_block(const struct rows *r, uint64_t k, struct cecl_place fro
                     first, bytes_in(r, k));
 }
 
-/* All-to-all: slots of earlier turns of the wave, at a carrier of this node. */
+/* All-to-all: how many slots the earlier turns of the wave take at a carrier of this node. */
 static uint64_t slots_before(const struct rows *r, int turn, int carrier)
 {
     const struct cecl_rails *rails = r->rails;
@@ -125,7 +126,7 @@ static uint64_t slots_before(const struct rows *r, int turn, int carrier)
     return slots;
 }
 
-/* All-to-all: where the chunks of this node's ranks for rank `l` of another node begin. */
+/* All-to-all: the first slot of the chunks that this node's ranks have for rank `l` of another node. */
 static uint64_t slot_for(const struct rows *r, int turn, int l)
 {
     return slots_before(r, turn, l % r->rails->size) +
@@ -174,7 +175,7 @@ static void send_to(const struct rows *r, uint64_t k, int turn)
                        (uint64_t)rails->size * bytes_in(r, k));
 }
 
-/* Receives what lands at slot `slot` and behind it. Returns the slot after it. */
+/* Receives into slot `slot` and the next ones. Returns the first slot behind them. */
 static uint64_t receive_from(const struct rows *r, uint64_t k, int node, uint64_t slot)
 {
     const struct cecl_rails *rails = r->rails;
@@ -203,7 +204,7 @@ static void exchange(struct rows *r, uint64_t k)
     r->ends[k % OUT_ROOMS] = cecl_plan_close_exchange(r->plan);
 }
 
-/* What has landed goes to a rank of this node: in an all-to-all, to this one. */
+/* Copies what has landed to a rank of this node; in an all-to-all, to this rank. */
 static void spread_at(const struct rows *r, uint64_t k, int to)
 {
     const struct cecl_rails *rails = r->rails;

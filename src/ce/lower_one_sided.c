@@ -8,7 +8,7 @@
  *
  * In a captured call, whose words are set and reset:
  *
- *     a signal        | copy, if it is one of a put | tell the host | wait for TAKEN  | HANDED | tell the host
+ *     a signal | copy, if for a put | tell the host | wait for TAKEN | HANDED | tell the host
  *     ceclWaitSignal  | for each signal:              tell the host | wait for HANDED | TAKEN  | tell the host
  *
  * "The signal before" is this rank's previous signal of the same number to the same peer, and "the wait before" is the

@@ -2,7 +2,7 @@
  * engines bring the peers' parts of the share into its staging, in chunks. SMs only reduce what
  * lies in their own memory; meanwhile the next chunk arrives.
  *
- *     main | barrier | for each chunk k: once peers sent chunk k - 1, reduced chunk k - IN_FLIGHT:
+ *     main | barrier | for each chunk k: once peers sent chunk k - 1 and reduced k - IN_FLIGHT:
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
  *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
@@ -41,16 +41,16 @@
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
  *
- * Where a rank came late to the call (way.reduce.meet_first), the receiver of a result may have to
- * fetch it. So all ranks meet before results are copied: an all-reduce copies all of them at the
- * end, and a reduce goes through these steps once for each chunk:
+ * If a rank came late to the call (way.reduce.meet_first), the receiver of a result may have to fetch it. So
+ * all ranks meet before results are copied: an all-reduce copies all of them at the end, and a reduce goes
+ * through these steps once for each chunk:
  *
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
  *     -> root |
  *
- * The input may be tiles (call/tiles.h), whose rows copy engines move to staging, where they lie densely. A rank's own
- * tiles go to its own staging, too, because kernels read contiguous blocks: in chunks on the side lane, so that lanes need
- * not wait for each other more often.
+ * The input may be tiles (call/tiles.h), whose rows copy engines move to staging, where they lie densely. A
+ * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. It does so in
+ * chunks on the side lane, so that lanes need not wait for each other more often.
  *
  * In place, the recvbuff is the input. When p pushes its result to a peer, it overwrites that
  * peer's input to block p. This is safe, because p reduced the block only after that input had
@@ -65,7 +65,7 @@
 /* how often the last chunk may be halved */
 #define HALVINGS 4
 
-/* How a call goes in chunks. */
+/* How a share is divided into chunks. */
 struct chunks {
     uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
     uint64_t count;
@@ -135,7 +135,7 @@ static bool has_results(const struct cecl_part *part)
     return to_root(part) && part->call.rank != part->call.root;
 }
 
-/* Chunks of so many bytes are multiples of this unit. */
+/* The unit in which chunks of about `bytes` bytes are measured. */
 static uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;

@@ -1,13 +1,12 @@
-/* Rows whose numbers only the device knows: two kernels on each rank, and a barrier behind each.
+/* Calls whose numbers of rows only the device knows: two kernels on each rank, and a barrier behind each.
  *
  *     main | tell my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
  * (sm/splits.h says what the kernels do.) Tables lie in a part of staging that only these calls use,
  * because peers may still read their staging when a call has ended here: a reduce-scatter ends with a
- * reduction. A rank may write to its peers' tables at once: it has ended its last call by splits,
- * whose last barrier says that they were read. The first barrier says that all lines are there, and
- * that the peers' streams have come to the call, so that their recvbuffs may be written. No kernel
- * waits. */
+ * reduction. A rank may write to its peers' tables at once, because the last barrier of its previous call by
+ * splits says that these tables were read. The first barrier says that all lines are there, and that the
+ * peers' streams have come to the call, so that their recvbuffs may be written. No kernel waits. */
 #include <inttypes.h>
 
 #include "call/splits.h"

@@ -1,5 +1,5 @@
-/* Copies of tiles to staging, where they lie densely. Copy engines move their rows, so nothing is packed, and what
- * is reduced there is one block, however many tiles it has. */
+/* Copies of tiles to staging, where they lie densely. Copy engines move the rows, so no kernel packs them. A
+ * reduction finds one dense block in staging, however many tiles it has. */
 #include "call/tiles.h"
 #include "ce/lowering.h"
 

@@ -22,7 +22,7 @@ static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, in
     return cecl_place_at(CECL_AREA_STAGING, rank, part->means.staging_offset + offset);
 }
 /* Where a sender's place in a receiver's staging begins. Places have `bytes` each, in the order of
- * the ranks, without the receiver. Over several nodes they are of the ranks of one node. */
+ * the ranks, without the receiver. Over several nodes only the ranks of one node have places. */
 static inline uint64_t cecl_sender_place(const struct cecl_part *part, int sender, int receiver,
                                          uint64_t bytes)
 {

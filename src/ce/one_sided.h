@@ -1,10 +1,10 @@
-/* One-sided calls, as they are lowered. */
+/* One-sided calls, in the form that is lowered to a plan. */
 #ifndef CECL_CE_ONE_SIDED_H
 #define CECL_CE_ONE_SIDED_H
 
 #include "plan/plan.h"
 
-/* A counter and a step of it, as in struct cecl_step. k 0: none. */
+/* A counter and a value of it, as in struct cecl_step. k 0: none. */
 struct cecl_counted {
     uint32_t counter, k;
 };
@@ -19,11 +19,12 @@ struct cecl_one_sided_signal {
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
 
-/* A signal of a captured call (flags/handed.h): of this rank's to the peer, or of the peer's for which it waits. */
+/* A signal of a captured call (flags/handed.h): one that this rank sends to the peer, or one from the peer
+ * for which this rank waits. */
 struct cecl_one_sided_handed {
     int peer;
-    struct cecl_counted begun,
-        ended; /* tell this rank's host that the stream waits, and that it does no more */
+    /* tell this rank's host that the stream waits, and that it no longer waits */
+    struct cecl_counted begun, ended;
     struct cecl_counted awaited; /* HANDED if the rank waits for a signal, TAKEN if it sends one */
     struct cecl_counted told;    /* the other one of the two, at the peer */
 };
@@ -43,8 +44,8 @@ struct cecl_one_sided {
     uint32_t nhanded;
 };
 
-/* Makes the plan of this rank, in the memory of the previous plan. Both ends of the copy belong to part 0. If the peer
- * is this rank itself, the end in the window belongs to part 1. */
+/* Makes the plan of this rank, in the memory of the previous plan. Both ends of the copy belong to part 0,
+ * except if the peer is this rank itself: then the end in the window belongs to part 1. */
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan);
 
 #endif

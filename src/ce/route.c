@@ -1,4 +1,4 @@
-/* Who moves which bytes in a late call, that is, a call to which a rank came late.
+/* Decides which rank moves which bytes in a late call, that is, a call to which a rank came late.
  *
  * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
  * other when they make the call (alloc/places.h), and no rank waits long for another. So the
@@ -14,11 +14,11 @@
  * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
  * rank can make a copy within the same wave. If one wave must follow another, both waves move bytes
  * between the same two ranks, so the later rank makes both. Copies to and from staging stay with
- * their rank, because everybody knows where staging lies.
+ * their rank, because every rank knows where staging lies.
  *
  * The copies that this rank takes over are mostly pulls, in the same batch as its pushes. The GPU
- * makes pushes and pulls one after the other, on whichever streams, because one copy engine makes
- * all of its copies over links. */
+ * makes pushes and pulls one after the other, on any streams, because one copy engine makes all of
+ * its copies over links. */
 #include "ce/route.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ struct route {
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    uint32_t wave; /* what others leave to this rank in earlier waves of this phase is in `out` */
+    uint32_t wave; /* the wave to take next from others; `out` has earlier waves of this phase */
     bool more;     /* later waves of this phase have more for this rank */
 };
 
@@ -167,8 +167,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* What this rank needs of the plan of rank `rank`: the copies between the two ranks. `parts` are
- * this rank's parts before they were lowered. */
+/* Lowers the call of rank `rank`, because this rank needs the copies between the two ranks. `parts` are this
+ * rank's parts before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -1,4 +1,4 @@
-/* Who moves which bytes in a late call: see route.c. */
+/* Which rank moves which bytes in a late call: see route.c. */
 #ifndef CECL_CE_ROUTE_H
 #define CECL_CE_ROUTE_H
 

@@ -78,7 +78,8 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Begins the call's target, fills in what is only known now, and has the stream follow the call before. */
+/* Begins the call's target, fills in values that are only known now, and makes the stream follow the previous
+ * call. */
 static ceclResult_t begin(struct cecl_engine *engine, const struct cecl_bound *bound,
                           ceclStream_t work)
 {

@@ -27,16 +27,16 @@ struct cecl_capture {
 struct cecl_event; /* the device's */
 
 struct cecl_capture_ops {
-    /* Finds out what a stream captures. Refuses a capture that is broken. The streams of the program
-     * that capture may be any but the legacy default stream. */
+    /* Finds out what a stream captures. Refuses a capture that is broken. The program may capture on any
+     * stream but the legacy default stream. */
     ceclResult_t (*find)(struct cecl_device *dev, ceclStream_t stream,
                          struct cecl_capture *capture);
 
-    /* -- order. `stream` of the first three captures nothing -- */
+    /* -- order. event_record and event_wait take a stream that captures nothing -- */
 
     ceclResult_t (*event_create)(struct cecl_device *dev, struct cecl_event **event);
     void (*event_destroy)(struct cecl_device *dev, struct cecl_event *event);
-    /* The event marks this point of the stream from now on. Whoever records it has waited for it
+    /* The event marks this point of the stream from now on. The stream must have waited for the event
      * before. */
     ceclResult_t (*event_record)(struct cecl_device *dev, struct cecl_event *event,
                                  ceclStream_t stream);
@@ -44,14 +44,13 @@ struct cecl_capture_ops {
      * made last. */
     ceclResult_t (*event_wait)(struct cecl_device *dev, struct cecl_event *event,
                                ceclStream_t stream);
-    /* ceclSuccess if what the event marks is done, ceclInProgress if not. */
+    /* Returns ceclSuccess if all that the event marks is done, otherwise ceclInProgress. */
     ceclResult_t (*event_query)(struct cecl_device *dev, struct cecl_event *event);
-    /* What is captured from here on waits, in each launch of the graph, for what the event marks then;
-     * and for `end` of this event in the same capture. */
+    /* In each launch of the graph, what is captured from here on waits for what the event marks at that time.
+     * In the same capture it also waits for the last `end` of this event. */
     ceclResult_t (*begin)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                           const struct cecl_capture *capture);
-    /* Each launch of the graph marks this point by the event, if it is the last such point of the
-     * graph. */
+    /* Each launch of the graph records the event here, if this is the last such point of the graph. */
     ceclResult_t (*end)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                         const struct cecl_capture *capture);
 
@@ -62,8 +61,8 @@ struct cecl_capture_ops {
                            const struct cecl_batch *batch);
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *copies, size_t count);
-    /* Calls gone(context) once the graph is gone, and all that was made of it, such as clones: on any
-     * thread, which may not call the device there, nor wait. */
+    /* Calls gone(context) once the graph and all its clones and executable graphs are gone. The call may come
+     * on any thread, and must neither use the device nor wait. */
     ceclResult_t (*keep)(struct cecl_device *dev, const struct cecl_capture *capture,
                          void (*gone)(void *context), void *context);
 

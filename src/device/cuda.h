@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "driver/driver.h"
 
-/* `scratch` has words to which words_read copies, and two that nobody reads. */
+/* `scratch` has words to which words_read copies, and two words that are only written. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
@@ -34,7 +34,7 @@ struct cuda_device {
     CUcontext context;        /* the primary context, retained */
     CUstream side;            /* cecl's own, independent of callers' streams */
     CUstream release;         /* for words_release alone */
-    CUstream legacy;          /* stands for the callers' legacy default stream */
+    CUstream legacy;          /* runs the work that callers put on the legacy default stream */
     CUevent fork, join;       /* order `legacy` behind the caller's stream and back */
     CUevent order;            /* orders any two streams */
     uint32_t *scratch;        /* pinned words: see CUDA_SCRATCH_... */

@@ -2,16 +2,16 @@
  *
  * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a
  * node of its own. A batch of stream memory operations is one node. An event of cecl's becomes an
- * external wait node and an external record node: CUDA looks at it when the graph is launched, and not
- * as part of the graph. Every return of the driver is checked, because a copy that is refused would be
- * missing without a word. */
+ * external wait node and an external record node: CUDA looks at the event at each launch of the graph, and
+ * does not capture it. Every return of the driver is checked, because a refused copy would silently be
+ * missing from the graph. */
 #include <stdlib.h>
 
 #include "device/cuda.h"
 
 struct cecl_event {
     CUevent event;
-    CUevent spare; /* of record nodes that are not the last of their graph: nobody waits for it */
+    CUevent spare; /* for record nodes that are not their graph's last: no stream waits for it */
     cuuint64_t capture; /* the last capture that began with it */
     CUgraphNode end;    /* the record node of that capture; NULL: none yet */
 };
@@ -33,8 +33,8 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *
                      &info->from, &edges, &info->nfrom);
 }
 
-/* While a stream captures, cuStreamGetDevice is refused and breaks the capture; its context may be
- * asked. Where that is refused, too (a green context), the stream is taken as it is. */
+/* While a stream captures, cuStreamGetDevice is refused and breaks the capture, so the stream's context is
+ * asked. If that is refused, too (a green context), the stream is not checked. */
 static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 {
     const struct cecl_driver *cu = cuda->cu;
@@ -50,11 +50,11 @@ static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
     return device == cuda->device
                ? ceclSuccess
                : cecl_fail(ceclInvalidArgument,
-                           "stream %p: a stream of another GPU than %d, on which this rank is",
+                           "stream %p: a stream of another GPU; a stream of GPU %d is expected",
                            (void *)stream, cuda->base.ordinal);
 }
 
-/* Most streams capture nothing: those cost one look-up. */
+/* For a stream that captures nothing, as most do, this costs one look-up. */
 static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {
@@ -155,8 +155,8 @@ static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *even
     return result;
 }
 
-/* A second call in one capture follows the first one within the graph, on whatever stream it is. The
- * record node of the first becomes one of an event for which nobody waits. */
+/* A second call in one capture follows the first one within the graph, on any stream. The record node of the
+ * first call then records `spare`, for which no stream waits. */
 static ceclResult_t follow(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
@@ -278,8 +278,8 @@ static void let_go(void *argument)
     free(keeper);
 }
 
-/* CUDA calls let_go once the graph is gone, and its clones and what was instantiated of them. From the
- * moment in which the user object exists, that is its only end. */
+/* CUDA calls let_go once the graph, its clones, and the executable graphs made of them are gone. Once the
+ * user object exists, only let_go frees the keeper. */
 static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *capture,
                          void (*gone)(void *context), void *context)
 {
@@ -356,7 +356,7 @@ static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStrea
     CECL_TRY(find(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
-                         "stream %p: captures a graph, into which no other graph can go",
+                         "stream %p: captures a graph, which cannot contain another graph",
                          (void *)stream);
     CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuGraphLaunch, graph, stream));
     return result;

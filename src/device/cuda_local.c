@@ -120,11 +120,10 @@ static ceclResult_t wait_for(struct cuda_device *cuda, CUstream stream)
            cecl_now_ms() < deadline)
         pause_us(50);
     if (state == CUDA_ERROR_NOT_READY)
-        return cecl_fail(
-            ceclTimeout,
-            "GPU %d: a few small copies were not done after %d ms; does something hold "
-            "its SMs? (CECL_LOCAL_COPY=off tries none)",
-            cuda->base.ordinal, END_MS);
+        return cecl_fail(ceclTimeout,
+                         "GPU %d: a few small copies were not done after %d ms; does something "
+                         "hold its SMs? (CECL_LOCAL_COPY=off skips this trial)",
+                         cuda->base.ordinal, END_MS);
     return cecl_driver_check(cuda->cu, state, "cuStreamQuery");
 }
 

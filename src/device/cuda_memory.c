@@ -10,7 +10,7 @@
 /* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* ms for words that are written behind a copy */
-/* For so long a stream's end is queried without pauses; then with pauses. */
+/* ns for which a stream is queried without pauses, and ns of each pause after that */
 #define SPIN_NS 200000
 #define PAUSE_NS 50000
 
@@ -167,8 +167,8 @@ static ceclResult_t check_address(struct cuda_device *cuda, void *addr)
     CECL_TRY(CUDA_CALL(cuda, cuMemHostGetDevicePointer, &seen, addr, 0));
     if (seen != cuda_address(addr))
         return cecl_fail(ceclUnhandledCudaError,
-                         "pinned memory %p is at %#llx for GPU %d; one address is expected", addr,
-                         (unsigned long long)seen, cuda->base.ordinal);
+                         "pinned memory %p is at %#llx for GPU %d; the same address is expected",
+                         addr, (unsigned long long)seen, cuda->base.ordinal);
     return ceclSuccess;
 }
 
@@ -238,7 +238,7 @@ void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uin
         atomic_store((_Atomic uint32_t *)&words[i], value);
 }
 
-/* ceclInProgress when the stream's work is not done in time. */
+/* Returns ceclInProgress if the stream's work is not done in time. */
 static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int ms)
 {
     const int64_t start = cecl_now_ns();
@@ -257,9 +257,9 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
  * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
  * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
  * other queues (docs/measurements.md, "Hardware queues"). But a copy is held up while the program
- * frees memory. So first a write to a word that nobody reads is tried: a write to a communicator's
- * words that is held up might come only after the words were freed. If the trial is held up, the
- * words are written behind a copy. */
+ * frees memory. So a write to an unused word is tried first, because a write to a communicator's words that
+ * is held up might land after the words were freed. If the trial is held up, the words are written behind a
+ * copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};

@@ -115,7 +115,7 @@ ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream)
     if (status == CU_STREAM_CAPTURE_STATUS_NONE)
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
-                     "stream %p: captures a graph, so nobody can tell whether earlier work on it "
+                     "stream %p: captures a graph, so CUDA cannot tell whether earlier work on it "
                      "is done; end the capture first",
                      (void *)stream);
 }

@@ -39,8 +39,8 @@ static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t 
     CECL_TRY(look(cuda, at + bytes - 1, &last));
     if (last.type != CU_MEMORYTYPE_DEVICE || !last.mapped || last.ordinal != first->ordinal)
         return cecl_fail(ceclInvalidArgument,
-                         "%s %p: its last byte, of %zu, is no memory of GPU %d", name, ptr, bytes,
-                         cuda->base.ordinal);
+                         "%s %p: the last of its %zu bytes is not memory of GPU %d", name, ptr,
+                         bytes, cuda->base.ordinal);
     return ceclSuccess;
 }
 

@@ -84,7 +84,7 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
 }
 
 /* Ids are unique in the process, so any current context will do; one is made current only if the
- * thread has none. A region is mapped and unmapped as a whole, so its first byte stands for all. */
+ * thread has none. A region is mapped and unmapped as a whole, so its first byte represents all of it. */
 ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {
@@ -98,7 +98,7 @@ ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const stru
         error = ask_id(cuda, ptr, &found);
         cuda_leave(cuda, pushed);
     }
-    /* CUDA does not know the address. */
+    /* The address is not memory of CUDA. */
     if (error == CUDA_ERROR_INVALID_VALUE) {
         *id = 0;
         return ceclSuccess;
@@ -208,8 +208,8 @@ static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_regi
     if ((opened - exported->base) % BLOCK_BYTES != 0) {
         cuda->cu->cuIpcCloseMemHandle(opened);
         return cecl_fail(ceclUnhandledCudaError,
-                         "cuIpcOpenMemHandle: a peer's memory at %#llx is at %#llx here; an equal "
-                         "place within %llu bytes is expected",
+                         "cuIpcOpenMemHandle: a peer's memory at %#llx is at %#llx here; the same "
+                         "offset within a block of %llu bytes is expected",
                          (unsigned long long)exported->base, (unsigned long long)opened,
                          (unsigned long long)BLOCK_BYTES);
     }

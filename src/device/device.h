@@ -1,5 +1,5 @@
-/* The table of functions that a device is: memory that peers can map, streams, copies, and flag
- * words that streams write and wait for.
+/* A device as a table of functions: memory that peers can map, streams, copies, and flag words that
+ * streams write and wait for.
  *
  * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
  * nothing of ranks, collectives or plans. It uses reductions, small calls and splits of src/sm. One
@@ -108,8 +108,8 @@ enum {
 };
 #define CECL_LOCAL_ROOM 4096u /* bytes that local_copies needs at least to try them */
 
-/* A function of the caller's as work on a stream: the first part of an allocation with what it needs.
- * *abandon becomes true when the device closes: then the function returns soon. */
+/* A function of the caller's that a stream runs as work. This struct begins an allocation that also holds
+ * what the function needs. *abandon becomes true when the device closes; the function then returns soon. */
 struct cecl_stream_call {
     void (*run)(struct cecl_stream_call *call, const _Atomic bool *abandon);
 };
@@ -171,14 +171,14 @@ struct cecl_device_ops {
                                   const char *name);
 
     /* -- memory that the program already has, not of cecl's pool. It may lie at any address:
-     * granularity holds for region_import alone. -- */
+     * only region_import needs the granularity. -- */
 
-    /* Finds the region that holds the byte at `ptr`. Memory that copies may use but peers cannot
-     * share is ceclSuccess with the kind NONE: on CUDA memory of stream-ordered pools and of handles
-     * that were made without a file descriptor; on the host all but shared mappings of files that
-     * this process holds open for reading and writing, and that are not sealed. A shared mapping is
-     * one region, also with holes in it. Memory that check_pointer refuses is refused, as "buffer".
-     * Makes several calls of the driver or the system. */
+    /* Finds the region that holds the byte at `ptr`. For memory that copies may use but peers cannot share it
+     * returns ceclSuccess and the kind NONE. On CUDA that is memory of stream-ordered pools, and of handles
+     * that were made without a file descriptor. On the host it is all memory except shared mappings of
+     * unsealed files that this process holds open for reading and writing. A shared mapping is one region,
+     * also with holes in it. Memory that check_pointer refuses is refused, as "buffer". Makes several calls
+     * of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is none. While the id is the same, a
@@ -207,8 +207,8 @@ struct cecl_device_ops {
      * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The
      *     region keeps it until region_close. HANDLE: ignored
      *
-     * ceclInProgress: this process still has a HANDLE open of memory that lay at the same addresses
-     * of the exporter before. CUDA must close that one first.
+     * ceclInProgress: this process still has an older HANDLE open, of memory that lay at the same addresses
+     * of the exporter. Close that one first.
      *
      * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this
      * GPU's access to the exporter's memory stays enabled. CUDA requires that the exporter frees a
@@ -232,7 +232,7 @@ struct cecl_device_ops {
     ceclResult_t (*stream_create_urgent)(struct cecl_device *dev, ceclStream_t *stream);
     ceclResult_t (*stream_destroy)(struct cecl_device *dev, ceclStream_t stream);
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
-    /* ceclSuccess when all work on the stream is done, ceclInProgress when not. */
+    /* Returns ceclSuccess if all work on the stream is done, otherwise ceclInProgress. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
     /* Waits until all work on the device's own streams is done: existing streams of stream_create,
      * and internal ones; on the host also the default stream. Nothing may be enqueued meanwhile.
@@ -250,12 +250,12 @@ struct cecl_device_ops {
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
     /* -- work on a stream. None of these functions waits. Once queues are large enough, only the
-     * host's `reduce`, `small`, `call`, `splits` and `sum_rows` allocate. The caller may reuse the arguments' arrays once the
-     * function returns. -- */
+     * host's `reduce`, `small`, `call`, `splits` and `sum_rows` allocate. The caller may reuse the arguments'
+     * arrays as soon as the function returns. -- */
 
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_batch *batch);
-    /* Copies of rows, issued together, without order among themselves. */
+    /* Issues copies of rows together, in no order among them. */
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t work,
                                const struct cecl_row_copy *copies, size_t count);
     /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
@@ -265,14 +265,14 @@ struct cecl_device_ops {
      * Words, slots and buffers must stay until the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
-    /* The stream's thread calls call->run. Takes over `call`, which is freed behind that, or here on failure.
-     * NULL on CUDA. */
+    /* Makes the stream's thread call call->run. Takes over `call`: it is freed after the run, or here on
+     * failure. NULL on CUDA. */
     ceclResult_t (*call)(struct cecl_device *dev, ceclStream_t work, struct cecl_stream_call *call);
     /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
      * until the call is done. */
     ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_splits *splits);
-    /* Sums of rows (sm/sums.h), already checked, on any stream. */
+    /* Enqueues sums of rows (sm/sums.h), already checked, on any stream. */
     ceclResult_t (*sum_rows)(struct cecl_device *dev, ceclStream_t stream,
                              const struct cecl_row_sums *sums);
     /* `later` waits for all work that is enqueued on `earlier` now. */
@@ -291,7 +291,7 @@ struct cecl_device_ops {
      * hold them up only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* The same for words for which no thread waits: wakes no thread. */
+    /* The same, but wakes no thread. For words for which no thread waits. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
@@ -302,18 +302,16 @@ struct cecl_device_ops {
     /* Finds which copies within this device need no SM, and sets *ways. Called once, when the
      * communicator is made. Waits, within bounds.
      *
-     * room    memory of this rank that nobody else uses meanwhile; it is overwritten
-     * always  true: try on any device. false: try only on CUDA drivers newer than 13.0, where such
-     * a
-     *         copy may need no SM; elsewhere *ways is 0. The host device, which has no SMs, says
-     *         yes if
-     *         `always` is true.
+     * room    memory of this rank that nothing else uses meanwhile; it is overwritten
+     * always  true: try on any device. false: try only on CUDA drivers newer than 13.0, where such a
+     *         copy may need no SM; elsewhere *ways is 0. The host device has no SMs: it sets *ways to all
+     *         kinds if `always` is true.
      *
      * On CUDA a kernel holds all SMs for some milliseconds. *ways is 0 after an error, or if other
      * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
-    /* Calls a function with this device as the thread's current one, for another library that works on it. */
+    /* Calls a function with this device as the thread's current device, for a library that works on that. */
     ceclResult_t (*within)(struct cecl_device *dev, ceclResult_t (*function)(void *context),
                            void *context);
     /* An id that no other stream of this process has had. (Addresses of streams are reused, ids are

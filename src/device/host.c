@@ -13,8 +13,8 @@ static void host_close(struct cecl_device *dev)
     free(host);
 }
 
-/* No copy on this device needs an SM. It says so only if `always`, so that by default tests have
- * the plans of today's GPUs. */
+/* No copy on this device needs an SM. It says so only if `always` is true, so that by default tests have the
+ * plans of today's GPUs. */
 static ceclResult_t host_local_copies(struct cecl_device *dev, void *room, size_t bytes,
                                       bool always, uint32_t *ways)
 {

@@ -13,9 +13,9 @@ struct host_stream;
 struct host_device {
     struct cecl_device base;
     pthread_mutex_t lock; /* guards the list of streams */
-    /* held while work or a graph is enqueued whose order an event gives; before a stream's lock */
+    /* held while work or a graph is enqueued that an event puts in order; taken before a stream's lock */
     pthread_mutex_t order_lock;
-    struct host_stream *streams; /* all that live, with the default stream */
+    struct host_stream *streams; /* all living streams, the default stream included */
     /* the default stream, for NULL and CUDA's two handles of default streams */
     struct host_stream *standard;
     _Atomic bool closing; /* the device is being closed: waits end */

@@ -6,7 +6,7 @@
 
 #define FIRST_ROOM 16
 
-/* Who is to be told that the graph is gone. */
+/* A function to call once the graph is gone. */
 struct keeper {
     void (*gone)(void *context);
     void *context;
@@ -24,10 +24,10 @@ struct host_graph {
 
 /* Records are counted. Each record is made after a wait for the previous one, so the word grows. */
 struct cecl_event {
-    uint32_t word;     /* the last record that was reached */
-    uint32_t recorded; /* the last record so far; guarded by the order's lock */
+    uint32_t word;     /* number of the last record that was reached */
+    uint32_t recorded; /* number of the last record so far; guarded by order_lock */
     uint64_t capture;  /* the last capture that began with it */
-    size_t end;        /* where the record of that capture is; SIZE_MAX: nowhere yet */
+    size_t end;        /* index of the record in that capture's graph; SIZE_MAX: none yet */
 };
 
 /* ---- graphs */
@@ -52,7 +52,7 @@ void host_graph_add(struct host_graph *graph, struct work work)
     graph->work[graph->count++] = work;
 }
 
-/* Events are their communicator's. */
+/* Whether `own` is an event, which belongs to the communicator and not to the graph. */
 static bool has_event(const struct work *work)
 {
     return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||
@@ -115,7 +115,7 @@ static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t handle, voi
     return ceclSuccess;
 }
 
-/* The work that a launch makes of an entry. */
+/* The work that a launch enqueues for an entry. */
 static struct work launched(const struct work *entry)
 {
     struct cecl_event *event = has_event(entry) ? entry->own : NULL;
@@ -141,7 +141,7 @@ static ceclResult_t enqueue(struct cecl_device *dev, struct host_graph *graph, c
     }
     host_finish_adding(stream);
     return captures ? cecl_fail(ceclInvalidUsage,
-                                "stream %p: captures a graph, into which no other graph can go",
+                                "stream %p: captures a graph, which cannot contain another graph",
                                 (void *)handle)
                     : ceclSuccess;
 }
@@ -203,7 +203,8 @@ static void event_destroy(struct cecl_device *dev, struct cecl_event *event)
     free(event);
 }
 
-/* Adds what a graph's launch would make of an entry. */
+/* Adds a wait for an event, or a record of it: to the graph if the stream captures, otherwise to the
+ * stream. */
 static ceclResult_t add_event(struct cecl_device *dev, struct cecl_event *event,
                               ceclStream_t handle, enum work_kind kind)
 {
@@ -242,7 +243,7 @@ static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *even
     return reached ? ceclSuccess : ceclInProgress;
 }
 
-/* Of several points of one graph only the last is recorded. */
+/* If one graph has several records of an event, its launches carry out only the last one. */
 static ceclResult_t begin(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                           const struct cecl_capture *capture)
 {

@@ -17,7 +17,7 @@ struct host_mapping {
     bool readable, writable, shared;
 };
 
-/* Takes one mapping. Returns whether it wants the next. */
+/* Takes one mapping. Returns whether to go on with the next one. */
 typedef bool host_mapping_taker(void *context, const struct host_mapping *mapping);
 
 /* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has

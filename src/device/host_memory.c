@@ -156,7 +156,7 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
 
 /* Whether the kernel can read the eight aligned bytes around an address, which are on one page. It
  * copies them before it refuses the first argument, so a bad address gives an error and no fault.
- * (process_vm_readv reads no page of memfd_secret.) */
+ * (process_vm_readv cannot do this: it reads no page of memfd_secret.) */
 static bool is_readable(uintptr_t address)
 {
     return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) == 0 ||
@@ -182,8 +182,8 @@ ceclResult_t host_check_pointer(struct cecl_device *dev, const void *ptr, size_t
                          name, ptr, bytes);
     if (!host_ends_readable(ptr, bytes))
         return cecl_fail(ceclInvalidArgument,
-                         "%s %p: no memory of this process at its first or last byte, of %zu", name,
-                         ptr, bytes);
+                         "%s %p: no memory of this process at the first or last of its %zu bytes",
+                         name, ptr, bytes);
     return ceclSuccess;
 }
 

@@ -40,7 +40,7 @@ struct run {
     uint64_t at;               /* an address in it */
     struct host_mapping first; /* its first line */
     uint64_t end;              /* 0: nothing is mapped at `at` */
-    bool mapped, readable;     /* the byte at `at` is */
+    bool mapped, readable;     /* whether the byte at `at` is */
 };
 
 static bool take_for_run(void *context, const struct host_mapping *mapping)
@@ -72,7 +72,8 @@ static ceclResult_t find_run(uint64_t at, struct run *run)
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
 /* Whether peers may map a file for reading and writing. Seals forbid new mappings for writing, while
- * an older one may stay. Pages of memfd_secret count as locked memory of whoever maps them. */
+ * an older one may stay. Pages of memfd_secret count as locked memory of each process that maps them, so they
+ * are private. */
 static bool may_be_mapped(int fd)
 {
     struct statfs system;
@@ -82,7 +83,7 @@ static bool may_be_mapped(int fd)
 }
 
 /* Whether peers can map the mapping's file through `fd`. On file systems that give a file another
- * device number in stat than in maps (btrfs), no descriptor fits. */
+ * device number in stat than in maps (btrfs), no descriptor matches. */
 static bool opens(int fd, const struct host_mapping *mapping)
 {
     struct stat info;
@@ -129,12 +130,12 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 
 /* ---- what a call uses */
 
-/* What is found of a range of bytes that a call uses. */
+/* What is known of a range of bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
     uint64_t low, high; /* addresses */
     uint64_t at;        /* the bytes below this address can be used */
-    uint64_t id;        /* of those bytes; 0: there are none, or they are of several memories */
+    uint64_t id;        /* of those bytes; 0: there are none, or they belong to several mappings */
     const char *trouble;
 };
 
@@ -304,7 +305,7 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
     (void)dev;
     if (exported->kind != CECL_REGION_FILE)
         return cecl_fail(ceclInvalidUsage,
-                         "a peer's memory is shared in way %u; the host device expects %d, a file",
+                         "a peer shares memory of kind %u; the host device expects kind %d, a file",
                          exported->kind, CECL_REGION_FILE);
     if (mmap(at, exported->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, exported->fd,
              (off_t)exported->offset) == MAP_FAILED)

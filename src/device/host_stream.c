@@ -101,7 +101,8 @@ static ceclResult_t make_room(struct host_stream *stream, size_t more)
         return ceclSuccess;
     struct work *queue = malloc(capacity * sizeof(*queue));
     if (!queue)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a stream's queue of %zu", capacity);
+        return cecl_fail(ceclOutOfMemory, "no host memory for a stream's queue of %zu entries",
+                         capacity);
     for (size_t i = 0; i < stream->count; i++)
         queue[i] = *slot(stream, i);
     free(stream->queue);
@@ -127,7 +128,7 @@ ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
     *out = stream;
     return stream ? ceclSuccess
                   : cecl_fail(ceclInvalidArgument,
-                              "stream %p: none of this communicator's device (destroyed before?)",
+                              "stream %p: no stream of this communicator's device (destroyed?)",
                               (void *)handle);
 }
 
@@ -212,7 +213,7 @@ void host_streams_end(struct host_device *host)
     }
 }
 
-/* Finds a stream whose work is done and not captured. */
+/* Finds a stream, and refuses one that captures. */
 static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {
@@ -337,8 +338,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order. Every other batch runs backwards, so that no
-     * plan comes to rely on one. */
+    /* A batch promises no order. Every other batch runs backwards, so that no plan can rely on one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -387,7 +387,7 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
     return ceclSuccess;
 }
 
-/* Each reduction is copied to the heap, because it has any number of sources. */
+/* Each reduction is copied to the heap, because its number of sources varies. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -426,7 +426,7 @@ ceclResult_t host_call(struct cecl_device *dev, ceclStream_t handle, struct cecl
     return add_own(dev, handle, WORK_CALL, call);
 }
 
-/* Enqueues work that is described by so many bytes, as a copy of these. */
+/* Enqueues work with a copy of the `bytes` bytes that describe it. */
 static ceclResult_t add_copy_of(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                                 const void *described, size_t bytes)
 {

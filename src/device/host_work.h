@@ -18,7 +18,7 @@ enum work_kind {
     WORK_WRITE,
     WORK_WAIT,
     WORK_DROP, /* `own` is the graph whose launch ends here */
-    /* -- in graphs alone: what their launch makes of it depends on the event in `own` -- */
+    /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
     WORK_EVENT_WAIT,
     WORK_EVENT_RECORD,
     WORK_NOTHING

@@ -14,7 +14,8 @@ static bool is_first_barrier(const struct cecl_step *step)
     return step->kind <= CECL_STEP_WAIT && step->counter == CECL_LANE_MAIN && step->phase == 1;
 }
 
-/* Ranks push out of their own buffers until the second barrier. From then on all of them are in the call. */
+/* Whether all copies of a step push from this rank's own buffers to recvbuffs. Before the second barrier only
+ * such copies are allowed: after it all ranks are in the call. */
 static bool pushes(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     for (uint32_t i = 0; i < step->count; i++) {
@@ -41,10 +42,11 @@ bool cecl_plan_may_be_early(const struct cecl_plan *plan)
     return may;
 }
 
-/* The rank's own host has to know when its stream has come to the call: no peer is signalled at its begin. */
+/* No peer is signalled when such a call begins, so its first step tells this rank's own host that its stream
+ * has reached the call. */
 void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k)
 {
-    uint32_t left = 1; /* a signal is left out for each peer, so there is room for one */
+    uint32_t left = 1; /* the signals that are left out make room for `begun` */
     const struct cecl_step begun = {.kind = CECL_STEP_SIGNAL,
                                     .peer = (uint16_t)plan->part.call.rank,
                                     .phase = --plan->phases[CECL_LANE_MAIN],
@@ -52,7 +54,7 @@ void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k)
     uint32_t first = 0;
     while (!(plan->steps[first].kind == CECL_STEP_SIGNAL && is_first_barrier(&plan->steps[first])))
         first++;
-    for (uint32_t i = first; i > 0; i--) /* what precedes is on the side lane */
+    for (uint32_t i = first; i > 0; i--) /* the steps before it are on the side lane */
         plan->steps[i] = plan->steps[i - 1];
     plan->steps[0] = begun;
     for (uint32_t i = 1; i < plan->nsteps; i++) {

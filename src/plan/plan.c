@@ -349,7 +349,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             add_step(plan, step);
             break;
         case CECL_STEP_AFTER: add_step(plan, step); break;
-        case CECL_STEP_SPLITS: /* neither is a call by splits, nor a small one, in a group */
+        case CECL_STEP_SPLITS: /* groups contain no calls by splits and no small calls */
         case CECL_STEP_POST: plan->failed = true; break;
         case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:

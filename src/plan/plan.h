@@ -52,22 +52,22 @@ struct cecl_copy {
     uint64_t bytes;                /* of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
-    /* not 0: the number of bytes (1 .. bytes, one row) is only known when the plan is issued: it is
-     * value number given - 1 of those that the caller gives */
+    /* not 0: the caller gives the number of bytes (1 .. bytes, one row) when the plan is issued, as value
+     * number given - 1 */
     uint32_t given;
 };
-/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The
- * call of dst's part gives type and operation. */
+/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The call
+ * `part` gives type and operation. */
 struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
-    uint32_t part;        /* of a group; no place need be of it: all may be in staging */
-    bool partial;         /* of some ranks' elements: an average is not divided yet */
+    uint32_t part;        /* index of the call in a group; all places may be in staging */
+    bool partial;         /* of only some ranks' elements: an average is not divided yet */
 };
 
 /* Bytes that this rank sends to a rank of another node, or receives from it. Between two ranks, the k-th
- * send of one goes to the k-th receive of the other, and has as many bytes. */
+ * send of one meets the k-th receive of the other. Both have the same number of bytes. */
 struct cecl_transfer {
     struct cecl_place at; /* memory of this rank's */
     uint64_t bytes;       /* >= 1 */
@@ -98,10 +98,10 @@ enum cecl_step_kind {
      * they work on the call's own table, and on the tables and recvbuffs of all ranks */
     CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and
-     * wait until all have been sent and received. On CECL_LANE_NET alone. It is exchange `phase` of this
-     * plan, from 1 on: then this rank's own CECL_COUNTER_NET has come to it. Between two ranks the
-     * network keeps the order of exchanges. It may hold nothing back: an exchange ends once the ranks
-     * that it is with have begun the exchanges that it meets there */
+     * wait until all have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase` of
+     * this plan, from 1 on: at its end this rank's own CECL_COUNTER_NET has reached `phase`. Between two
+     * ranks the network keeps the order of exchanges, and an exchange must end once each of its peers has
+     * begun the matching exchange */
     CECL_STEP_EXCHANGE
 };
 struct cecl_step {
@@ -121,22 +121,21 @@ _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step on
 
 /* One call of a plan: its description, its way, and what the communicator lends to it. */
 struct cecl_part {
-    /* its layout is the caller's, and must live as long as the plan is read */
+    /* the caller owns its layout, which must live as long as the plan is read */
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
     /* means.late: bit r is set if rank r came before this rank, so that this rank knows where rank
-     * r's buffers lie. Of two ranks exactly one has the other's bit */
+     * r's buffers lie. Of two ranks, exactly one has the bit of the other */
     uint64_t earlier;
     /* [nranks] if the call is late and each rank has a layout of its own: where each rank that came
      * before has its block for this rank, from the start of its sendbuff; otherwise NULL */
     const uint64_t *send_at;
     /* [cecl_outside_words] bit r % 64 of word r / 64: cecl_call_is_outside for rank r, as far as
-     * this rank knows. NULL: all ranks are as this one is */
+     * this rank knows. NULL: what holds for this rank holds for all */
     const uint64_t *outside;
-    /* Over several nodes, and blocks lie by a layout of each rank's own: [ranks of this node][nranks] how
-     * many bytes each rank of this node has for each rank. NULL: this is not known, and blocks for other
-     * nodes go directly */
+    /* [ranks of this node][nranks] over several nodes, if each rank has a layout of its own: how many bytes
+     * each rank of this node sends to each rank. NULL: not known, so blocks for other nodes go directly */
     const uint64_t *node_sends;
 };
 
@@ -168,15 +167,15 @@ struct cecl_plan {
     /* by how much these counters advance; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
-    bool aside;          /* it is issued beside calls, and marks no end */
-    /* Chunk c of a peer's block has come once the peer's main lane has signalled phase chunk_phase + c.
-     * chunks 0: no phase says that. */
+    bool aside;          /* issued beside calls; does not mark the end of a call */
+    /* Chunk c of a peer's block has arrived once the peer's main lane has signalled phase chunk_phase + c.
+     * chunks 0: no phase tells that. */
     uint32_t chunks, chunk_phase;
     uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
-    uint32_t open_exchange; /* for building: the same of an EXCHANGE step */
-    uint32_t wave;          /* for building: of the next batch */
+    uint32_t open_exchange; /* for building: the same for an EXCHANGE step */
+    uint32_t wave;          /* for building: the wave of the next batch */
     bool failed;            /* for building: memory ran out */
     char path[64];          /* for ceclExplain, such as "push, one batch" */
     char reason[192];       /* for ceclExplain */
@@ -202,8 +201,8 @@ void cecl_plan_on(struct cecl_plan *plan, int lane);
  * cecl_plan_after_other: the same for the other lane of main and side. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. The second one is of some ranks' elements,
- * and what it gives will be reduced again. */
+/* A reduction of nsrc places, in that order, as a step of its own. cecl_plan_reduce_partly: the places hold
+ * only some ranks' elements, and the result will be reduced again. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
 void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
@@ -218,13 +217,13 @@ void cecl_plan_close_batch(struct cecl_plan *plan);
 /* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks must
  * do this equally often in a phase, whether or not they have copies in each wave. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
-/* Adds to the open exchange, or opens one on the network's lane: bytes of this rank's memory go to a rank
- * of another node, or come from it. Nothing if there are no bytes. */
+/* Adds a send to a rank of another node, or a receive from it, to the open exchange. Opens an exchange on the
+ * network's lane if none is open. 0 bytes add nothing. */
 void cecl_plan_send(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
 void cecl_plan_receive(struct cecl_plan *plan, int peer, struct cecl_place at, uint64_t bytes);
-/* Closes the open exchange, and returns the number of the last one; 0: there was none so far. */
+/* Closes the open exchange, if there is one. Returns how many exchanges the plan has so far. */
 uint32_t cecl_plan_close_exchange(struct cecl_plan *plan);
-/* The current lane waits until exchange k has ended; k 0: for nothing. */
+/* The current lane waits until exchange k has ended; k 0: no wait. */
 void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
@@ -251,12 +250,12 @@ void cecl_plan_free(struct cecl_plan *plan);
 /* -- early.c: a request whose receivers say that they are ready before it starts: two plans -- */
 
 /* Whether a plan may begin without its first barrier, if all ranks have said before that their recvbuffs may
- * be written. Alike on all ranks. */
+ * be written. Equal on all ranks. */
 bool cecl_plan_may_be_early(const struct cecl_plan *plan);
 /* Takes the first barrier's signals out of such a plan. Its waits become waits for `counter`.
  * k: as in cecl_plan_await. */
 void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k);
-/* Makes the plan that signals `counter` to all peers. k: of each peer, [nranks]. */
+/* Makes the plan that signals `counter` to all peers. k: [nranks] one value for each peer. */
 ceclResult_t cecl_plan_ready(const struct cecl_part *part, uint32_t counter, const uint32_t *k,
                              struct cecl_plan *ready);
 
@@ -304,10 +303,11 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 }
 /* How many local copies a plan has. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
-/* Whether a copy needs an SM: it is local, and no copy engine was seen to run such copies. */
+/* Whether a copy needs an SM: it is local, and no copy engine runs local copies, as far as the probe
+ * showed. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
-/* How many kernels a plan has, if it is no small call's. */
+/* How many kernels a plan has, unless it is the plan of a small call. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
  * GPU. */

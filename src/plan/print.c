@@ -32,7 +32,8 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
         print_place(&copy->dst, out);
         if (copy->rows > 1)
             fprintf(out,
-                    "  %" PRIu64 " rows, %" PRIu64 " bytes apart there and %" PRIu64 " here, of",
+                    "  %" PRIu64 " rows, %" PRIu64 " bytes apart at the destination and %" PRIu64
+                    " at the source, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
         fprintf(out, "  %s%" PRIu64 " bytes%s\n", copy->given ? "given, at most " : "", copy->bytes,
                 !cecl_copy_is_local(copy)        ? ""
@@ -105,7 +106,7 @@ static void print_exchange(const struct cecl_plan *plan, const struct cecl_step 
     }
 }
 
-/* What the plan is of. */
+/* Prints which calls the plan carries out. */
 static void print_calls(const struct cecl_plan *plan, FILE *out)
 {
     begin_line(plan, out);
@@ -139,7 +140,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         switch ((enum cecl_step_kind)step->kind) {
         case CECL_STEP_SIGNAL:
         case CECL_STEP_WAIT: print_flag(step, out); break;
-        case CECL_STEP_AFTER: fprintf(out, "after what lane %" PRIu32 " did\n", step->first); break;
+        case CECL_STEP_AFTER: fprintf(out, "wait for lane %" PRIu32 "\n", step->first); break;
         case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;

@@ -4,7 +4,7 @@
 
 #include "sm/number.cuh"
 
-#define COPY_VECTORS 8 /* vectors that a thread has under way */
+#define COPY_VECTORS 8 /* vectors that a thread loads before it stores the first */
 
 DEVICE void copy_vectors(unsigned char *dst, const unsigned char *src, uint32_t count)
 {
@@ -32,7 +32,7 @@ DEVICE void copy_units(unsigned char *dst, const unsigned char *src, uint32_t by
     }
 }
 
-/* A warp copies so many bytes, at any alignment. */
+/* A warp copies `bytes` bytes, at any alignment. */
 DEVICE void warp_copy(unsigned char *dst, const unsigned char *src, uint32_t bytes)
 {
     const uint32_t differs = (uint32_t)((uintptr_t)dst ^ (uintptr_t)src);

@@ -1,4 +1,4 @@
-/* What the kernel that holds SMs and the host's part agree upon. Plain C, for both. */
+/* What the kernel that holds SMs and its host code share. Plain C, because both include it. */
 #ifndef CECL_SM_HOLD_ARGS_H
 #define CECL_SM_HOLD_ARGS_H
 

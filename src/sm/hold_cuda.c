@@ -22,8 +22,8 @@ ceclResult_t cecl_hold_prepare(struct cecl_hold_size *size)
     CECL_TRY(
         cecl_gpu_attribute(&gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads));
     if (2 * sms > CECL_HOLD_BLOCKS_MAX)
-        return cecl_fail(ceclInvalidUsage, WHO ": GPU %d has %d; up to %d expected", gpu.device,
-                         sms, CECL_HOLD_BLOCKS_MAX / 2);
+        return cecl_fail(ceclInvalidUsage, WHO ": GPU %d has %d SMs; at most %d are expected",
+                         gpu.device, sms, CECL_HOLD_BLOCKS_MAX / 2);
     CECL_TRY(cecl_gpus_prepare(&known, &gpu, load));
     *size = (struct cecl_hold_size){2 * sms, threads / 2};
     return ceclSuccess;

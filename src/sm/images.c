@@ -10,7 +10,7 @@
 #define STRING(x) STRING_OF(x)
 #define SYMBOL(file, capability, kind) cecl_image_##file##_##capability##_##kind
 
-/* The word of zeros behind it ends PTX, which is text. */
+/* The word of zeros behind the image ends PTX, which is text. */
 #define IMAGE(file, capability, kind, path)                                                        \
     extern const unsigned char SYMBOL(file, capability, kind)[]                                    \
         __attribute__((visibility("hidden")));                                                     \

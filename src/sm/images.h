@@ -26,8 +26,8 @@ struct cecl_image {
 extern const struct cecl_image cecl_images[];
 extern const size_t cecl_images_count;
 
-/* The image that a GPU runs: of the cubins for its major version the latest that it knows, else the
- * latest PTX that it knows; NULL if there is none. */
+/* The image that a GPU runs: the latest cubin for its major version that it can run, or else the latest PTX
+ * that it can run; NULL if there is none. */
 const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability);
 
 #endif

@@ -43,7 +43,7 @@
 
 #define CECL_REDUCE_SUMS_MOST 8 /* sources */
 
-/* X(name of the type, type): sums that have kernels for calls that number themselves, too
+/* X(name of the type, type): sums that also have kernels for calls that number themselves
  * (cecl_reduction_counts). */
 #define CECL_REDUCE_COUNTED(X)                                                                     \
     X(float16, ceclFloat16)                                                                        \

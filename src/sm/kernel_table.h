@@ -7,7 +7,8 @@
 #include "sm/kernels.h"
 
 struct cecl_kernel_table {
-    CUkernel kernel[CECL_NUM_TYPES][CECL_NUM_RED_OPS]; /* NULL: the pair has another one's kernel */
+    /* NULL: the pair uses another one's kernel */
+    CUkernel kernel[CECL_NUM_TYPES][CECL_NUM_RED_OPS];
 };
 
 /* Loads kernels named PREFIX_TYPE_OP, as cecl_kernel_load does. */

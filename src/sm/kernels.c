@@ -8,7 +8,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Of each image the library, once it is made. Guarded by `lock`. */
+/* The library of each image, once it is made. Guarded by `lock`. */
 #define IMAGES_MAX 32
 static CUlibrary libraries[IMAGES_MAX];
 

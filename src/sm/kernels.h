@@ -1,5 +1,5 @@
-/* Loads the embedded kernels onto GPUs, and launches them, by the driver alone. What the hosts' parts of
- * all kernels share. Only builds with CUDA include this file. */
+/* Loads the embedded kernels onto GPUs, and launches them, by the driver alone. The host code of all kernels
+ * uses this file. Only builds with CUDA include this file. */
 #ifndef CECL_SM_KERNELS_H
 #define CECL_SM_KERNELS_H
 
@@ -19,9 +19,9 @@ struct cecl_gpu {
 ceclResult_t cecl_gpu_current(const char *who, struct cecl_gpu *gpu);
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* Of each GPU the context, plus 1, in which an owner's kernels are loaded; 0: none. A kernel's handle
- * serves all contexts, but a context loads it when it is used first. So a new context, after the last
- * one was destroyed, loads the kernels anew. Atomic, so that launches need no lock. */
+/* For each GPU, the id, plus 1, of the context in which an owner's kernels are loaded; 0: none. A kernel's
+ * handle serves all contexts, but a context loads it when it is used first. So a new context, after the last
+ * one was destroyed, loads the kernels again. Atomic, so that launches need no lock. */
 struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
@@ -38,7 +38,7 @@ ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus, const struct cecl_gpu *gp
 /* Finds a kernel and loads it into the current context. For cecl_gpus_prepare's `load`.
  *
  * shared  bytes of dynamic shared memory that a launch may ask for
- * kernel  [out] one of the library's: it stays for the process's life */
+ * kernel [out] a kernel of the library, which lives as long as the process */
 ceclResult_t cecl_kernel_load(const struct cecl_gpu *gpu, enum cecl_kernel_file file,
                               const char *name, int shared, CUkernel *kernel);
 

@@ -66,8 +66,8 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* Kernels of captured calls, which number themselves, are separate instances (`counted`): what they read
- * in addition would cost other kernels 1 to 2 %. */
+/* Kernels of captured calls, which number themselves, are separate instances (`counted`): their additional
+ * reads would cost other kernels 1 to 2 %. */
 
 /* What is added to the values of a meeting. */
 template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
@@ -165,11 +165,11 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
 
 /* All threads of every block call this at the end. True for one thread, once all blocks have come.
  *
- * Whoever sees `done` starts the next call, on another stream. At that point the block has finished
- * reading its sources, and its writes to this GPU's memory are visible to the whole GPU, to its
- * copies, and to peers that read there. This is weaker than a release for the whole system, which
- * would also wait for writes to peers and to host memory. So a block needs a fence of its own for
- * such writes, if the next call may write the same words or the host reads them after `done`. */
+ * Another stream that sees `done` starts the next call. By then the block has finished reading its
+ * sources, and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to
+ * peers that read there. This is weaker than a release for the whole system, which would also wait
+ * for writes to peers and to host memory. So a block needs a fence of its own for such writes, if
+ * the next call may write the same words or the host reads them after `done`. */
 DEVICE bool meet_ends(const cecl_meeting &m)
 {
     __syncthreads();

@@ -41,16 +41,16 @@ struct cecl_meeting {
     uint32_t done_value;
 };
 
-/* Of a call that numbers itself, because a graph runs it again and again. */
+/* For a call that numbers itself, because a graph runs it repeatedly. */
 struct cecl_counting {
     /* a word on this GPU that says how far such calls were before this one. It is added to `first` and `last`
      * of the meeting, and the call sets it to its last value */
     uint32_t *count;
-    /* words of the host's memory, laid out as `word` and `apart` of the meeting, that get each value too, for
-     * watchdogs to see; this rank's own word as well */
+    /* words in host memory, laid out as `word` and `apart` of the meeting. Each value is also written to
+     * these words, this rank's own one included, for watchdogs to see */
     uint32_t *told;
     uint64_t told_apart;
-    uint32_t begun_value; /* to which the meeting's `done` is set as the call begins */
+    uint32_t begun_value; /* the value that the meeting's `done` gets when the call begins */
 };
 
 #endif

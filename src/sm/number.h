@@ -21,7 +21,7 @@
 #define CECL_NUMBER static inline
 #endif
 
-/* The NaN that every NaN result has. */
+/* The bits of every NaN result. */
 #define CECL_NAN_F64 0x7fffffffffffffffull
 #define CECL_NAN_F32 0x7fffffffu
 #define CECL_NAN_16 0x7fffu /* fp16 and bf16 */

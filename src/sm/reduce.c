@@ -28,8 +28,8 @@ ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op)
                          CECL_NUM_RED_OPS - 1);
     if (op == ceclAvg && types[type].integer)
         return cecl_fail(ceclInvalidArgument,
-                         "ceclAvg of %s: a floating-point datatype expected (ceclSum, divided by "
-                         "the caller, says how integers are rounded)",
+                         "ceclAvg of %s: a floating-point datatype expected (for integers call "
+                         "ceclSum, then divide and round the sums yourself)",
                          types[type].name);
     return ceclSuccess;
 }

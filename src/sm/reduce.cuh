@@ -8,7 +8,7 @@
 #include "sm/number.cuh"
 #include "sm/reduce_args.h"
 
-/* ---- a op x. These intrinsics are never fused into others. */
+/* ---- a op x. The compiler does not fuse these intrinsics with other operations. */
 
 template <int op> DEVICE float combine(float a, float x)
 {
@@ -17,7 +17,7 @@ template <int op> DEVICE float combine(float a, float x)
         return __fadd_rn(a, x);
     if (op == ceclProd)
         return __fmul_rn(a, x);
-    if (op == ceclMax) /* these return NaN if one is NaN, and order -0 before +0 */
+    if (op == ceclMax) /* these return NaN if either is NaN, and order -0 before +0 */
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     else
         asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
@@ -127,9 +127,9 @@ template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
 }
 
 /* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes
- * up to `strides` elements before it uses the first, so that many loads are in flight. All threads
- * of the grid call this; in the bulk kernel, where head and tail are shorter than a warp, all
- * readers. */
+ * up to `strides` elements before it uses the first, so that many loads are in flight. In the wide kernel all
+ * threads of the grid call this. In the bulk kernel, where head and tail are shorter than a warp, all readers
+ * do. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {

@@ -56,13 +56,13 @@ struct cecl_reduction {
     /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
      * A reduction with a meeting has count > 0. */
     const struct cecl_meeting *meeting;
-    /* NULL, or: the call numbers itself; CUDA alone */
+    /* not NULL: the call numbers itself; CUDA only */
     const struct cecl_counting *counting;
 };
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    CECL_REDUCE_AUTO = 0, /* BULK. The tuning table says from which size on BULK is faster */
+    CECL_REDUCE_AUTO = 0, /* as BULK; callers choose WIDE where the tuning table has it faster */
     CECL_REDUCE_WIDE,     /* 16-byte loads into registers; any GPU, any alignment */
     CECL_REDUCE_BULK      /* bulk copies into shared memory; WIDE if these are impossible */
 };
@@ -70,8 +70,8 @@ enum cecl_reduce_kernel {
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
  * ceclInvalidArgument. */
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
-/* Whether a call that numbers itself can reduce so: on GPUs kernels for that are made for the usual sums
- * only (CECL_REDUCE_COUNTED). Alike on every device, because ranks must not differ. */
+/* Whether a call that numbers itself can have this type and operation. GPUs have kernels for such calls only
+ * for the usual sums (CECL_REDUCE_COUNTED). Equal on every device, because ranks must not differ. */
 static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)
 {
     return (op == ceclSum || op == ceclAvg) && (type == ceclFloat16 || type == ceclBfloat16 ||
@@ -85,9 +85,9 @@ uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
  * may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
-/* Loads all kernels onto the calling thread's current GPU. To be called when a communicator is
- * made. Otherwise the first reduction loads the kernels, for which CUDA may wait for running work,
- * and that work may wait for a peer that waits for this rank. Local. */
+/* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made. Otherwise the
+ * first reduction loads the kernels, for which CUDA may wait for running work, and that work may wait for a
+ * peer that waits for this rank. Local. */
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
 /* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of

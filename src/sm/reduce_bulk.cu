@@ -1,11 +1,11 @@
-/* Reductions by bulk asynchronous copies: from sm_90 on, where all buffers are aligned alike.
+/* Reductions by bulk asynchronous copies: from sm_90 on, if all buffers have the same alignment.
  *
  *     one thread:    for each tile, for each source: wait until a place of the ring is free, copy
  *     all others:    for each tile: add up, source by source, what arrives; then write
  *
  * Data in flight needs no registers, so a few SMs keep as many bytes in flight as many SMs do with
- * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers
- * write the result of one. */
+ * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers write the
+ * result of the tile before. */
 #include "sm/reduce.cuh"
 
 #define READERS CECL_REDUCE_BULK_READERS
@@ -122,7 +122,7 @@ DEVICE uint32_t tile_vectors(const cecl_reduce_args &args, uint64_t first)
 
 #endif
 
-/* One function, for the sake of its rate: divided into several it was slower (docs/experiments.md). */
+/* This is one function, because it is slower when divided into several (docs/experiments.md). */
 template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_reduce_args &args)
 {
 #if __CUDA_ARCH__ >= 900

@@ -4,7 +4,8 @@
 #include "sm/kernels.h"
 #include "sm/reduce_args.h"
 
-_Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's arguments may take");
+_Static_assert(sizeof(struct cecl_reduce_args) <= 4096,
+               "a kernel's arguments have at most 4096 bytes");
 
 #define WHO "reduction"
 
@@ -12,7 +13,7 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096, "what a kernel's argumen
 
 /* ---- what GPUs can do, once their kernels are loaded */
 
-/* Of each GPU that is prepared. `sums`: for exactly so many sources; NULL where there is none. */
+/* For each GPU, once it is prepared. sums[type][n]: the kernel for exactly n sources, or NULL. */
 static struct reduce_gpu {
     uint32_t sms;
     bool bulk;
@@ -84,10 +85,10 @@ ceclResult_t cecl_reduce_cuda_has_bulk(bool *has)
 static ceclResult_t check_buffer(const char *name, const void *at, uint32_t element)
 {
     if ((uintptr_t)at % element)
-        return cecl_fail(ceclInvalidArgument,
-                         "reduction: %s %p: aligned to its elements of %u bytes "
-                         "expected",
-                         name, at, element);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "reduction: %s %p: an address aligned to its elements of %u bytes is expected", name,
+            at, element);
     return ceclSuccess;
 }
 
@@ -95,7 +96,8 @@ static ceclResult_t check(const struct cecl_reduction *r)
 {
     CECL_TRY(cecl_reduction_check(r->type, r->op));
     if (r->counting && !cecl_reduction_counts(r->type, r->op))
-        return cecl_fail(ceclInternalError, "reduction: no kernel of this type counts");
+        return cecl_fail(ceclInternalError,
+                         "reduction: no kernel of this type counts captured calls");
     const uint32_t element = cecl_reduction_element_bytes(r->type);
     if (r->nsrc < 1 || r->nsrc > CECL_REDUCE_CUDA_SOURCES_MAX)
         return cecl_fail(ceclInvalidArgument, "reduction of %u sources: 1 to %d expected", r->nsrc,
@@ -151,7 +153,7 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* Most blocks that the kernel may have: one each SM. A kernel that waits for peers leaves SMs to
+/* Most blocks that the kernel may have: one for each SM. A kernel that waits for peers leaves SMs to
  * others. */
 static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_gpu *gpu)
 {
@@ -173,7 +175,7 @@ static CUkernel bulk_kernel(const struct reduce_gpu *gpu, const struct cecl_redu
                        : cecl_kernel_table_at(&gpu->bulks, r->type, r->op);
 }
 
-/* The kernel that takes vectors: the one made for so many sources if there is one. */
+/* The kernel that takes vectors: the one for exactly this number of sources, if it exists. */
 static CUkernel wide_kernel(const struct reduce_gpu *gpu, const struct cecl_reduction *r)
 {
     const bool is_sum = r->op == ceclSum || r->op == ceclAvg;

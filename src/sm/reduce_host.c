@@ -11,7 +11,7 @@
 
 #define BLOCK 512 /* elements */
 
-/* A block of accumulators, in whichever type they have. */
+/* A block of accumulators, of any of their types. */
 union block {
     int8_t i8[BLOCK];
     uint8_t u8[BLOCK];
@@ -73,8 +73,8 @@ static inline double from_bits_f64(uint64_t bits)
     return value;
 }
 
-/* Integers that order as the values do, with -0 before +0. (A floating-point comparison takes -0
- * and +0 as equal.) */
+/* Integers that have the order of the values, with -0 before +0. (A floating-point comparison takes -0 and +0
+ * as equal.) */
 static inline int32_t key_f32(float value)
 {
     const uint32_t bits = number_bits(value);

@@ -16,8 +16,8 @@ template <bool counted> DEVICE void end(const cecl_reduce_args &args)
         reduce_end<counted>(args);
 }
 
-/* Exactly `nsrc` sources. It takes so many vectors at a time that 12 to 16 loads are issued
- * together. Head and tail are short. */
+/* Exactly `nsrc` sources. A thread takes up to 4 vectors at a time, so 8 to 16 loads are issued together.
+ * Head and tail are short. */
 template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_args &args)
 {
     typedef element<type> E;
@@ -48,7 +48,7 @@ template <int type, int op, int nsrc> DEVICE void reduce_wide(const cecl_reduce_
     end<false>(args);
 }
 
-/* Any number of sources and any alignment. It takes two vectors of four sources at a time. */
+/* Any number of sources and any alignment. A thread takes two vectors of four sources at a time. */
 template <int type, int op, bool counted> DEVICE void reduce_any(const cecl_reduce_args &args)
 {
     typedef element<type> E;

@@ -31,10 +31,12 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
         return ceclSuccess;
     CECL_TRY(cecl_reduction_check(small->type, small->op));
     if (small->counting && !cecl_reduction_counts(small->type, small->op))
-        return cecl_fail(ceclInternalError, "small collective: no kernel of this type counts");
+        return cecl_fail(ceclInternalError,
+                         "small collective: no kernel of this type counts captured calls");
     if (small->bytes % cecl_reduction_element_bytes(small->type) != 0)
         return cecl_fail(ceclInvalidArgument,
-                         "small collective: %" PRIu64 " bytes are no whole elements", small->bytes);
+                         "small collective: %" PRIu64 " bytes are not whole elements",
+                         small->bytes);
     return ceclSuccess;
 }
 

@@ -287,8 +287,8 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
     return true;
 }
 
-/* Writes a far-away epoch into some lines of this slot half that the call does not use: other lines in each call, so that in
- * time each gets one. small.c says which row it is. */
+/* Writes a far-away epoch into some lines of this half of the slots that the call does not use. Each call
+ * takes other lines, so in time every line gets one. args_renew in small.c chooses the row. */
 template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {

@@ -1,7 +1,7 @@
 /* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or
- * an all-to-all of so few bytes that the exchange of flags around copies would take longer than the
- * bytes. On the host device a function follows the same protocol, but writes and reads a line in
- * two steps (small_host.c).
+ * an all-to-all of so few bytes that the exchange of flags around copies would take longer than moving the
+ * bytes. On the host device a function follows the same protocol, but writes and reads a line in two steps
+ * (small_host.c).
  *
  * This file knows pointers and rank numbers, but no communicator.
  *
@@ -23,8 +23,8 @@
  * us. Before a communicator that ends unmaps peers' memory, it joins a thread and frees words and
  * streams through the driver, which takes far longer.
  *
- * A graph runs a call again and again with the same arguments. Such calls have slots of their own, and
- * number themselves (struct cecl_counting).
+ * A graph runs a call repeatedly with the same arguments. Such calls have slots of their own, and number
+ * themselves (struct cecl_counting).
  *
  * If no call used a line for 2^32 calls, the epoch in the line would come again. So each call
  * renews some lines that it does not use.
@@ -79,7 +79,8 @@ struct cecl_small {
      * signals while it sends data, without order, so that the watchdog sees that it has begun. With
      * CECL_MEET_DONE it sets `done`. */
     const struct cecl_meeting *meeting;
-    /* NULL, or: the call numbers itself, and takes its epoch from there. It has a meeting with CECL_MEET_DONE */
+    /* not NULL: the call numbers itself, and takes its epoch from here. It must have a meeting with
+     * CECL_MEET_DONE */
     const struct cecl_counting *counting;
 };
 
@@ -98,7 +99,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small);
  * early. The call must have passed cecl_small_check. Collective: waits for data of every peer, as a
  * kernel does.
  *
- * closing a further word that ends waits, as `end` does. After that `late` and the meeting's `done`
+ * closing another word that ends waits, as `end` does. After that `late` and the meeting's `done`
  *          stay unchanged, because no thread reads them any more. NULL: none. */
 void cecl_small_host(const struct cecl_small *small, const bool *closing);
 

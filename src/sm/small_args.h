@@ -26,7 +26,7 @@ extern "C" {
  * bit flipped, half a cycle away from all epochs that come soon. */
 #define CECL_SMALL_FAR 0x80000000u
 
-/* Slots have at most so many bytes, because offsets within them are 32-bit numbers. */
+/* The most bytes of a slot, because offsets within slots are 32-bit numbers. */
 #define CECL_SMALL_SLOT_MAX ((uint64_t)1 << 30)
 
 struct cecl_small_args {
@@ -52,9 +52,9 @@ struct cecl_small_args {
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
     struct cecl_division division;
-    /* If the call counts, `to` and `from` are the slots of half 0; so many bytes lead to half 1. */
+    /* If the call counts, `to` and `from` are the slots of half 0, and half 1 begins `half` bytes later. */
     uint64_t half;
-    struct cecl_counting counting; /* of kernels that count; `count` NULL: the call does not */
+    struct cecl_counting counting; /* for calls that number themselves; otherwise `count` is NULL */
 };
 
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */

@@ -7,12 +7,14 @@
  * less to send is done sooner. A call of a single thread block need not count its blocks at the
  * end. Measured: docs/measurements.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
-/* more warps are divided into thread blocks of so many, up to the largest number of thread
+/* more warps are divided into thread blocks of this many, up to the largest number of thread
  * blocks */
 #define WARPS_EACH 2
 
-_Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS, "in a block");
-_Static_assert(sizeof(struct cecl_small_args) <= 4096, "what a kernel's arguments may take");
+_Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS,
+               "they fit into a thread block");
+_Static_assert(sizeof(struct cecl_small_args) <= 4096,
+               "a kernel's arguments have at most 4096 bytes");
 
 #define WHO "small collective"
 
@@ -21,7 +23,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Of each GPU that is prepared: the most SMs that a call may take, and the kernels. */
+/* For each GPU, once it is prepared: the most SMs that a call may take, and the kernels. */
 static struct small_gpu {
     uint32_t most;
     CUkernel move, counted_move, counted[CECL_NUM_TYPES];

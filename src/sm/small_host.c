@@ -62,7 +62,7 @@ static bool line_is_here(const unsigned char *at, uint32_t epoch)
     return atomic_load_explicit(atomic_of(at) + LINE_WORDS, memory_order_acquire) == epoch;
 }
 
-/* To be called after line_is_here. */
+/* Call it after line_is_here. */
 static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
 {
     for (int w = 0; w < LINE_WORDS; w++)
@@ -181,7 +181,7 @@ static bool group_receive(const struct cecl_small_args *args, const bool *closin
 
 /* ---- the call */
 
-/* Shows peers that this rank has begun. Only the watchdog reads these words, so nobody is woken. */
+/* Shows peers that this rank has begun. Only the watchdog reads these words, so no thread is woken. */
 static void tell(const struct cecl_meeting *meeting)
 {
     if ((meeting->does & CECL_MEET_SIGNAL_FIRST) == 0)
@@ -272,7 +272,7 @@ static int exchange(const struct cecl_small *small, const struct cecl_small_args
     return receive_all(small, args, closing);
 }
 
-/* Takes the next number, and tells all hosts and that the call runs. */
+/* Takes the next number, marks the call as begun, and tells the number to all hosts. */
 static uint32_t begin_counted(const struct cecl_meeting *meeting,
                               const struct cecl_counting *counting)
 {

@@ -23,7 +23,7 @@ ceclResult_t cecl_splits_check(const struct cecl_splits_form *form)
     return ceclSuccess;
 }
 
-/* Rows, of which no number is so large that a sum of a table's rows could wrap around. */
+/* A number of rows, limited so that the sum of a table's rows cannot wrap around. */
 static uint64_t bounded(uint64_t rows)
 {
     return rows < BEYOND ? rows : BEYOND;
@@ -44,7 +44,9 @@ uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *tabl
                            uint64_t *rows, uint64_t *places, uint32_t *first)
 {
     const uint32_t blocks = form->nranks * form->experts;
-    uint64_t begin = 0, next = 0, needed = 0; /* of the expert; of the block; with rows in them */
+    /* Where the expert begins; where the block begins; rows up to the last block that is not
+     * empty. */
+    uint64_t begin = 0, next = 0, needed = 0;
     for (uint32_t at = 0, from, expert; at < blocks; at++) {
         cecl_splits_received(form, at, &from, &expert);
         if (!form->back && from == 0 && expert > 0)

@@ -1,5 +1,5 @@
-/* The kernels of splits.h. They give what splits.c and splits_host.c say; here many threads find the
- * places of blocks at the same time. */
+/* The kernels of splits.h. They give the same results as splits.c and splits_host.c, but many threads find
+ * the places of blocks at the same time. */
 #include "sm/copy.cuh"
 #include "sm/meeting.cuh"
 #include "sm/splits_args.h"
@@ -23,7 +23,7 @@ DEVICE uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Of all threads' numbers, the sum of those before this thread's. `room`: [THREADS] of shared memory. */
+/* The sum of the numbers of all threads before this one. `room`: [THREADS] of shared memory. */
 DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
 {
     const uint32_t t = threadIdx.x;
@@ -38,10 +38,12 @@ DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
     return sum - mine;
 }
 
-/* This rank's blocks in its sendbuff, by the blocks' numbers: the rows that are sent, and the first. */
+/* This rank's blocks in its sendbuff, indexed by the blocks' numbers: how many rows are sent, and the first
+ * row. */
 struct sent {
     uint32_t rows[BLOCKS], at[BLOCKS];
-    uint32_t beyond; /* index, in the order of the input, of the first block beyond; BLOCKS: none */
+    /* Index in the input's order of the first block that ends beyond sendbuff; BLOCKS: none. */
+    uint32_t beyond;
 };
 
 DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
@@ -66,7 +68,7 @@ DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
     __syncthreads();
 }
 
-/* Whether the communicator has failed; the same for all threads. */
+/* Whether the communicator has failed; the same answer for all threads of the block. */
 DEVICE bool has_ended(const cecl_splits &call)
 {
     return __syncthreads_or(word_load(call.end) != 0);
@@ -100,9 +102,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- places */
 
-/* What the blocks of a kernel know: the table's rows, and where groups of blocks begin. A group is the
- * blocks for one rank that have the first of the two indices of the order alike: for one expert, or, on
- * the way back, from one rank. */
+/* What each thread block knows: the table's rows, and where groups of blocks begin. A group is the blocks for
+ * one expert of a rank or, on the way back, the blocks from one rank for a rank. */
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
@@ -143,7 +144,8 @@ DEVICE const cecl_splits_line *line_of(const cecl_splits &call, uint32_t rank)
     return cecl_splits_line_at(&call.form, table, rank);
 }
 
-/* One thread turns the rows of a rank's groups into where the groups begin. */
+/* Replaces the numbers of rows of a rank's groups by the rows at which the groups begin. One thread calls
+ * it. */
 DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
 {
     const uint32_t groups = groups_of(form);
@@ -189,7 +191,7 @@ DEVICE place place_of(const cecl_splits_form &form, const places &p, uint32_t fr
             (uint32_t)least(rows_of(form, p, to, group, member), form.recv_rows - at)};
 }
 
-/* ---- what one block of threads does besides */
+/* ---- what only one block of threads does */
 
 DEVICE void write_out(const cecl_splits &call, const places &p)
 {
@@ -234,7 +236,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
                 CECL_SPLITS_RECV,        r, 0, expert_beyond(form, p, r), form.experts, p.needed[r],
                 (uint32_t)form.recv_rows};
     if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
-        return; /* the host hears of the first trouble alone */
+        return; /* only the first trouble is reported to the host */
     word_store(&call.trouble->rank, found.rank);
     word_store(&call.trouble->to, found.to);
     word_store(&call.trouble->expert, found.expert);
@@ -246,7 +248,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
 
 /* ---- sending */
 
-/* One of the two arrays. */
+/* One of the call's two arrays: rows, or scales. */
 struct array {
     const unsigned char *send;
     uint64_t row_bytes;
@@ -262,7 +264,7 @@ DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
 /* This rank's blocks in the order in which they are sent, which begins with the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
-    uint32_t chunks[BLOCKS + 1]; /* how many chunks the blocks before have */
+    uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
 };
 
 /* Fills in a thread's block: the place at the receiver. */
@@ -277,8 +279,8 @@ DEVICE void find_block(const cecl_splits &call, const places &p, const sent &sen
     b->rows[i] = there.rows;
 }
 
-/* Cuts an array's blocks into chunks; no chunk where its place would not lie in the slice. `room`: as in
- * sum_before. */
+/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array would not lie in its
+ * slice. `room`: as in sum_before. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
 {
     const cecl_splits_form &form = call.form;
@@ -360,4 +362,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     fence_sys();
 }
 
-static_assert(sizeof(places) + sizeof(sent) + sizeof(blocks) <= CECL_SPLITS_SHARED, "as asked for");
+static_assert(sizeof(places) + sizeof(sent) + sizeof(blocks) <= CECL_SPLITS_SHARED,
+              "it fits into what a launch asks for");

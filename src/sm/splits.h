@@ -52,8 +52,9 @@ struct cecl_splits_form {
     uint64_t scale_bytes;
 };
 
-/* A rank's line of a table: where its recvbuff and its second array lie, its first block that ends beyond its sendbuff,
- * and the rows of each of its blocks. Block number to * experts + expert goes to rank `to`. */
+/* A rank's line of a table: where its recvbuff and its second array lie, its first block that ends beyond its
+ * sendbuff, and how many rows each of its blocks has. Block number to * experts + expert goes to rank
+ * `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the number of that block; 0: all blocks lie in sendbuff */
@@ -84,14 +85,14 @@ static inline uint64_t cecl_splits_table_bytes(uint32_t nranks, uint32_t experts
 enum cecl_splits_trouble_kind {
     CECL_SPLITS_FINE,
     CECL_SPLITS_SEND, /* the splits of a rank end beyond its sendbuff */
-    CECL_SPLITS_RECV  /* a recvbuff has no room for what it is to receive */
+    CECL_SPLITS_RECV  /* a recvbuff has no room for all of its blocks */
 };
 struct cecl_splits_trouble {
     uint32_t what;            /* enum cecl_splits_trouble_kind */
-    uint32_t rank;            /* whose buffer it is */
-    uint32_t to;              /* SEND: to which rank the first block that does not fit goes */
-    uint32_t expert, experts; /* of the first block that does not fit; and how many a rank has */
-    uint32_t rows; /* RECV: how many the rank is to receive, CECL_SPLITS_ROWS_MAX + 1 at most */
+    uint32_t rank;            /* the rank whose buffer it is */
+    uint32_t to;              /* SEND: the receiver of the first block that does not fit */
+    uint32_t expert, experts; /* expert of the first block that does not fit; experts of a rank */
+    uint32_t rows; /* RECV: rows that the rank would receive, CECL_SPLITS_ROWS_MAX + 1 at most */
     uint32_t room; /* rows of the buffer */
 };
 #define CECL_SPLITS_TROUBLE_WORDS (sizeof(struct cecl_splits_trouble) / sizeof(uint32_t))
@@ -112,8 +113,8 @@ struct cecl_splits {
     uint64_t *out;
     unsigned char *slices; /* where rank 0's slice begins; it holds its recvbuff and its table */
     uint64_t slice;        /* bytes from one rank's slice to the next */
-    uint64_t table_offset; /* of a slice; a multiple of 8 */
-    uint64_t recv_offset, scales_offset; /* of this rank's slice: TELL */
+    uint64_t table_offset; /* bytes from a slice's start; a multiple of 8 */
+    uint64_t recv_offset, scales_offset; /* TELL: from this rank's slice's start */
     /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
     const uint32_t *end;
     struct cecl_splits_trouble *trouble;
@@ -132,7 +133,7 @@ CECL_SPLITS_BOTH uint32_t cecl_splits_input(const struct cecl_splits_form *form,
     return form->back ? at % form->nranks * form->experts + at / form->nranks : at;
 }
 
-/* Whose block lies at index `at` of the order of received blocks. */
+/* From which rank, and for which expert, the block at index `at` of the received order is. */
 CECL_SPLITS_BOTH void cecl_splits_received(const struct cecl_splits_form *form, uint32_t at,
                                            uint32_t *from, uint32_t *expert)
 {
@@ -155,7 +156,8 @@ cecl_splits_line_at(const struct cecl_splits_form *form, const void *table, uint
 uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *table, uint32_t to,
                            uint64_t *rows, uint64_t *places, uint32_t *first);
 
-/* Whether so many bytes from an offset on lie in a slice. No rank trusts what a peer's line says. */
+/* Whether `bytes` bytes from `offset` on lie in a slice. Ranks check this, because they do not trust a peer's
+ * line. */
 CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t offset,
                                        uint64_t bytes)
 {

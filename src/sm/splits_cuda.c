@@ -2,7 +2,7 @@
 #include "sm/kernels.h"
 #include "sm/splits_args.h"
 
-_Static_assert(sizeof(struct cecl_splits) <= 4096, "what a kernel's arguments may take");
+_Static_assert(sizeof(struct cecl_splits) <= 4096, "a kernel's arguments have at most 4096 bytes");
 
 #define WHO "splits on the device"
 

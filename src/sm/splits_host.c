@@ -35,7 +35,7 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
 {
     const uint32_t what = trouble.what;
     if (what == CECL_SPLITS_FINE || call->trouble->what != CECL_SPLITS_FINE)
-        return; /* the host hears of the first trouble alone */
+        return; /* only the first trouble is reported to the host */
     trouble.what = CECL_SPLITS_FINE;
     *call->trouble = trouble;
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);

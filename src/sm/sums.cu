@@ -40,7 +40,7 @@ DEVICE void sum_vector(const cecl_row_sums &s, uint64_t token, uint64_t row_byte
     vector_store((unsigned char *)s.sums + token * row_bytes + at, v);
 }
 
-/* One element of it, where rows are not of whole and aligned vectors. */
+/* One element of a token's sum, for rows that do not consist of whole and aligned vectors. */
 template <int type> DEVICE void sum_single(const cecl_row_sums &s, uint64_t token, uint64_t i)
 {
     typedef typename element<type>::raw raw;

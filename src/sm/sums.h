@@ -1,4 +1,4 @@
-/* Sums of rows: for each token, the rows that stand for it are added, each with its weight.
+/* Sums of rows: for each token, the rows that belong to it are added, each with its weight.
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
@@ -24,7 +24,7 @@ struct cecl_row_sums {
     const void *rows;       /* [nrows][count] */
     const uint64_t *places; /* [tokens][each] */
     const float *weights;   /* [tokens][each], or NULL */
-    void *sums;             /* [tokens][count]; overlaps none of the others */
+    void *sums;             /* [tokens][count]; must not overlap the other arrays */
     uint64_t nrows, count, tokens;
     uint32_t each;
     ceclDataType_t type; /* one that cecl_row_sums_adds */

@@ -529,7 +529,7 @@ static void what_cannot_be_is_refused(void **state)
     refused(ceclInvalidArgument, "for slots of 65536", cecl_small_cuda(streams[0], &s));
     s.bytes = 18;
     s.type = ceclFloat32;
-    refused(ceclInvalidArgument, "no whole elements", cecl_small_cuda(streams[0], &s));
+    refused(ceclInvalidArgument, "not whole elements", cecl_small_cuda(streams[0], &s));
     s.type = ceclInt32;
     s.op = ceclAvg;
     refused(ceclInvalidArgument, "ceclAvg of int32", cecl_small_cuda(streams[0], &s));

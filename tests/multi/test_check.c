@@ -110,7 +110,7 @@ static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
                       "bytes: 4096 on rank 0, 0 on rank");
         if (on_host) /* CUDA cannot tell a destroyed stream from garbage */
             multi_refused(comm, ceclAllGather(recv, recv + 512, 4, ceclInt8, comm, gone), expected,
-                          "destroyed before?");
+                          "(destroyed?)");
         multi_check(
             comm, &(struct multi_case){.op = ceclOpAllGather, .count = 100, .type = ceclInt32}, 9);
     }

@@ -360,12 +360,12 @@ static void messages_with_two_peers_have_a_lane_each(void **state)
         "cecl: rank 0: plan, 4 ranks: messages\n"
         "cecl: rank 0:      0  signal rank 0: messages begin 1\n"
         "cecl: rank 0:      1  signal rank 3: sender is ready, message 1\n"
-        "cecl: rank 0:      2  lane 2: after what lane 0 did\n"
+        "cecl: rank 0:      2  lane 2: wait for lane 0\n"
         "cecl: rank 0:      3  lane 2: wait for rank 1: receiver is ready, message 1\n"
         "cecl: rank 0:      4  lane 2: copy 1 in one batch\n"
         "cecl: rank 0:         send of call 1[0]+0 -> recv of call 1[1]+0  8 bytes\n"
         "cecl: rank 0:      5  lane 2: signal rank 1: sender has moved message 1\n"
-        "cecl: rank 0:      6  lane 3: after what lane 0 did\n"
+        "cecl: rank 0:      6  lane 3: wait for lane 0\n"
         "cecl: rank 0:      7  lane 3: wait for rank 2: sender is ready, message 1\n"
         "cecl: rank 0:      8  lane 3: copy 1 in one batch\n"
         "cecl: rank 0:         send of call 2[2]+0 -> recv of call 2[0]+0  8 bytes\n"
@@ -375,8 +375,8 @@ static void messages_with_two_peers_have_a_lane_each(void **state)
         "cecl: rank 0:         send[0]+0 -> recv[2]+0  8 bytes\n"
         "cecl: rank 0:     12  lane 3: signal rank 2: sender has moved message 1\n"
         "cecl: rank 0:     13  wait for rank 3: receiver has moved message 1\n"
-        "cecl: rank 0:     14  after what lane 2 did\n"
-        "cecl: rank 0:     15  after what lane 3 did\n";
+        "cecl: rank 0:     14  wait for lane 2\n"
+        "cecl: rank 0:     15  wait for lane 3\n";
     /* the earlier group of rank 2 comes first on its lane */
     const struct cecl_message group[] = {
         with(2, CECL_SENDER, true, 1), with(1, CECL_SENDER, true, 7),

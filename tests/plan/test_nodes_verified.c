@@ -231,7 +231,7 @@ static void a_plan_over_nodes_is_printed_in_words(void **state)
         "cecl: rank 0: plan, 2 ranks: all-gather in place, 8 bytes a block: 2 nodes, 1 exchange\n"
         "cecl: rank 0:     zero SM: every copy crosses between GPUs and flags are stream "
         "operations\n"
-        "cecl: rank 0:      0  lane 2: after what lane 0 did\n"
+        "cecl: rank 0:      0  lane 2: wait for lane 0\n"
         "cecl: rank 0:      1  net: exchange 1: 2 in one group\n"
         "cecl: rank 0:         send recv[0]+0 to rank 1  8 bytes\n"
         "cecl: rank 0:         receive recv[0]+8 from rank 1  8 bytes\n"

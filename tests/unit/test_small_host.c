@@ -684,7 +684,7 @@ static void what_cannot_be_is_refused(void **state)
     refused(&small, "for slots of 4096");
     small.bytes = 18;
     small.type = ceclFloat32;
-    refused(&small, "no whole elements");
+    refused(&small, "not whole elements");
     small.type = ceclInt32;
     small.op = ceclAvg;
     refused(&small, "ceclAvg of int32");
