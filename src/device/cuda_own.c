@@ -79,7 +79,7 @@ ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *st
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result;
-    CUDA_WITHIN(cuda, result, create_urgent(cuda, stream));
+    CUDA_BESIDE(cuda, result, create_urgent(cuda, stream));
     return result;
 }
 
