@@ -1,4 +1,4 @@
-/* The frames of exchanges, as they come. */
+/* Checks the frames of exchanges as they arrive. */
 #include <string.h>
 
 #include "boot/mesh_internal.h"

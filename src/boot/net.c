@@ -83,8 +83,8 @@ void cecl_net_drop(int *fds, int count)
     }
 }
 
-/* poll() looks at the process first. So if the process has ended, all that it sent is there when
- * poll() looks at `fd`. */
+/* poll() looks at the process first. So if the process has ended, all that it sent has arrived when poll()
+ * looks at `fd`. */
 static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,
                                 const char *who)
 {
@@ -151,7 +151,7 @@ ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_
 ceclResult_t cecl_net_random(void *data, size_t bytes)
 {
     ssize_t got;
-    do /* the kernel gives few bytes at once, or none */
+    do /* for at most 256 bytes the kernel returns all or none */
         got = getrandom(data, bytes, 0);
     while (got < 0 && errno == EINTR);
     return got == (ssize_t)bytes ? ceclSuccess

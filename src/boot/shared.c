@@ -1,5 +1,5 @@
-/* Shared memory is a memfd that the first rank of a host makes and hands to all there. It is sealed, so no rank can remove
- * pages that another has mapped. */
+/* Shared memory is a memfd that the first rank of a host makes and sends to all ranks of that host. It is
+ * sealed, so no rank can remove pages that another rank has mapped. */
 #include "boot/shared.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static ceclResult_t create(size_t bytes, int *out)
     return ceclSuccess;
 }
 
-/* Makes the memory on one rank and gives its descriptor to all. */
+/* Makes the memory on one rank, and sends its descriptor to all. */
 static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int *fd)
 {
     char words[CECL_MESSAGE_BYTES];
