@@ -25,7 +25,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
     if (__builtin_mul_overflow(pool->slice, (uint64_t)nranks, &range) || range > SIZE_MAX / 2) {
         pool->slice = 0;
         return cecl_fail(ceclInvalidArgument,
-                         "poolBytes %" PRIu64 " for each of %d ranks: more than an address space",
+                         "poolBytes %" PRIu64
+                         " for each of %d ranks: they do not fit into the address space",
                          config->slice_bytes, nranks);
     }
     pool->proposals = calloc((size_t)nranks, sizeof(*pool->proposals));
@@ -161,13 +162,13 @@ ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uin
                              "'s memory; this rank's own is expected",
                              name, ptr, (uint64_t)(p - (uintptr_t)pool->base) / pool->slice);
         return cecl_fail(ceclInvalidUsage,
-                         "%s %p: no memory of this communicator; allocate it with ceclMemAlloc",
+                         "%s %p: not memory of this communicator; allocate it with ceclMemAlloc",
                          name, ptr);
     }
     uint64_t at = p - (uintptr_t)cecl_pool_at(pool, pool->rank, 0), start, length;
     if (!find_users(pool, at, &start, &length))
         return cecl_fail(ceclInvalidUsage,
-                         "%s %p: in no allocation of ceclMemAlloc (freed before?)", name, ptr);
+                         "%s %p: not in an allocation of ceclMemAlloc (freed before?)", name, ptr);
     if (bytes > length - (at - start))
         return cecl_fail(ceclInvalidUsage,
                          "%s %p: %" PRIu64 " bytes needed, %" PRIu64 " left in its allocation",

@@ -205,7 +205,7 @@ static ceclResult_t check(const struct registry_message *message, size_t bytes, 
     if (bytes < sizeof(*message) || message->count > REGISTRY_REGIONS ||
         bytes != sizeof(*message) + message->count * sizeof(message->regions[0]) ||
         (message->kind != REGISTRY_ADD && message->kind != REGISTRY_DROP))
-        return cecl_fail(ceclInternalError, "a message about memory of %zu bytes is none", bytes);
+        return cecl_fail(ceclInternalError, "a message about memory is invalid (%zu bytes)", bytes);
     for (uint32_t i = 0; i < message->count; i++) {
         const struct cecl_region_export *exported = &message->regions[i];
         files += exported->kind == CECL_REGION_FILE;
@@ -285,7 +285,8 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
             return cecl_fail(ceclOutOfMemory, "no host memory for a window");
         result = by_file ? reserve(registry, import) : ceclSuccess;
     } else if (!fits) {
-        return cecl_fail(ceclInternalError, "a message about another window of this number");
+        return cecl_fail(ceclInternalError,
+                         "a message about a window does not fit the window of that number");
     }
     struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
     if (result == ceclSuccess && import->failed == ceclSuccess)

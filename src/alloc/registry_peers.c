@@ -302,8 +302,8 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
     if (peer->taken < peer->promised)
         return ceclInProgress;
     return cecl_fail(ceclInternalError,
-                     "rank %d told of bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
-                     ", which is not known here",
+                     "rank %d named bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
+                     ", which this rank does not know",
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
@@ -318,8 +318,8 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
     while ((result = state_of(registry, rank, &stretch, at)) == ceclInProgress) {
         peer->wanted = stretch;
         if (!asks->go_on(asks->context)) {
-            result = cecl_fail(ceclTimeout,
-                               "memory that rank %d told of was not opened here in time", rank);
+            result = cecl_fail(
+                ceclTimeout, "memory that rank %d named was not opened on this rank in time", rank);
             break;
         }
         sleep_for_news(registry);

@@ -312,8 +312,7 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct c
             return ceclSuccess;
     }
     return cecl_fail(ceclInvalidArgument,
-                     "%s %p: %" PRIu64
-                     " bytes that lie over memory of several ranges of addresses, "
-                     "or that another thread frees meanwhile",
+                     "%s %p: %" PRIu64 " bytes lie in several ranges of addresses, "
+                     "or another thread frees them meanwhile",
                      use->name, use->buffer, use->high - at);
 }

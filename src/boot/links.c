@@ -47,7 +47,7 @@ static void say_why(const struct links *links, const struct links_end *link, int
     struct cecl_rank_list list;
     if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
         snprintf(words, room,
-                 "no answer for %lld ms from the host of %s: the link to it is cut, or it is down "
+                 "no answer for %lld ms from the host of %s: the link is cut, or the host is down "
                  "(%s)",
                  (long long)links->silence_ms, ranks_there(links, link->rank, &list),
                  strerror(error));

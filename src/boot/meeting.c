@@ -191,7 +191,7 @@ static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meetin
     int missing;
     *result = ceclSuccess;
     if (meeting->serial != serial) {
-        *result = cecl_fail(ceclRemoteError, "a later call took the place of this one");
+        *result = cecl_fail(ceclRemoteError, "a later call replaced this one");
     } else if (meeting->state == OPEN) {
         *result = check_missing(plan, meeting, &missing);
         if (*result != ceclSuccess)

@@ -70,7 +70,7 @@ static void name_lists(const struct cecl_meeting_plan *plan, const struct meetin
     struct cecl_rank_list one = list_of(&meeting->members, plan->nranks, false),
                           two = list_of(&other->members, plan->nranks, false);
     (void)!cecl_fail(ceclInvalidUsage,
-                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     "ranks differ in which ranks they exclude: %s on rank %d, %s on rank %d",
                      cecl_rank_list_words(&two), first_of_both(&other->came, others),
                      cecl_rank_list_words(&one), first_of_both(&meeting->came, &meeting->came));
 }
@@ -223,5 +223,5 @@ ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, stru
 void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine)
 {
     find_stuck(plan, mine, NULL);
-    fail_for_lists(plan, mine, "ranks differ in whom they exclude");
+    fail_for_lists(plan, mine, "ranks differ in which ranks they exclude");
 }

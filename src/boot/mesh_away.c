@@ -53,7 +53,7 @@ static ceclResult_t place_frame(struct cecl_mesh *mesh, const struct mesh_exchan
     if (!mesh->peers[rank].transfer.received)
         return mesh_take_frame(mesh, rank, x, frame, bytes);
     if (early->bytes > 0 || bytes == 0 || bytes > sizeof(early->frame))
-        return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
+        return cecl_fail(ceclInternalError, "rank %d sent an invalid frame", rank);
     memcpy(early->frame, frame, bytes);
     early->bytes = bytes;
     return ceclSuccess;
@@ -73,7 +73,7 @@ static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exc
             return line_error(mesh, "receiving from", got == 0 ? EPIPE : errno);
         if ((size_t)got < sizeof(message.head) || message.head.from >= mesh->nranks ||
             !cecl_mesh_is_away(mesh, message.head.from))
-            return cecl_fail(ceclInternalError, "the line to other hosts brought no frame");
+            return cecl_fail(ceclInternalError, "the line to other hosts brought an invalid frame");
         CECL_TRY(place_frame(mesh, x, &message, (size_t)got));
     }
 }

@@ -106,8 +106,8 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
         if (errno == ECONNREFUSED && mesh->peers[peer].process < 0)
             return cecl_fail(ceclRemoteError,
-                             "rank %d is not on this host, though its host has the same id, or it "
-                             "has ended; if so, give each host an id of its own (CECL_HOST_ID)",
+                             "rank %d has ended, or it is on another host that has the same id; in "
+                             "that case give each host an id of its own (CECL_HOST_ID)",
                              peer);
         if (!cecl_net_is_early(errno))
             return mesh_io_error(mesh, peer, "connecting to", errno);

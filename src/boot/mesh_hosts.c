@@ -219,7 +219,7 @@ static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_
                ? ceclSuccess
                : cecl_fail(result == ceclInvalidUsage ? ceclRemoteError : result,
                            "no link from rank %d to rank %d's host at %s: rank %d has ended, or "
-                           "its host is not reached there (CECL_SOCKET_IFNAME)",
+                           "its host cannot be reached there (CECL_SOCKET_IFNAME)",
                            mesh->rank, leader, words_of(&id.at, words), leader);
 }
 
@@ -304,7 +304,7 @@ static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *
             return cecl_fail(ceclTimeout,
                              "no link from %s, on other hosts, within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS), though all ranks had joined; has a "
-                             "process ended, or is rank %d's host not reached from there "
+                             "process ended, or can rank %d's host not be reached from there "
                              "(CECL_SOCKET_IFNAME)?",
                              cecl_rank_list_words(&missing), mesh->init_timeout_ms, mesh->rank);
     }

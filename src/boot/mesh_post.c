@@ -164,9 +164,9 @@ static const char *find_fault(const struct post_header *header, size_t got, int 
         return "it is too long";
     if (got < sizeof(*header) || header->magic != POST_MAGIC ||
         header->bytes != got - sizeof(*header))
-        return "it is not one of cecl";
+        return "it is not a message of cecl's";
     if (header->nfds > CECL_MESH_POST_FDS || (nfds != header->nfds && !(flags & MSG_CTRUNC)))
-        return "descriptors were lost: there are more, or fewer, than a message has";
+        return "it has more or fewer descriptors than its header says";
     return NULL;
 }
 

@@ -178,7 +178,7 @@ static ceclResult_t first_error(struct cecl_mesh *mesh)
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 {
     CECL_TRY(first_error(mesh));
-    return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
+    return cecl_fail(ceclRemoteError, "given up, because the communicator has failed");
 }
 
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)

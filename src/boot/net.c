@@ -37,7 +37,8 @@ int cecl_net_open(int family, int type)
 {
     const int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = errno;
     if (fd < 0)
-        (void)!cecl_fail(ceclSystemError, "no %s socket: %s", kind_of(family), strerror(error));
+        (void)!cecl_fail(ceclSystemError, "opening a %s socket: %s", kind_of(family),
+                         strerror(error));
     errno = error;
     return fd;
 }

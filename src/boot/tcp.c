@@ -33,10 +33,11 @@ static const char *other_reason(const struct cecl_tcp_id *id)
 
 static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
 {
-    return cecl_fail(ceclInvalidUsage,
-                     "unique id: nobody listens; it was used already, or the process that made it "
-                     "has ended: make a new one with ceclGetUniqueId%s",
-                     other_reason(id));
+    return cecl_fail(
+        ceclInvalidUsage,
+        "unique id: no process listens at its address; the id was used already, or the "
+        "process that made it has ended: make a new one with ceclGetUniqueId%s",
+        other_reason(id));
 }
 
 /* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
@@ -148,10 +149,10 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
     if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
         return cecl_fail(ceclInvalidUsage,
                          "unique id: the job at its address closed the connection before it read "
-                         "who calls; it has begun, or has ended");
+                         "this rank's answer; the job has begun already, or has ended");
     return cecl_fail(ceclInvalidUsage,
-                     "unique id: refused; its secret is not that of the job at its address, or "
-                     "that job has begun");
+                     "unique id: refused; the job at its address has another secret, or has "
+                     "begun already");
 }
 
 /* answer: what this rank sends; its nonce, patience and tag are filled in here */
@@ -167,7 +168,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens(id) : result;
     if (challenge.magic != CECL_TCP_MAGIC)
-        return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl%s",
+        return cecl_fail(ceclInvalidUsage, "unique id: the listener at its address is not cecl%s",
                          other_reason(id));
 
     answer->patience_ms = left > 0 ? left : 0;
@@ -179,7 +180,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     return cecl_net_equal(&proof.tag, &expected, sizeof(expected))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
-                           "unique id: what listens at its address has another secret");
+                           "unique id: the listener at its address has another secret");
 }
 
 /* Connects to the root and proves the secret. Connects again if the root puts this rank off. */
@@ -247,7 +248,7 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     struct cecl_tcp_id id;
     memcpy(&id, oob->context, sizeof(id));
     if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
-        return cecl_fail(ceclInvalidUsage, "unique id: not one of ceclGetUniqueId");
+        return cecl_fail(ceclInvalidUsage, "unique id: not made by ceclGetUniqueId");
 
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
                                      .rank = oob->rank,

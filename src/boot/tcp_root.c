@@ -158,7 +158,7 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
         return cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
                          nranks, root->nranks);
     if (root->seats[rank].fd >= 0)
-        return cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
+        return cecl_fail(ceclInvalidArgument, "two ranks joined as rank %d of %d", rank, nranks);
     return ceclSuccess;
 }
 

@@ -83,7 +83,7 @@ static void load(void)
         return;
     }
     if (version < 12080 || !find_function) {
-        snprintf(reason, sizeof(reason), "the driver is of CUDA %d.%d; 12.8 or later is needed",
+        snprintf(reason, sizeof(reason), "the driver supports CUDA %d.%d; 12.8 or later is needed",
                  version / 1000, version % 1000 / 10);
         return;
     }

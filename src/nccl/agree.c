@@ -131,7 +131,7 @@ static ceclResult_t reason_to_end(const struct wait *wait)
     uint32_t bits;
     if (is_beyond && !has_told(wait, &bits))
         return cecl_fail(ceclInvalidUsage,
-                         "%s on rank %d, and not on rank %d; all ranks must do so, or none",
+                         "%s on rank %d, but not on rank %d; all ranks must do so, or none",
                          wait->what, mine, rank);
     if (has_left && !has_told(wait, &bits))
         return cecl_fail(ceclRemoteError, "%s on rank %d, but rank %d has left", wait->what, mine,

@@ -123,8 +123,9 @@ void cecl_nccl_gathered_exchange(struct cecl_nccl_gathered *gathered, struct cec
     if (gathered->has_failed)
         return;
     const bool is_here = !has_gpu(gathered) || cecl_nccl_gpu_return(&gathered->gpu);
-    const ceclResult_t result = is_here ? exchange(gathered, entry, mine, all)
-                                        : cecl_fail(ceclUnhandledCudaError, "no context of CUDA's");
+    const ceclResult_t result =
+        is_here ? exchange(gathered, entry, mine, all)
+                : cecl_fail(ceclUnhandledCudaError, "the CUDA context could not be made current");
     if (has_gpu(gathered) && is_here)
         cecl_nccl_gpu_pause(&gathered->gpu);
     gathered->has_failed = result != ceclSuccess;

@@ -104,9 +104,9 @@ static void warn_of_turns(const struct cecl_nccl_call *call)
     if (!atomic_exchange(&has_warned, true))
         cecl_log(
             CECL_LOG_WARN, -1,
-            "a group has more than %d calls of %s with rank %d: each %d of them begin when those "
-            "before are done. A peer that waits for a later one before it takes part in an earlier "
-            "one waits forever",
+            "a group has more than %d calls of %s with rank %d: %d of them are carried out at a "
+            "time. A peer that waits for a later one before it takes part in an earlier one waits "
+            "forever",
             most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
 }
 

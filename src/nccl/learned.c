@@ -42,8 +42,10 @@ static void read_once(void)
     learned.is_usable =
         name_file(name) && cecl_nccl_rows_read(learned.path, &learned.rows) == ceclSuccess;
     if (!learned.is_usable)
-        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is left aside: %s",
-                 *learned.path ? cecl_message() : "the folder has no name");
+        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is ignored: %s",
+                 *learned.path
+                     ? cecl_message()
+                     : "the name of the working directory cannot be found out, or is too long");
 }
 
 static void warn_of_misfit(const struct cecl_nccl_setup *setup)
@@ -52,7 +54,7 @@ static void warn_of_misfit(const struct cecl_nccl_setup *setup)
     if (learned.has_told || !cecl_nccl_rows_differ(&learned.rows, setup, words, sizeof(words)))
         return;
     learned.has_told = true;
-    cecl_log(CECL_LOG_WARN, -1, "%s is left aside: %s", learned.path, words);
+    cecl_log(CECL_LOG_WARN, -1, "%s is ignored: %s", learned.path, words);
 }
 
 static struct cecl_nccl_setup setup_of(int ordinal, int nranks)

@@ -43,13 +43,16 @@ static void tell(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup
                  size_t bytes)
 {
     if (strcmp(its->gpu, here->gpu) != 0)
-        snprintf(words, bytes, "it is of the GPU %s, and this is %s", its->gpu, here->gpu);
+        snprintf(words, bytes, "its rows are for GPU %s, and this GPU is %s", its->gpu, here->gpu);
     else if (its->nccl != here->nccl)
-        snprintf(words, bytes, "it is of NCCL %d, and this is %d", its->nccl, here->nccl);
+        snprintf(words, bytes, "its rows are for NCCL %d, and this NCCL is %d", its->nccl,
+                 here->nccl);
     else if (strcmp(its->cecl, here->cecl) != 0)
-        snprintf(words, bytes, "it is of cecl %s, and this is %s", its->cecl, here->cecl);
+        snprintf(words, bytes, "its rows are for cecl %s, and this cecl is %s", its->cecl,
+                 here->cecl);
     else
-        snprintf(words, bytes, "it is of %d ranks, and here are %d", its->nranks, here->nranks);
+        snprintf(words, bytes, "its rows are for %d ranks, and this communicator has %d",
+                 its->nranks, here->nranks);
 }
 
 bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,

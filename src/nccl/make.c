@@ -230,7 +230,8 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
     for (int rank = 0; all && rank < exchange->nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
-            *common = cecl_fail((ceclResult_t)all[rank], "rank %d could not make it", rank);
+            *common =
+                cecl_fail((ceclResult_t)all[rank], "rank %d could not make its communicator", rank);
     free(all);
     return result;
 }

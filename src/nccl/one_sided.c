@@ -48,7 +48,7 @@ static ceclResult_t check_window(const struct cecl_nccl_one_sided *call,
     const struct cecl_nccl_window *window = cecl_nccl_window_find(comm, call->window);
     const size_t element = cecl_nccl_type_bytes(call->datatype);
     if (!window)
-        return cecl_fail(ceclInvalidArgument, "peerWin %p: no window of this communicator",
+        return cecl_fail(ceclInvalidArgument, "peerWin %p: not a window of this communicator",
                          (void *)call->window);
     if (!window->ours)
         return cecl_fail(ceclInvalidUsage,
@@ -229,8 +229,8 @@ ncclResult_t cecl_nccl_one_sided_serve(const struct cecl_nccl_one_sided *call,
     if (call->nwaits < 0 || (call->nwaits > 0 && !call->waits))
         return cecl_nccl_comm_own_result(comm,
                                          cecl_fail(ceclInvalidArgument,
-                                                   "nDesc %d, signalDescs %p: so many descriptors "
-                                                   "expected",
+                                                   "nDesc %d, signalDescs %p: an array of nDesc "
+                                                   "descriptors expected",
                                                    call->nwaits, (const void *)call->waits));
     return cecl_nccl_group_depth() > 0 ? keep(call) : carry_out(call, comm);
 }

@@ -44,7 +44,7 @@ static void warn_of_others(void)
     char other[PATH_MAX];
     if (cecl_nccl_real_other(&process.real, other))
         cecl_log(CECL_LOG_WARN, -1,
-                 "two NCCL are in this process: calls are passed to %s, not to %s",
+                 "this process has two NCCL libraries: calls are passed to %s, not to %s",
                  process.real.path, other);
 }
 

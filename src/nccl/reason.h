@@ -11,7 +11,7 @@
     X(OLD, "NCCL is older than 2.19")                                                              \
     X(BY_SETTING, "CECL_NCCL=off")                                                                 \
     X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
-    X(UNEVEN, "some threads are more ranks than others")                                           \
+    X(UNEVEN, "some threads have more ranks than others")                                          \
     X(NOT_MADE, "cecl could make no communicator")                                                 \
     X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \

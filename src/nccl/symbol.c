@@ -38,7 +38,7 @@ static int lacking_result(void)
 
 static const char *lacking_words(void)
 {
-    return "the NCCL at hand lacks the function that would say it";
+    return "this NCCL lacks the function that returns this text";
 }
 
 static void nothing(void)

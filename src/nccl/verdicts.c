@@ -89,7 +89,7 @@ static void tell(const struct cecl_nccl_comm *comm, const struct ruling *ruling,
         return;
     }
     if (found->counts[0] == 0 || found->counts[1] == 0)
-        cecl_log(CECL_LOG_WARN, -1, "%s: the times of both libraries did not come in time: %s",
+        cecl_log(CECL_LOG_WARN, -1, "%s: the times of both libraries were not measured in time: %s",
                  ruling->what, way);
     else if (ruling->is_class)
         cecl_log(CECL_LOG_WARN, -1, "%s: %.1f -> %.1f us (%+.1f %%, %u and %u calls): %s",
