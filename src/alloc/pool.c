@@ -8,7 +8,8 @@
 #include "alloc/rendezvous.h"
 #include "util/round.h"
 
-#define GROWTH_STEPS 16u /* segments double up to this many times the size of the first */
+#define GROWTH_STEPS                                                                               \
+    16u /* segments double in size, up to this many times the first segment's size */
 
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config)
@@ -99,7 +100,7 @@ ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64
     return ceclSuccess;
 }
 
-/* Finds the allocation that holds `offset`. Returns false when it is not one of the user's. */
+/* Finds the allocation that holds `offset`. Returns false if it is not one of the user's. */
 static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
                        uint64_t *bytes)
 {

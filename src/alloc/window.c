@@ -1,4 +1,4 @@
-/* Windows: from a pointer to {window, offset}, and back to an address. */
+/* See window.h. */
 #include "alloc/window.h"
 
 #include <inttypes.h>
