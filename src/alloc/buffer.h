@@ -1,5 +1,6 @@
 /* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}. A pointer is looked up
  * once, when a call is described; from then on no address is compared.
+ *
  *     pool        symmetric memory. The offset counts from the start of this rank's slice, and a
  *                 peer's address is calculated from it.
  *     registered  other memory that peers can reach. The offset counts from the window's start.

@@ -16,8 +16,8 @@
  * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
  * slot. No index or size is read from the shared memory.
  *
- * docs/models/pairs.pml is the model of this protocol. Threads: one at a time for each struct cecl_posts,
- * except for cecl_posts_ahead. */
+ * docs/models/pairs.pml is the model of this protocol.
+ * Threads: one at a time for each struct cecl_posts, except for cecl_posts_ahead. */
 #ifndef CECL_ALLOC_POSTS_H
 #define CECL_ALLOC_POSTS_H
 

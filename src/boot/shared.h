@@ -1,6 +1,8 @@
 /* A small memory that all ranks of a communicator on one host share. It can still be used when the mesh is
- * broken. The memory has numbered parts, each for one user. To add a user, give its part a number and a
- * size where cecl_shared_open is called. */
+ * broken.
+ *
+ * The memory has numbered parts, each for one user. To add a user, give its part a number and a size where
+ * cecl_shared_open is called. */
 #ifndef CECL_BOOT_SHARED_H
 #define CECL_BOOT_SHARED_H
 
