@@ -8,8 +8,8 @@
 #include "alloc/rendezvous.h"
 #include "util/round.h"
 
-#define GROWTH_STEPS                                                                               \
-    16u /* segments double in size, up to this many times the first segment's size */
+/* segments double in size, up to this many times the first segment's size */
+#define GROWTH_STEPS 16u
 
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config)

@@ -15,8 +15,8 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
 
 /* The words that one end of a ring writes, on a cache line of their own. */
 struct end_words {
-    _Alignas(
-        LINE) _Atomic uint64_t finished; /* number of the last message that this end finished */
+    /* number of the last message that this end finished */
+    _Alignas(LINE) _Atomic uint64_t finished;
 };
 
 struct ring_words {

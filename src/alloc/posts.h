@@ -42,8 +42,8 @@ struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    uint64_t
-        group; /* number of the group that posts it; later groups of a rank have higher numbers */
+    /* number of the group that posts it; later groups of a rank have higher numbers */
+    uint64_t group;
 };
 
 /* A rank's view of the shared memory. */

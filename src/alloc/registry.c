@@ -10,8 +10,8 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-#define POST_MS                                                                                    \
-    10000 /* ms that sending a message to peers may take if the communicator has no time limit */
+/* ms that sending a message to peers may take if the communicator has no time limit */
+#define POST_MS 10000
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,

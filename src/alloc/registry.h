@@ -78,8 +78,8 @@ struct cecl_registry_asks {
 struct cecl_found {
     const void *ptr;
     struct cecl_window *window;
-    uint64_t
-        changes; /* the registry's `changes` at that time; the result is valid while they are equal */
+    /* the registry's `changes` at that time; the result is valid while they are equal */
+    uint64_t changes;
 };
 
 struct cecl_registry {

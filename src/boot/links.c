@@ -14,8 +14,8 @@
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
-#define LINGER_MS                                                                                  \
-    1000 /* ms that the thread waits for other hosts to close, once all ranks of this host have */
+/* ms that the thread waits for other hosts to close, once all ranks of this host have */
+#define LINGER_MS 1000
 
 /* Gives a message to all ranks of this host. A rank whose line fails sees that the line has ended. */
 static void deliver(struct links *links, const struct cecl_link_head *message)

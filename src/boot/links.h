@@ -42,13 +42,13 @@ enum cecl_link_line { CECL_LINE_FRAMES, CECL_LINE_LIFE, CECL_LINES_OF_RANK };
 /* What the thread needs. Everything is copied. */
 struct cecl_links_plan {
     int nranks, rank;
-    const uint16_t
-        *host; /* [nranks] the number of each rank's host; numbers begin at 0, without a gap */
-    int (*lines)
-        [CECL_LINES_OF_RANK]; /* [nranks] the thread's ends of the lines; -1 for ranks of other hosts */
-    int *processes;           /* [nranks] watch ranks of this host (process.h), or -1 */
-    int *links;               /* [hosts] connections to the other leaders; -1 for this host */
-    int64_t silence_ms;       /* ms that a host may be silent */
+    /* [nranks] the number of each rank's host; numbers begin at 0, without a gap */
+    const uint16_t *host;
+    /* [nranks] the thread's ends of the lines; -1 for ranks of other hosts */
+    int (*lines)[CECL_LINES_OF_RANK];
+    int *processes;     /* [nranks] watch ranks of this host (process.h), or -1 */
+    int *links;         /* [hosts] connections to the other leaders; -1 for this host */
+    int64_t silence_ms; /* ms that a host may be silent */
 };
 
 /* Starts the thread, which takes over all descriptors of the plan: they become -1 there. On failure the

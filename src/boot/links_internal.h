@@ -25,8 +25,8 @@ struct links_end {
 
 struct links {
     struct links *next;
-    _Atomic bool
-        is_quiet; /* all ranks of this host have said goodbye, aborted or ended, and this is sent */
+    /* all ranks of this host have said goodbye, aborted or ended, and this is sent */
+    _Atomic bool is_quiet;
     int nranks, rank, nends;
     int64_t silence_ms;
     uint16_t *host; /* [nranks] */

@@ -22,8 +22,8 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define TICK_MS 50 /* most ms until a rank that gives up is noticed */
-#define LONG_MS                                                                                    \
-    1000 /* ms after which the oob is asked whether the ranks that are missing have failed */
+/* ms after which the oob is asked whether the ranks that are missing have failed */
+#define LONG_MS 1000
 
 /* The first bytes on a new connection. */
 struct hello {

@@ -16,11 +16,11 @@
 #include "util/clock.h"
 
 #define GIVES_UP (-1) /* instead of nranks: the caller gives up, and its part says why */
-#define REASON_MS                                                                                  \
-    500 /* ms to wait for the reason of a leader that gives up, or to tell a leader a reason */
+/* ms to wait for the reason of a leader that gives up, or to tell a leader a reason */
+#define REASON_MS 500
 #define TICK_MS 50 /* most ms until a rank of this host that gives up is noticed */
-#define SILENCE_MAX_MS                                                                             \
-    10000 /* ms of silence after which a host counts as lost; fewer if the time limit is shorter */
+/* ms of silence after which a host counts as lost; fewer if the time limit is shorter */
+#define SILENCE_MAX_MS 10000
 #define SILENCE_MIN_MS 500
 
 _Static_assert(sizeof(struct mesh_life) <= CECL_OOB_PART_BYTES, "an answer holds a reason");

@@ -26,8 +26,8 @@ enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct mesh_life {
     uint32_t kind;
     uint32_t has_word, word; /* LIFE_GOODBYE: see cecl_mesh_last_word */
-    char why
-        [MESH_TEXT_BYTES]; /* LIFE_ABORT: the rank that gave up first, and why: "rank 2 gave up: ..." */
+    /* LIFE_ABORT: the rank that gave up first, and why: "rank 2 gave up: ..." */
+    char why[MESH_TEXT_BYTES];
 };
 
 /* The header of a frame. A frame is one packet on a data connection: the header, then the payload
@@ -93,8 +93,8 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    const struct cecl_oob
-        *oob; /* while `joining`, then NULL; other threads read it under life_lock */
+    /* while `joining`, then NULL; other threads read it under life_lock */
+    const struct cecl_oob *oob;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog reads it, too */
     const char *activity;                   /* the public call that this rank is in, for messages */
@@ -118,8 +118,8 @@ struct cecl_mesh {
     struct cecl_address at;   /* at which other hosts reach this rank */
     int reach_fd;             /* listens for links until the mesh is connected; or -1 */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
-    struct mesh_hosts
-        *room; /* memory for `hosts`, until it is known whether it is needed; or NULL */
+    /* memory for `hosts`, until it is known whether it is needed; or NULL */
+    struct mesh_hosts *room;
     struct mesh_peer peers[];
 };
 

@@ -23,8 +23,8 @@
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
 #define WORDS_MS 1000   /* ms that sending such a message may take */
 #define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
-#define MARGIN_MS                                                                                  \
-    1000 /* a rank gets the list of missing ranks at most so many ms before it gives up */
+/* a rank gets the list of missing ranks at most so many ms before it gives up */
+#define MARGIN_MS 1000
 
 struct seat {
     int fd;

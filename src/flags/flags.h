@@ -67,8 +67,8 @@ struct cecl_early {
 struct cecl_lines {
     struct cecl_line {
         uint64_t stream; /* id of the stream whose calls the line counts; 0: unknown */
-        _Atomic uint64_t
-            calls; /* how many calls so far, including the one that is being enqueued */
+        /* how many calls so far, including the one that is being enqueued */
+        _Atomic uint64_t calls;
     } list[CECL_LINES];
     _Atomic uint32_t count; /* lines from here on were never used */
     uint32_t next;          /* the line that is shared next */
@@ -91,8 +91,8 @@ struct cecl_signals {
         _Atomic uint32_t value; /* the value for which the latest wait waits */
         struct cecl_line_at last;
         /* -- used by the watchdog -- */
-        int64_t
-            since; /* the time, in ms, since when a stream has waited without progress; 0: none waits */
+        /* the time, in ms, since when a stream has waited without progress; 0: none waits */
+        int64_t since;
         uint32_t seen_word, seen_reached;
     } * taken;
     uint32_t *reached;   /* host-visible: the last value for which a stream has begun to wait */
@@ -102,8 +102,8 @@ struct cecl_signals {
         /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
         *handed;
     uint32_t *holds; /* [2][..] host-visible: whether a stream waits for that word */
-    int64_t
-        *held_since; /* [2][..] used by the watchdog: the time, in ms, since when; 0: none waits */
+    /* [2][..] used by the watchdog: the time, in ms, since when; 0: none waits */
+    int64_t *held_since;
     _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
 

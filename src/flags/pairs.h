@@ -4,6 +4,7 @@
  * Each rank has four words for each peer, which only that peer writes: `ready` and `moved`, once as
  * a sender and once as a receiver. Messages from one rank to another are numbered, on both ranks alike. A
  * word holds a message's number. Numbers are compared cyclically (modulo 2^32). There are two kinds of words:
+ *
  *     ready   the stream of the rank that came first has reached the call: its buffer may be used
  *     moved   the stream of the rank that came second has moved the bytes
  *

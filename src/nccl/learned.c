@@ -13,7 +13,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-/* Used only when a trial begins or ends, and not at each call. */
+/* The lock is taken only when a communicator is made and when a trial begins or ends, not at each call. */
 static struct {
     pthread_mutex_t lock;
     bool is_read, is_usable, has_told;

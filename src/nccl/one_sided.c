@@ -13,7 +13,7 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-/* cecl has no contexts: each has some of cecl's signals. */
+/* cecl has no contexts, so each of NCCL's contexts gets some of cecl's signals. */
 #define CONTEXTS 8
 #define SIGNALS_OF_CONTEXT (CECL_SIGNALS / CONTEXTS)
 
@@ -33,8 +33,9 @@ static int number_of(int signal, int context)
     return context * SIGNALS_OF_CONTEXT + signal;
 }
 
-/* A put to this rank itself. cecl's own needs leave to use an SM, which the program does not care for;
- * CECL_NCCL=strict does. */
+/* Whether the call is a put to this rank itself, made by a local copy, which may use an SM. ceclPutSignal
+ * would refuse it unless the policy is CECL_SM_ALLOW. Programs expect it to work, except under
+ * CECL_NCCL=strict. */
 static bool copies_locally(const struct cecl_nccl_one_sided *call,
                            const struct cecl_nccl_comm *comm)
 {
@@ -64,7 +65,7 @@ static ceclResult_t check_window(const struct cecl_nccl_one_sided *call,
     return ceclSuccess;
 }
 
-/* What cecl itself does not check. */
+/* Checks what libcecl.so does not check. */
 static ceclResult_t check(const struct cecl_nccl_one_sided *call, const struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_call captured = {.stream = call->stream};
@@ -107,7 +108,7 @@ static ceclResult_t put(const struct cecl_nccl_one_sided *call, const struct cec
         call->offset, number_of(call->signal, call->context), comm->ours, on);
 }
 
-/* So many at a time. An entry that waits for no signal is left out. */
+/* A call waits for at most so many signals at a time. */
 #define WAITS 64
 
 static ceclResult_t await(const struct cecl_nccl_one_sided *call, const struct cecl_nccl_comm *comm,
@@ -142,7 +143,7 @@ static ceclResult_t enqueue(const struct cecl_nccl_one_sided *call,
     }
 }
 
-/* Both libraries keep messages of their own; the check's are this library's. */
+/* check() records its message in this library; other messages are in libcecl.so. */
 static ncclResult_t carry_out(const struct cecl_nccl_one_sided *call, struct cecl_nccl_comm *comm)
 {
     const ceclResult_t refused = check(call, comm);
@@ -157,7 +158,7 @@ static ncclResult_t carry_out(const struct cecl_nccl_one_sided *call, struct cec
 /* ---- groups */
 
 static _Thread_local struct {
-    struct cecl_nccl_one_sided *calls; /* each with `waits` of its own */
+    struct cecl_nccl_one_sided *calls; /* each with its own copy of `waits` */
     int count, room;
 } group;
 
@@ -198,7 +199,7 @@ static ncclResult_t carry_out_kept(const struct cecl_nccl_one_sided *call)
 {
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return ceclSuccess; /* it was aborted; the call is dropped */
+        return ceclSuccess; /* the communicator was aborted, so the call is dropped */
     const ncclResult_t result = carry_out(call, comm);
     cecl_nccl_comm_leave(comm);
     return result;

@@ -14,7 +14,7 @@
 
 static struct cecl_nccl_process process;
 
-/* A child of fork passes its calls on like its parent. */
+/* Marks a forked child, in which cecl serves no call. */
 static void mark_forked(void)
 {
     process.is_forked = true;

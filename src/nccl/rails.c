@@ -27,8 +27,8 @@ void cecl_nccl_rails_close(struct cecl_nccl_comm *entry)
     rails->event = NULL;
 }
 
-/* ---- the order. On the host device there are no events: calls of the stand-in for NCCL are complete when
- * they return, and so are served calls. */
+/* ---- the order. The host device needs no events, because calls of the stand-in for NCCL and served calls
+ * are complete when they return. */
 
 ceclResult_t cecl_nccl_rails_before(struct cecl_nccl_rails *rails, cudaStream_t stream)
 {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* X(id, "in words"). NO_REASON: it is served. */
+/* X(id, text). NO_REASON: the call is served. */
 #define CECL_NCCL_REASONS(X)                                                                       \
     X(NO_REASON, "-")                                                                              \
     X(FORKED, "this process was forked after its parent called NCCL")                              \
@@ -38,20 +38,20 @@ enum cecl_nccl_reason {
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
 
-/* Keeps the message of the first communicator that could not be made. False: another one failed
+/* Keeps the message of the first communicator that could not be made. False: another one has failed
  * before. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
-/* The message that is kept; empty: nothing has failed. */
+/* That message; empty: none has failed. */
 const char *cecl_nccl_failure(void);
 
-/* Keeps cecl's message of the calling thread's last failure. ncclGetLastError returns it with
- * NCCL's own, because it is not known which of the two came last. */
+/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns it together
+ * with NCCL's message, because it is not known which failed last. */
 void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
-/* Says that CECL_NCCL=strict refuses function `name`, and prints it if `is_first`. */
+/* Records that CECL_NCCL=strict refuses the function `name`, and prints this if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* cecl's message, if there is one, and NCCL's behind it. Valid until the thread's next call of this
+/* cecl's message, if there is one, followed by NCCL's. Valid until the thread's next call of this
  * function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 

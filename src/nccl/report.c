@@ -91,7 +91,7 @@ static double ms(const struct cecl_nccl_report *report, double ns)
     return ns / 1e6 / (report->repeated > 0 ? report->repeated : 1);
 }
 
-/* Without the program's locale, which may have a decimal comma. */
+/* Does not use the program's locale, which may have a decimal comma. */
 static void json_number(FILE *out, const char *name, double value)
 {
     const int64_t millionths = (int64_t)(value * 1e6 + (value < 0 ? -0.5 : 0.5));

@@ -70,8 +70,8 @@ struct nccl {
     pthread_t aborter;
     bool has_aborter;
     _Atomic bool failed, has_aborted;
-    const _Atomic bool
-        *abandon;      /* set when the device closes: an exchange in a stream's thread must end */
+    /* set when the device closes: an exchange in a stream's thread must end */
+    const _Atomic bool *abandon;
     _Atomic int error; /* the error of such an exchange; its message is in `words` */
     char words[CECL_MESSAGE_BYTES];
     uint32_t *begun, *ended; /* written by the stream: how many exchanges have begun, and ended */

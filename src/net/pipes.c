@@ -29,8 +29,8 @@ struct piped {
     /* -- written by the stream's thread that carries out the exchange -- */
     _Atomic bool runs;
     _Atomic uint32_t passes, moved;
-    _Atomic uint64_t
-        waits[SETS]; /* a bit for each rank with which a transfer has not ended in the last pass */
+    /* a bit for each rank with which a transfer has not ended in the last pass */
+    _Atomic uint64_t waits[SETS];
     _Atomic int error; /* ceclResult_t; `words` is written before */
     char words[CECL_MESSAGE_BYTES];
 };
