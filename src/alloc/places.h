@@ -14,7 +14,7 @@
  * A rank publishes the calls of a group together: it writes its records, and then arrives, by one atomic
  * operation on the word `arrivals`. The order of these operations is the order of arrival. The rank that
  * arrives last decides FULL, a rank whose wait has ended decides LATE, and the first decision counts. A group
- * has one decision, in the entry of its last call. Publishing does not wait for other ranks, so one thread
+ * has one decision, in the entry of its last call. Publishing does not wait for the outcome, so one thread
  * may publish for several ranks, and then call cecl_places_meet for each of them.
  *
  * An entry is used again once all ranks have finished its call. A rank finishes a call after it has arrived

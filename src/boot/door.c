@@ -65,8 +65,8 @@ static int hearing_ms(const struct cecl_door *door)
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Takes a caller off the list. The other callers stay in their order of arrival, which times in
- * milliseconds would not tell. */
+/* Takes a caller off the list. The other callers stay in their order of arrival. (Their times would not
+ * show it, because two callers may arrive in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];
@@ -76,8 +76,8 @@ static void take_off(struct cecl_door *door, int which)
     door->callers[door->count].said = said;
 }
 
-/* Drops the oldest caller, if it has had its time. A caller that has sent all its bytes stays, because it
- * is about to be taken. */
+/* Drops the oldest caller, if its time is over. A caller that has sent all its bytes stays, because it is
+ * about to be taken. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;

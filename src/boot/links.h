@@ -1,6 +1,6 @@
 /* Links between hosts. The first rank of each host, its leader, has a TCP connection to every other leader, and
- * a thread that passes messages on: from the ranks of its host to all other hosts, and from other hosts to all
- * ranks of its own. A rank and its leader's thread are connected by two lines, which are Unix sockets:
+ * a thread that passes messages on: from the ranks of its host to all other hosts, and from other hosts to
+ * all ranks of this host. A rank and its leader's thread are connected by two lines, which are Unix sockets:
  *
  *     rank --frames--> leader's thread ==link==> leader's thread there --frames--> each rank there
  *          --life---->                                                 --life---->

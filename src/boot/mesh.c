@@ -346,7 +346,7 @@ static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
     if (rank != mesh->rank && !cecl_mesh_is_away(mesh, rank) && transfer->fd < 0)
         return transfer->fd_lost
                    ? cecl_fail(ceclSystemError,
-                               "no descriptor is left here for the one that rank %d "
+                               "this rank has no descriptor left for the one that rank %d "
                                "sent; is the limit of open files (ulimit -n) reached?",
                                rank)
                    : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);

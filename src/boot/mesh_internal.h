@@ -17,7 +17,7 @@
 
 #define MESH_TEXT_BYTES 256
 
-/* What is known of a peer's end. */
+/* Whether and how a peer has ended. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
 /* A message on a life connection. It is always sent and received whole, because it is far smaller
@@ -183,7 +183,7 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 /* Reads why a peer gives up, from the connection `fd` that the peer made to say so. Waits at most
  * MESH_REASON_MS. */
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
-/* The error for the first peer that has told why it gives up; ceclSuccess when there is none. */
+/* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* The same, for when a rank has gone without giving a reason. While ranks join, also asks the oob. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);

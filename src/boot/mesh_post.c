@@ -99,8 +99,8 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
         {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes},
     };
     for (;;) {
-        /* A forked child may hold a dead peer's sockets open. A send would then succeed, and nobody
-         * would read it. */
+        /* A forked child may hold a dead peer's sockets open. A send would then succeed, although no
+         * process would read it. */
         if (mesh_read_life(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);
         if (cecl_packet_send(mesh->peers[peer].post, parts, fds, nfds) >= 0)
@@ -203,7 +203,7 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
         shutdown(peer->post, SHUT_RD); /* messages can still be sent to the peer */
         return cecl_fail(
             ceclSystemError,
-            "no descriptor is left here for those that rank %d sent with a message; is "
+            "this rank has no descriptor left for those that rank %d sent with a message; is "
             "the limit of open files (ulimit -n) reached?",
             rank);
     }

@@ -31,9 +31,8 @@ ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t lengt
  * all of its data was read; -1: neither. */
 int cecl_net_look(int fd);
 
-/* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other
- * end has closed, ceclSystemError for an error of this process. `who` names the other end in the
- * message. */
+/* Send or receive exactly `bytes` bytes. Returns ceclTimeout at `deadline`, ceclRemoteError if the other
+ * end has closed, ceclSystemError for an error of this process. `who` names the other end in the message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
 /* process  watches the other end's process (cecl_process_watch); if that process ends, so does the wait, with

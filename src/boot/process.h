@@ -21,15 +21,15 @@ uint64_t cecl_namespace_id(const char *kind);
 struct cecl_process cecl_process_self(void);
 
 /* Returns a descriptor that is readable once the process has ended, also if it has ended already.
- * Returns -1 when the process cannot be watched: it is this one, it is on another host or in
- * another namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no
- * descriptors left. */
+ * Returns -1 if the process cannot be watched: it is this one, it is on another host or in another
+ * namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no descriptors
+ * left. */
 int cecl_process_watch(const struct cecl_process *process);
 /* The same for the process whose id in this namespace is `pid`. */
 int cecl_process_watch_pid(int32_t pid);
 
-/* A process that ends closes its sockets a little before its descriptor tells of the end. A thread
- * that has seen a socket close waits up to this many ms for the descriptor. */
+/* A process that ends closes its sockets a little before its descriptor becomes readable. A thread that
+ * has seen a socket close waits up to this many ms for the descriptor. */
 #define CECL_PROCESS_ENDING_MS 50
 /* Whether the watched process has ended, or ends within `ms` milliseconds. Returns false if `watched` is
  * -1. */

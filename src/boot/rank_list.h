@@ -33,8 +33,8 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
 /* Compares the ranks' items. Returns the first rank whose item is the most common one. If all items are
- * alike, `odd` is empty. Otherwise it lists the first rank with another item, and all ranks whose item is
- * like that one.
+ * alike, `odd` is empty. Otherwise it lists the first rank with another item, and all ranks with the same
+ * item as that rank.
  *
  * all    [nranks] of `bytes` each, in rank order */
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,

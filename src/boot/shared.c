@@ -49,7 +49,7 @@ static ceclResult_t map(int fd, size_t bytes, char **base)
                          "expected",
                          (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
     /* No MAP_POPULATE: most of the memory is rings, and a program may use few of their entries.
-     * Allocating all pages here took half of the time of an init. */
+     * Allocating all pages here would take half of the time of an init. */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));

@@ -84,9 +84,11 @@ static ceclResult_t choose_address(union cecl_tcp_address *at)
         return cecl_fail(ceclSystemError,
                          "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",
                          wanted);
-    return best > 0 ? ceclSuccess
-                    : cecl_fail(ceclSystemError,
-                                "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
+    return best > 0
+               ? ceclSuccess
+               : cecl_fail(
+                     ceclSystemError,
+                     "no loopback interface is up; set CECL_SOCKET_IFNAME to another interface");
 }
 
 ceclResult_t cecl_tcp_named_address(const struct cecl_oob *oob, struct cecl_address *at)

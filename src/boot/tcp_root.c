@@ -119,7 +119,7 @@ bool cecl_tcp_greet(struct cecl_caller *caller)
         return false;
     memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
     cecl_tcp_send_at_once(caller->fd);
-    /* A new socket's buffer has room for this; if it has not, the connection is dropped. */
+    /* A new socket's buffer has room for this. If not, the connection is dropped. */
     return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(challenge);
 }

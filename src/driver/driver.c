@@ -80,7 +80,7 @@ static void load(void)
 {
     const int version = open_driver();
     if (version == 0) {
-        snprintf(reason, sizeof(reason), "no CUDA driver is installed here");
+        snprintf(reason, sizeof(reason), "no CUDA driver is installed on this machine");
         return;
     }
     if (version < 12080 || !find_function) {

@@ -42,7 +42,7 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
-    /* copies of a word by a copy engine, for drivers that refuse remote stream writes */
+    /* copies of a word by a copy engine, which all drivers allow */
     CECL_FLAGS_COPY,
     /* stream writes to memory of the host, which all drivers allow and no copy engine holds up */
     CECL_FLAGS_HOST
@@ -98,9 +98,8 @@ struct cecl_signals {
     uint32_t *reached;   /* host-visible: the last value for which a stream has begun to wait */
     _Atomic bool waited; /* a wait was enqueued */
     /* -- of captured calls, see handed.h -- */
-    uint32_t
-        /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
-        *handed;
+    /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
+    uint32_t *handed;
     uint32_t *holds; /* [2][..] host-visible: whether a stream waits for that word */
     /* [2][..] used by the watchdog: the time, in ms, since when; 0: none waits */
     int64_t *held_since;

@@ -42,8 +42,8 @@ static void leave_one(struct cecl_nccl_comm *entry)
     cecl_nccl_life_leave(&entry->life);
 }
 
-/* Called at the end of the process. Needed because cecl's goodbye at that time is not an error for peers
- * that wait in no call of libcecl.so. */
+/* Called at the end of the process, to tell peers that wait in an agreement. They do not learn it from
+ * cecl's goodbye, which is an error only for peers that wait in a call of libcecl.so. */
 static void leave_all(void)
 {
     if (!cecl_nccl_process()->is_forked)

@@ -211,10 +211,11 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
         cecl_nccl_windows_forget(entry);
     }
     if (!is_out)
-        cecl_log(CECL_LOG_WARN, entry->rank,
-                 "a thread is still inside a call %d ms after its communicator was ended: what "
-                 "belongs to the communicator is kept",
-                 OUT_MS);
+        cecl_log(
+            CECL_LOG_WARN, entry->rank,
+            "a thread is still inside a call %d ms after its communicator was ended: memory of "
+            "the communicator is not freed",
+            OUT_MS);
     else if (entry->ours && destroys)
         cecl_nccl_library()->ceclCommDestroy(entry->ours);
     else if (entry->ours)
@@ -226,8 +227,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, revokes cecl's communicator first, which ends the thread's wait. Otherwise peers
- * without a pending call must not fail, because many programs end by aborting communicators that they no
+/* If a thread is inside, revokes cecl's communicator first, which ends the thread's wait. Otherwise does
+ * not revoke it, because peers would fail, and many programs end by aborting communicators that they no
  * longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {

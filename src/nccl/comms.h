@@ -95,9 +95,8 @@ static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
 
 /* A communicator that NCCL makes. */
 struct cecl_nccl_wish {
-    ncclComm_t
-        /* where NCCL writes the handle; NULL on a rank that ncclCommSplit leaves out */
-        *comm;
+    /* where NCCL writes the handle; NULL on a rank that ncclCommSplit leaves out */
+    ncclComm_t *comm;
     ncclComm_t parent; /* NULL: no parent */
 };
 

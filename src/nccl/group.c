@@ -341,7 +341,7 @@ static ncclResult_t serve_turn(struct kept *kept, int count)
     return number;
 }
 
-/* A single call is made without a group of cecl's, because a small call alone is faster. */
+/* A single call is made without a cecl group, because a small call is faster that way. */
 static ncclResult_t serve_one(struct kept *kept)
 {
     enter(kept, 1);

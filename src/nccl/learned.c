@@ -150,7 +150,8 @@ void cecl_nccl_learned_keep(const struct cecl_nccl_known *known, struct cecl_ncc
         return;
     cecl_nccl_verdict_text(&verdict, line);
     if (cecl_nccl_rows_append(learned.path, line) != ceclSuccess)
-        cecl_log(CECL_LOG_WARN, -1, "what was learned is not kept: %s", cecl_message());
+        cecl_log(CECL_LOG_WARN, -1, "a verdict could not be added to CECL_NCCL_LEARNED: %s",
+                 cecl_message());
 }
 
 const char *cecl_nccl_learned_name(void)

@@ -27,7 +27,7 @@ struct cecl_nccl_learn {
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_classes classes;
     bool has_from,
-        has_timed; /* the call at the last boundary has its first mark; it has both marks: */
+        has_timed; /* whether the call at the last boundary has its first mark, and both marks, which are: */
     uint32_t timed_from, timed_to;
     struct cecl_nccl_marks marks;
     struct cecl_nccl_gathered gathered;                  /* used if there are several nodes */

@@ -36,7 +36,7 @@ enum cecl_nccl_state {
     STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */                    \
     STEP(FINALIZING, READY)   /* the calls are done */                                             \
     STEP(READY, DESTROYING)   /* destroy */                                                        \
-    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
+    STEP(READY, ENDING)       /* abort or revoke; the same in the next two steps */                \
     STEP(FINALIZING, ENDING)                                                                       \
     STEP(DESTROYING, ENDING) /* also: the calls are done */                                        \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \

@@ -303,8 +303,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
     if (result != ceclSuccess) { /* ranks could not exchange bytes */
         entry->reason = CECL_NCCL_NOT_MADE;
         if (!cecl_nccl_exchange_is_ended(&exchange))
-            cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s",
-                     cecl_message());
+            cecl_log(CECL_LOG_WARN, -1, "an NCCL communicator cannot be used: %s", cecl_message());
     }
     return (ncclResult_t)result;
 }

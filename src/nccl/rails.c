@@ -41,8 +41,7 @@ ceclResult_t cecl_nccl_rails_behind(struct cecl_nccl_rails *rails, cudaStream_t 
     if (!rails->event)
         return ceclSuccess;
     if (!cecl_nccl_gpu_note(rails->event, stream))
-        return cecl_fail(ceclUnhandledCudaError,
-                         "no event could be recorded behind a call of NCCL");
+        return cecl_fail(ceclUnhandledCudaError, "no event could be recorded after a call of NCCL");
     rails->has_event = true;
     return ceclSuccess;
 }

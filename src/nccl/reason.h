@@ -12,7 +12,7 @@
     X(BY_SETTING, "CECL_NCCL=off")                                                                 \
     X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
     X(UNEVEN, "some threads have more ranks than others")                                          \
-    X(NOT_MADE, "cecl could make no communicator")                                                 \
+    X(NOT_MADE, "cecl could not make a communicator")                                              \
     X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
@@ -20,14 +20,14 @@
     X(MANY_RANKS, "cecl has no sends and receives between so many ranks")                          \
     X(NO_SUCH_RANK, "the communicator does not have the rank that the call names")                 \
     X(EMPTY, "the call moves no bytes")                                                            \
-    X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
+    X(TYPE, "cecl does not support the datatype, the reduction or the size")                       \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
     X(BETWEEN_NODES, "several nodes: what leaves a node needs SMs, which settings forbid")         \
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
     X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
-    X(NO_WINDOW, "cecl shares no window of the communicator, or a one-sided call came before it")  \
+    X(NO_WINDOW, "cecl shares no window here, or a one-sided call was made before it did")         \
     X(CAPTURED, "cecl cannot capture the call on some rank")
 
 enum cecl_nccl_reason {

@@ -35,7 +35,7 @@ struct cecl_nccl_class_report {
     uint32_t arm;
     bool is_recalled;
     double before_ns,
-        gain; /* before_ns: the time of a call by NCCL; gain: that of cecl's best way */
+        gain; /* before_ns: the time of a call by NCCL; gain: the gain of cecl's best way */
     /* how many calls of NCCL's way and of that way were timed; 0: there was no trial */
     uint32_t counts[2];
 };

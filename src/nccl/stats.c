@@ -37,7 +37,7 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
-static _Atomic bool has_counted; /* this process has counted a call; its parent does not matter */
+static _Atomic bool has_counted; /* this process has counted a call. Cleared in a forked child */
 /* bits of the last index: the `mark` of cecl_nccl_stats_count, and whether the calls were captured */
 enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
@@ -193,7 +193,7 @@ static bool write_whole(int fd, void (*table)(FILE *out))
     table(out);
     fclose(out);
     const ssize_t written = text ? write(fd, text, length) : -1;
-    if (written >= 0) /* if only a part was written, the disk is full */
+    if (written >= 0) /* if a part was written, the disk is full */
         errno = ENOSPC;
     const int error = errno;
     free(text);

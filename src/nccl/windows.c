@@ -62,7 +62,7 @@ void cecl_nccl_window_deregistered(struct cecl_nccl_comm *entry, ncclWindow_t wi
         entry->windows->list[window - entry->windows->list].is_closed = true;
 }
 
-/* ---- registering: all ranks come here with the same window */
+/* ---- registering: all ranks call these functions for the same window */
 
 static uint32_t closed_bits(const struct cecl_nccl_windows *windows)
 {
