@@ -348,7 +348,7 @@ def part_tune(args, clock):
     environment = {"CECL_NCCL_LEARNED": learned, "CECL_NCCL_TRIALS": "0"}
     got, said, _ = program(args, "train", 2, 20, "tune_train", auto(args), environment, clock)
     losses_of(got)
-    need("is left aside" not in said, "the file is left aside")
+    need("is ignored" not in said, "the file is ignored")
     note("tune", "all-gathers, 2 ranks", f"{'; '.join(' '.join(row.split()[5:]) for row in rows)}")
 
 

@@ -1,10 +1,9 @@
-/* Which bytes of an address range are free and which are taken. This file knows only numbers: no
- * memory, no peers.
+/* Which bytes of an address range are free and which are taken. This file knows only numbers: no memory, no
+ * peers.
  *
- * All blocks stand in one list, in the order of their offsets. Finding the block that holds an offset,
- * which calls do, takes O(log n). Allocating (at the lowest offset that fits) and freeing look at the
- * list once. Equal sequences of calls give equal offsets on every rank, and the symmetric pool relies
- * on that. */
+ * All blocks are in one list, sorted by offset. Finding the block that holds an offset, as calls do, takes
+ * O(log n). Allocating (at the lowest offset that fits) and freeing pass through the list once. Equal
+ * sequences of calls give equal offsets on every rank, which the symmetric pool relies on. */
 #ifndef CECL_ALLOC_BLOCKS_H
 #define CECL_ALLOC_BLOCKS_H
 
@@ -26,18 +25,18 @@ struct cecl_blocks {
 /* Makes sure that the next cecl_blocks_add_region and one cecl_blocks_take after it cannot fail. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
-/* Adds a free region. Regions never coalesce with each other, so a block lies within one region. */
+/* Adds a free region. Blocks of different regions are never joined, so a block lies within one region. */
 ceclResult_t cecl_blocks_add_region(struct cecl_blocks *blocks, uint64_t offset, uint64_t bytes);
 
-/* Takes `bytes` (a multiple of CECL_BLOCK_ALIGN, > 0) at the lowest offset that fits. Returns false
- * when nothing fits (*result is ceclSuccess) or the list cannot grow. */
+/* Takes `bytes` (a multiple of CECL_BLOCK_ALIGN, > 0) at the lowest offset that fits. Returns false if no
+ * free block is large enough (*result is ceclSuccess), or if the list cannot grow (*result is the error). */
 bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offset,
                       ceclResult_t *result);
 
-/* Frees the block that starts at `offset`. Returns false when no taken block starts there. */
+/* Frees the block that starts at `offset`. Returns false if no taken block starts there. */
 bool cecl_blocks_give(struct cecl_blocks *blocks, uint64_t offset);
 
-/* Finds the taken block that holds `offset`. Returns false when there is none. */
+/* Finds the taken block that holds `offset`. Returns false if there is none. */
 bool cecl_blocks_find(const struct cecl_blocks *blocks, uint64_t offset, uint64_t *start,
                       uint64_t *bytes);
 

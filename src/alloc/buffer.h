@@ -1,15 +1,15 @@
-/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}: a pointer is
- * looked up once, when a call is described, and from then on nobody compares addresses.
+/* Windows of this rank's memory, and buffers in them. A buffer is {window, offset}. A pointer is looked up
+ * once, when a call is described; from then on no address is compared.
  *
- *     pool        symmetric memory: the offset is into this rank's slice, and a peer's address is
- *                 arithmetic.
- *     registered  other memory that peers can reach: the offset is into the window.
+ *     pool        symmetric memory. The offset counts from the start of this rank's slice, and a
+ *                 peer's address is calculated from it.
+ *     registered  other memory that peers can reach. The offset counts from the window's start.
  *     private     memory that no peer can reach. All of it is one window, and the offset is the
  *                 address itself.
  *
- * Windows have counted references. The registry (while the memory is there), registrations of the
- * caller's, calls that are being made and kept plans hold them. While a window has a reference, its
- * buffers have addresses, even if the registry has forgotten the window. */
+ * Windows are reference-counted. References are held by the registry (while the memory exists), by the
+ * caller's registrations, by calls that are being made, and by kept plans. While a window has a reference,
+ * its buffers have addresses, even if the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What peers call a window. A registered window's number is from CECL_WINDOW_FIRST on, and the rank
- * never uses it twice. */
+/* Numbers by which ranks name windows to each other. A registered window has a number of at least
+ * CECL_WINDOW_FIRST, which its rank never uses for another window. */
 enum { CECL_WINDOW_NONE, CECL_WINDOW_PRIVATE, CECL_WINDOW_POOL, CECL_WINDOW_FIRST = 16 };
 
 /* A region that peers were told of. */
@@ -35,7 +35,7 @@ struct cecl_window {
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
     size_t near;       /* index of the region that was looked up last */
-    uint32_t pins;     /* how many registrations of the caller's cover it */
+    uint32_t pins;     /* how many of the caller's registrations cover it */
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     bool used;
     bool gone;                   /* the registry has forgotten it */
@@ -53,7 +53,7 @@ struct cecl_peer_buffer {
     uint64_t offset;
 };
 
-/* The window of all private memory. Nobody writes to it. */
+/* The window of all private memory. It is never written. */
 extern struct cecl_window cecl_window_private;
 
 static inline bool cecl_window_is_registered(const struct cecl_window *window)
@@ -61,7 +61,8 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* Takes a reference to a window; gives it back. Windows that are not registered always stay. */
+/* Takes a reference to a window, and gives it back. Windows that are not registered have no count, because
+ * they always exist. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

@@ -1,4 +1,4 @@
-/* How the ranks' memory of the host is laid out. Devices map whole pages. */
+/* The layout of the memory of the host. Devices map whole pages. */
 #include "alloc/hosted.h"
 
 #include "util/round.h"
@@ -32,7 +32,7 @@ static size_t used_bytes(int nranks, uint64_t half_bytes)
 
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes)
 {
-    return used_bytes(nranks, half_bytes) + PAGE; /* the parts may begin anywhere in a page */
+    return used_bytes(nranks, half_bytes) + PAGE; /* the memory may begin anywhere in a page */
 }
 
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,

@@ -1,8 +1,8 @@
-/* Memory of the host that all ranks of a communicator map, and that their devices can use: words
- * for flags and for messages, and for each rank a part through which its blocks go in small urgent
- * calls.
+/* Memory of the host that all ranks of a communicator map, and that their devices can use: words for flags
+ * and for messages, and for each rank a part through which its blocks go in small calls of an urgent
+ * communicator.
  *
- * The memory itself is a part of the ranks' shared memory (boot/shared.h). */
+ * The memory is a part of the ranks' shared memory (boot/shared.h). */
 #ifndef CECL_ALLOC_HOSTED_H
 #define CECL_ALLOC_HOSTED_H
 
@@ -11,23 +11,23 @@
 #include "device/device.h"
 #include "util/lane.h"
 
-/* Memory that does not exist is all zero. */
+/* Zeroed: there is no such memory. */
 struct cecl_hosted {
     struct cecl_device *dev;
-    void *shared; /* the memory as the device was told of it */
+    void *shared; /* the memory that was shared with the device */
     size_t bytes;
-    char *words;      /* flags: the row of rank r is at words + r * apart */
+    char *words;      /* the row of rank r is at words + r * apart, and begins with flags */
     uint64_t apart;   /* bytes */
-    uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h) */
-    uint64_t early;   /* and to its words for requests (flags/early.h) */
-    uint64_t turns;   /* bytes from a row's start to its words for captured calls (flags/turns.h) */
+    uint64_t pairs;   /* bytes from a row's start to its words for messages (flags/pairs.h), */
+    uint64_t early;   /* to its words for requests (flags/early.h), */
+    uint64_t turns;   /* to its words for captured calls (flags/turns.h), */
     uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
-    /* blocks: the part of rank r is at halves + 2 * r * half_bytes; half_bytes 0: there are none */
+    /* the part of rank r for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
     uint64_t half_bytes;
 };
 
-/* How many of a rank's words are for messages. */
+/* Words for messages in each row. */
 static inline uint32_t cecl_hosted_pair_words(int nranks)
 {
     return 4 * (uint32_t)nranks + 1;
@@ -37,7 +37,7 @@ static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int 
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
 }
 
-/* Slots of requests in each row: as many as some KiB hold. A slot has a word for each rank. */
+/* Slots for requests in each row: as many as 16 KiB hold, but 4 to 512. A slot has a word for each rank. */
 static inline uint32_t cecl_hosted_slots(int nranks)
 {
     const uint32_t slots = 4096 / (uint32_t)nranks;
@@ -53,10 +53,10 @@ static inline uint32_t cecl_hosted_turn_words(int nranks)
 {
     return CECL_TURNS * (uint32_t)nranks;
 }
-/* Behind them, a word for each rank that says how far it is in captured calls of one kernel. */
+/* Behind them in each row, words that say how far each rank is in captured calls of one kernel. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
-    return 2 * (uint32_t)nranks; /* of two kinds: enum cecl_numbering */
+    return 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
 }
 static inline uint32_t *cecl_hosted_turns(const struct cecl_hosted *hosted, int rank)
 {
@@ -68,8 +68,8 @@ static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
 }
 
-/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. There are three such arrays: for calls that no
- * graph captured (flags/signals.h), and two for those that one did (flags/handed.h). */
+/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. There are three such arrays:
+ * one for calls that are not captured (flags/signals.h), and two for captured calls (flags/handed.h). */
 static inline uint32_t cecl_hosted_signal_words(int nranks)
 {
     return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (uint32_t)nranks;
@@ -90,9 +90,9 @@ static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
 }
 
-/* Bytes of a half into which `most` bytes fit: whole pages. */
+/* Bytes of a half that holds `most` bytes: whole pages. */
 uint64_t cecl_hosted_half(uint64_t most);
-/* Bytes of shared memory for so many ranks. */
+/* Bytes of shared memory that cecl_hosted_open needs. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 
 /* Lays `hosted` out in `memory`, which is zeroed and has cecl_hosted_bytes, and lets the device use

@@ -18,22 +18,21 @@
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
                "a lock of the library would not reach other processes");
 
-/* What one rank writes and all may read. The words have a cache line of their own, so that writing
- * them at each call does not disturb other ranks. */
+/* Words that one rank writes and all may read. They have their own cache line, so that writing them at
+ * each call does not disturb other ranks. */
 struct rank_words {
     _Alignas(LINE) _Atomic uint64_t published; /* number of its last published call */
     _Atomic uint64_t thread;                   /* the thread that published it */
     _Atomic uint64_t finished;                 /* number of its last finished call */
 };
 
-/* What all ranks write, at the start of each entry. The last rank to arrive writes both words, so
+/* Words that all ranks write, at the start of each entry. The last rank to arrive writes both words, so
  * they share a cache line. */
 struct agreement {
-    /* Up to 64 ranks: a bit for each, which a rank flips as it arrives. All bits are equal when no
-     * group is using the entry. More ranks: how many have arrived, in all groups so far. */
+    /* Up to 64 ranks: a bit for each rank, which it flips when it arrives. All bits are equal while no
+     * group is using the entry. More ranks: how often ranks have arrived so far. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
-    /* The last call of the group and how it was decided. Until then, the decision of an older
-     * call. */
+    /* The last call of the group, and how it was decided; before that, the decision on an older call. */
     _Atomic uint64_t decision;
 };
 
@@ -127,7 +126,7 @@ uint32_t cecl_places_entries(const struct cecl_places *places)
 
 /* ---- waiting */
 
-/* Peers usually come within microseconds. A wait that is longer leaves the core to others. */
+/* Peers usually come within microseconds. A longer wait yields the core to other threads. */
 #define POLLS_BEFORE_YIELD 2048u
 #define POLLS_PER_QUESTION 64u
 
@@ -140,7 +139,7 @@ static void relax(void)
 #endif
 }
 
-/* Waits a little. Returns false once the wait is to end. */
+/* Waits a little. Returns false if the wait must end. */
 static bool linger(uint32_t *polls, cecl_places_go_on *go_on, void *context)
 {
     if (*polls < POLLS_BEFORE_YIELD)
@@ -153,8 +152,8 @@ static bool linger(uint32_t *polls, cecl_places_go_on *go_on, void *context)
 
 /* ---- publishing */
 
-/* The numbers of a process and of a thread may be used again, and differ between containers only by
- * chance. So the time is mixed in. */
+/* The time is mixed in, because the ids of processes and threads are reused, and may be equal in two
+ * containers. */
 static uint64_t new_thread_number(void)
 {
     uint64_t number =
@@ -164,8 +163,7 @@ static uint64_t new_thread_number(void)
     return (number ^ (number >> 31)) | 1; /* 0 is no thread */
 }
 
-/* A number of the calling thread, unlike any other thread's of any process. A forked child makes a
- * new one. */
+/* A number for the calling thread that no other thread of any process has. A forked child makes a new one. */
 static uint64_t this_thread(void)
 {
     static _Thread_local uint64_t number;
@@ -177,14 +175,14 @@ static uint64_t this_thread(void)
     return number;
 }
 
-/* The last call that all ranks have finished, as peers' words say. At most the last that this rank
- * has finished, because a peer may write anything. */
+/* The last call that all ranks have finished, according to the peers' words. At most the last call that
+ * this rank has finished, because a peer may write anything. */
 static uint64_t finished_by_all(const struct cecl_places *places)
 {
     uint64_t least = places->finished;
     for (int r = 0; r < places->nranks; r++) {
-        /* Acquire: the peer has read its calls' entries before this rank overwrites them. The
-         * peer's arrivals and decisions also come before this rank's next arrival. */
+        /* Acquire: the peer's reads of entries, its arrivals and its decisions happen before this rank
+         * overwrites those entries. */
         const uint64_t finished =
             atomic_load_explicit(&words_of(places, r)->finished, memory_order_acquire);
         if (finished < least)
@@ -193,8 +191,8 @@ static uint64_t finished_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* Waits until the entries of calls up to `last` are free. The peers' words are read about once in
- * each round of the ring. */
+/* Waits until the entries of calls up to `last` are free. Reads the peers' words about once in each round
+ * of the ring. */
 static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places_go_on *go_on,
                           void *context)
 {
@@ -216,16 +214,16 @@ static void write_record(const struct cecl_places *places, uint64_t call,
            sizeof(*record) + told * sizeof(*record->per_peer));
 }
 
-/* Decides a group, unless a rank has decided it before. The word changes once for each group, from
- * an older call's decision: this rank has read the decisions of all older groups, or has acquired
- * the word of a rank that has read them. */
+/* Decides a group, unless a rank has decided it before. The word changes once for each group. It then
+ * holds an older call's decision here, because this rank has read the decisions of all older groups, or
+ * has acquired the word of a rank that has. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
     _Atomic uint64_t *decision = &agreement_of(places, call)->decision;
     uint64_t before = atomic_load_explicit(decision, memory_order_relaxed);
-    /* Compare and swap: only the first decision stands. Release: a rank that reads FULL sees the
-     * records of all ranks, as this rank has seen them. */
+    /* Compare and swap: only the first decision is stored. Release: a rank that reads FULL sees the
+     * records of all ranks, which this rank has seen. */
     if (before >> 1 != call)
         atomic_compare_exchange_strong_explicit(decision, &before, decision_word(call, outcome),
                                                 memory_order_release, memory_order_relaxed);
@@ -238,9 +236,9 @@ static uint64_t differing(const struct cecl_places *places, uint64_t arrivals)
     return (own ? ~arrivals : arrivals) & places->others;
 }
 
-/* Arrives, and returns who came before. Release: whoever comes later sees this rank's records.
- * Acquire: this rank sees the records of all ranks that came before, because every change of the
- * word is a release. */
+/* Arrives, and returns the ranks that came before. Release: ranks that come later see this rank's records.
+ * Acquire: this rank sees the records of all ranks that came before, because each of them changed the word
+ * with a release. */
 static uint64_t arrive(const struct cecl_places *places, uint64_t call)
 {
     _Atomic uint64_t *arrivals = &agreement_of(places, call)->arrivals;
@@ -248,8 +246,8 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     bool is_last;
     if (has_order(places)) {
         const uint64_t bit = UINT64_C(1) << places->rank;
-        /* Each rank flips its bit as it arrives. This rank's bit is not flipped yet, so ranks with
-         * another bit came before. */
+        /* Each rank flips its bit as it arrives. This rank's bit was not flipped before, so the ranks
+         * whose bits differ from it came before. */
         earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
         is_last = earlier == places->others;
     } else {
@@ -275,9 +273,9 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
         record += cecl_place_record_bytes(places->nranks);
     }
     struct rank_words *own = words_of(places, places->rank);
-    /* Relaxed: peers only guess by it whether to wait. */
+    /* Relaxed: peers use it only to guess whether to wait. */
     atomic_store_explicit(&own->thread, this_thread(), memory_order_relaxed);
-    /* Release: whoever reads the number sees the records. */
+    /* Release: a rank that reads the number sees the records. */
     atomic_store_explicit(&own->published, last, memory_order_release);
     places->published = last;
     *group = (struct cecl_places_group){first, count, arrive(places, last)};
@@ -296,15 +294,14 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* How soon a rank that has not arrived may be expected. The loads are relaxed: a wrong guess costs
- * a wait, or a FULL outcome, but never the agreement. */
+/* How soon a rank that has not arrived may be expected. The loads are relaxed: a wrong guess costs only a
+ * wait, or a FULL outcome. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
                                     const struct cecl_places_group *group)
 {
-    /* This rank has flipped its bit, so the bits that differ from it are of ranks that have not
-     * arrived. */
+    /* This rank has flipped its bit, so ranks whose bits differ from it have not arrived. */
     uint64_t missing =
         differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
                                                memory_order_relaxed));
@@ -315,7 +312,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
         const uint64_t its = atomic_load_explicit(&peer->thread, memory_order_relaxed);
         const bool is_behind =
             atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first;
-        /* 0: it has made no call yet, so it may be of this thread */
+        /* 0: the peer has made no call yet, so this thread may make its calls */
         if (its == thread || (is_behind && its == 0))
             return NEVER;
         if (is_behind)
@@ -324,7 +321,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* Shorter waits meet nobody. */
+/* During a shorter wait no rank would come. */
 #define LEAST_WAIT_NS 10000u
 
 /* How long a wait may go on while this rank's GPU has work. */
@@ -347,7 +344,8 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
                        uint64_t spent)
 {
     const uint64_t left = places->most_spent_ns - places->spent_ns;
-    places->spent_ns += spent < left ? spent : left; /* more is the scheduler's */
+    places->spent_ns +=
+        spent < left ? spent : left; /* the rest is time in which this thread did not run */
     places->waited_at += spent;
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
@@ -360,7 +358,8 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET; /* this spends no patience */
+    /* such a wait is not counted as spent */
+    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET;
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    more = longest(places, patience, missing, start);
     uint64_t spent = 0;
@@ -371,8 +370,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (has_order(places) && !places->patient && !must_meet && spent >= least &&
             (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* Asked after a decision, too: a hostile peer may overwrite the decision again and
-         * again. */
+        /* Also after a decision, because a hostile peer may overwrite the decision again and again. */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
@@ -414,7 +412,7 @@ const struct cecl_place_record *cecl_places_of(const struct cecl_places *places,
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group)
 {
     places->finished = last_call(group);
-    /* Release: this rank reads the entries before any rank overwrites them. */
+    /* Release: this rank's reads of the entries happen before any rank overwrites them. */
     atomic_store_explicit(&words_of(places, places->rank)->finished, places->finished,
                           memory_order_release);
 }

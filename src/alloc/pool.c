@@ -8,7 +8,8 @@
 #include "alloc/rendezvous.h"
 #include "util/round.h"
 
-#define GROWTH_STEPS 16u /* segments double up to this many times the size of the first */
+/* segments double in size, up to this many times the first segment's size */
+#define GROWTH_STEPS 16u
 
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config)
@@ -25,7 +26,8 @@ ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, str
     if (__builtin_mul_overflow(pool->slice, (uint64_t)nranks, &range) || range > SIZE_MAX / 2) {
         pool->slice = 0;
         return cecl_fail(ceclInvalidArgument,
-                         "poolBytes %" PRIu64 " for each of %d ranks: more than an address space",
+                         "poolBytes %" PRIu64
+                         " for each of %d ranks: they do not fit into the address space",
                          config->slice_bytes, nranks);
     }
     pool->proposals = calloc((size_t)nranks, sizeof(*pool->proposals));
@@ -98,7 +100,7 @@ ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64
     return ceclSuccess;
 }
 
-/* Finds the allocation that holds `offset`. Returns false when it is not one of the user's. */
+/* Finds the allocation that holds `offset`. Returns false if it is not one of the user's. */
 static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
                        uint64_t *bytes)
 {
@@ -161,13 +163,13 @@ ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uin
                              "'s memory; this rank's own is expected",
                              name, ptr, (uint64_t)(p - (uintptr_t)pool->base) / pool->slice);
         return cecl_fail(ceclInvalidUsage,
-                         "%s %p: no memory of this communicator; allocate it with ceclMemAlloc",
+                         "%s %p: not memory of this communicator; allocate it with ceclMemAlloc",
                          name, ptr);
     }
     uint64_t at = p - (uintptr_t)cecl_pool_at(pool, pool->rank, 0), start, length;
     if (!find_users(pool, at, &start, &length))
         return cecl_fail(ceclInvalidUsage,
-                         "%s %p: in no allocation of ceclMemAlloc (freed before?)", name, ptr);
+                         "%s %p: not in an allocation of ceclMemAlloc (freed before?)", name, ptr);
     if (bytes > length - (at - start))
         return cecl_fail(ceclInvalidUsage,
                          "%s %p: %" PRIu64 " bytes needed, %" PRIu64 " left in its allocation",

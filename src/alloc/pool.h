@@ -1,5 +1,4 @@
-/* The symmetric pool: memory that every rank has at the same offset and that every rank can
- * address.
+/* The symmetric pool: memory that every rank has at the same offset, and that every rank can address.
  *
  * One address range holds `nranks` slices of equal size. Rank r's memory appears in slice r on
  * every rank, so a peer's pointer is base + r * slice + offset. The pool grows by segments, which
@@ -29,7 +28,7 @@ struct cecl_pool {
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     int rank, nranks;
-    char *base;                /* begin of slice 0 */
+    char *base;                /* start of slice 0 */
     struct cecl_window window; /* this rank's slice */
     uint64_t slice;            /* bytes from one rank's slice to the next */
     uint64_t mapped;           /* bytes from each slice's start that have memory */
@@ -37,16 +36,17 @@ struct cecl_pool {
     uint64_t max_growth;
     struct cecl_segment *segments;
     size_t nsegments;
-    /* [nranks]; allocated at open, so that an exchange cannot fail for lack of host memory */
+    /* [nranks], allocated at open, so that an exchange cannot fail for lack of host memory */
     struct cecl_proposal *proposals;
     int *fds; /* [nranks], allocated at open */
-    bool *
-        away; /* [nranks] on another host, out of reach; known also when the mesh has been closed */
+    /* [nranks] whether a rank is on another host, out of reach; kept here because the mesh may be
+     * closed first */
+    bool *away;
     struct cecl_blocks blocks;
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; unequal between ranks is an error */
     uint64_t calls, hash;
-    /* grows with every free: a buffer that was located before may be gone */
+    /* counts frees: after a free, a buffer that was located before may no longer exist */
     uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
@@ -57,7 +57,7 @@ struct cecl_pool_config {
     uint64_t segment_bytes;
 };
 
-/* Reserves the range, with no memory behind it yet. On failure the pool is closed. Local. */
+/* Reserves the address range, without memory. On failure the pool is closed. Local. */
 ceclResult_t cecl_pool_open(struct cecl_pool *pool, struct cecl_device *dev, struct cecl_mesh *mesh,
                             int rank, int nranks, const struct cecl_pool_config *config);
 
@@ -67,10 +67,10 @@ void cecl_pool_close(struct cecl_pool *pool);
 
 /* Allocates `bytes` > 0 bytes; see ceclMemAlloc. Collective: all ranks call in the same order. */
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
-/* `offset` is from cecl_pool_allocation */
+/* Frees the allocation at `offset`, which is from cecl_pool_allocation. */
 void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 
-/* The offset of the allocation that starts at `ptr`; ceclInvalidArgument when none starts there. */
+/* The offset of the allocation that starts at `ptr`; ceclInvalidArgument if none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
 /* Allocates for the library itself, at most CECL_POOL_KEPT times. A user's pointer into such memory
@@ -91,8 +91,8 @@ bool cecl_pool_owns(const struct cecl_pool *pool, const void *ptr);
 /* Whether `ptr` points into any rank's slice. */
 bool cecl_pool_holds(const struct cecl_pool *pool, const void *ptr);
 
-/* The offset of [ptr, ptr + bytes), which must lie inside one allocation of this rank. Otherwise
- * ceclInvalidUsage; the message names `name`. */
+/* The offset of [ptr, ptr + bytes), which must lie inside one allocation of this rank. Otherwise returns
+ * ceclInvalidUsage, with a message that names the argument `name`. */
 ceclResult_t cecl_pool_locate(const struct cecl_pool *pool, const void *ptr, uint64_t bytes,
                               const char *name, uint64_t *offset);
 

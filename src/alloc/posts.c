@@ -15,8 +15,8 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2,
 
 /* The words that one end of a ring writes, on a cache line of their own. */
 struct end_words {
-    _Alignas(
-        LINE) _Atomic uint64_t finished; /* number of the last message that this end finished */
+    /* number of the last message that this end finished */
+    _Alignas(LINE) _Atomic uint64_t finished;
 };
 
 struct ring_words {
@@ -24,8 +24,8 @@ struct ring_words {
 };
 
 struct slot {
-    /* A bit for each role; the rank in that role flips it as it arrives. Between two messages that
-     * use the slot both bits are equal. */
+    /* A bit for each role, which the rank in that role flips when it arrives. While no message is using
+     * the slot, both bits are equal. */
     _Alignas(LINE) _Atomic uint32_t arrivals;
     struct cecl_post sent;
     _Alignas(LINE) struct cecl_post received;
@@ -98,14 +98,14 @@ static struct cecl_post *post_in(struct slot *slot, enum cecl_role role)
 
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count)
 {
-    /* Acquire: the peer has read its messages' slots before this rank overwrites them, and has
-     * arrived there before this rank's next arrival. */
+    /* Acquire: the peer's reads of slots, and its arrivals there, happen before this rank overwrites those
+     * slots. */
     const uint64_t finished = atomic_load_explicit(
         &ring_of(posts, role, peer)->ends[cecl_role_other(role)].finished, memory_order_acquire);
     return *number_of(posts, role, peer) + count <= finished + posts->nslots;
 }
 
-/* Before anybody arrived both bits were equal. */
+/* Before the first rank arrives both bits are equal. */
 static bool one_has_arrived(uint32_t arrivals)
 {
     return (arrivals & 1) != (arrivals >> 1 & 1);
@@ -126,13 +126,13 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
     *number = ++*number_of(posts, role, peer);
     struct slot *slot = slot_of(posts, ring, *number);
     *post_in(slot, role) = *mine;
-    /* Release: whoever comes second sees this rank's post. Acquire: this rank sees the post of the
-     * one that came first. */
+    /* Release: if the peer comes second, it sees this rank's post. Acquire: if this rank comes second, it
+     * sees the peer's post. */
     const bool is_second = one_has_arrived(
         atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel));
     if (is_second)
         *theirs = *post_in(slot, cecl_role_other(role));
-    /* Release: this rank reads the slot before any rank overwrites it. */
+    /* Release: this rank's reads of the slot happen before any rank overwrites it. */
     atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
     return is_second;
 }

@@ -1,24 +1,23 @@
 /* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
- * lie. This file knows memory that all ranks of a communicator share, and nothing else: no device
- * and no call.
+ * lie. This file knows only memory that all ranks of a communicator share: no device and no call.
  *
  * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
  * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
  *
  *     arrivals | the sender's post | the receiver's post
  *
- * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So
- * one of the two comes first, and the second one has read the first one's post. The first rank
- * never learns where the second one's buffer lies.
+ * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So one of
+ * the two ranks comes first, and the second one reads the first one's post. The first rank never learns where
+ * the second rank's buffer lies.
  *
- * A slot is used again once both ranks have finished its message, that is, have arrived and have
- * read what they need.
+ * A slot is used again once both ranks have finished its message: they have arrived, and have read what they
+ * need.
  *
- * A peer may write anything into the shared memory, or die. A rank then learns a wrong place, or
- * finds no room. No index or size is taken from the shared memory.
+ * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
+ * slot. No index or size is read from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol.
- * Threads: one at a time for each struct cecl_posts, but for cecl_posts_ahead. */
+ * Threads: one at a time for each struct cecl_posts, except for cecl_posts_ahead. */
 #ifndef CECL_ALLOC_POSTS_H
 #define CECL_ALLOC_POSTS_H
 
@@ -28,10 +27,10 @@
 
 #include "util/error.h"
 
-/* Rings take memory for each pair of ranks, so a communicator of more ranks has none. */
+/* Rings take memory for each pair of ranks, so a communicator of more ranks than this has none. */
 #define CECL_POSTS_RANKS 64
 
-/* What a rank does in a message. The peer does the other. */
+/* What a rank does in a message. The peer has the other role. */
 enum cecl_role { CECL_SENDER, CECL_RECEIVER, CECL_ROLES };
 static inline enum cecl_role cecl_role_other(enum cecl_role role)
 {
@@ -43,7 +42,8 @@ struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    uint64_t group; /* number of the group that posts it; grows from group to group of a rank */
+    /* number of the group that posts it; later groups of a rank have higher numbers */
+    uint64_t group;
 };
 
 /* A rank's view of the shared memory. */
@@ -56,28 +56,26 @@ struct cecl_posts {
     uint64_t *numbers;
 };
 
-/* Bytes of the memory that ranks share; 0: too many ranks. It starts zeroed, and at a cache
- * line. */
+/* Bytes of the memory that ranks share; 0: there are too many ranks for it. The memory must be zeroed, and
+ * begin at a cache line. */
 size_t cecl_posts_bytes(int nranks);
 
-/* Takes this rank's view of the shared memory.
+/* Sets up this rank's view of the shared memory.
  *
- * nslots  0; or a power of two for tests, no more than cecl_posts_open chooses for 0. Equal on all
- *         ranks. */
+ * nslots  0: chosen by the number of ranks. Tests may give a smaller power of two. Equal on all ranks. */
 ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, int nranks,
                              uint32_t nslots);
 void cecl_posts_close(struct cecl_posts *posts);
 
-/* Whether the next `count` messages in this role with a peer have slots. If not, the peer has to
- * come to earlier messages first. */
+/* Whether there are free slots for the next `count` messages in this role with a peer. If not, the peer
+ * must first finish earlier messages. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of a future message in this role. ahead: 1 is the next
- * message, 2 the one after it. That message must have a slot. */
+/* Whether the peer has posted its end of a message that this rank will make in this role. ahead: 1 is the
+ * next message, 2 the one after it. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* Posts the next message in this role with a peer. cecl_posts_room must have said that there is a
- * slot.
+/* Posts the next message in this role with a peer. cecl_posts_room must have returned true.
  *
  * number  [out] the message's number.
  * theirs  [out] the peer's post, if it came first.
@@ -86,8 +84,8 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
 
-/* How many more ends of messages in this role the peer has posted than this rank; below 0: fewer.
- * Threads: any, at any time. */
+/* How many more messages, with this rank in this role, the peer has posted than this rank; negative:
+ * fewer. Threads: any, at any time. */
 int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer);
 
 #endif

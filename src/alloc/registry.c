@@ -1,5 +1,4 @@
-/* This rank's own windows: making them, telling peers of them, noticing that their memory is
- * gone. */
+/* This rank's own windows: finding them, telling peers of them, and forgetting them. */
 #include "alloc/registry.h"
 
 #include <stdlib.h>
@@ -11,7 +10,8 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-#define POST_MS 10000 /* limit of a message to a peer where the communicator has none */
+/* ms that sending a message to peers may take if the communicator has no time limit */
+#define POST_MS 10000
 
 ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_device *dev,
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
@@ -36,7 +36,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
     return ceclSuccess;
 }
 
-/* Takes a window out of the registry. It lives on while others have references to it. */
+/* Takes a window out of the registry. It is freed when the last reference is given back. */
 static void take_out(struct cecl_registry *registry, size_t at)
 {
     struct cecl_window *window = registry->own[at];
@@ -121,7 +121,8 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
                   deadline = cecl_deadline(bound);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t first = ceclSuccess;
-    registry->posted = message->message; /* also after a failure: some peers may have the message */
+    /* counted also after a failure, because some peers may have the message */
+    registry->posted = message->message;
     for (int i = 1; i < registry->nranks; i++) {
         const int peer = (registry->rank + i) % registry->nranks;
         const ceclResult_t result = cecl_mesh_is_away(registry->mesh, peer)
@@ -142,14 +143,14 @@ static ceclResult_t tell_drop(struct cecl_registry *registry, uint64_t number)
     return post(registry, &message, NULL, 0);
 }
 
-/* Whether a call that is not done yet uses a window. */
+/* Whether the call that last used a window is not done yet. */
 static bool is_pending(const struct cecl_registry *registry, uint32_t last_use)
 {
     return !registry->asks.reached(registry->asks.context, last_use);
 }
 
-/* Keeps a window's number until its drop can be told. If there is no host memory to keep it, peers
- * keep the window until the communicator ends, which is safe. */
+/* Keeps a window's number until peers can be told to drop the window. If there is no host memory for it,
+ * peers keep the window until the communicator ends, which is safe. */
 static void tell_later(struct cecl_registry *registry, uint64_t number, uint32_t last_use)
 {
     if (CECL_HAS_ROOM(registry->leaving, registry->nleaving, registry->leaving_room))

@@ -1,7 +1,7 @@
-/* Carries out peers' messages about their windows: imports regions, and notes windows that are
- * dropped. The worker runs all of this. It holds the lock while it changes the list of imports, but
- * not while it imports, because the driver may take long. The worker of another registry may take
- * an open import of a handle out of the list: see registry_close_stale. */
+/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the
+ * worker runs this code. It holds the lock while it changes the list of imports, but not while it imports,
+ * because the driver may take long. The worker of another registry may take an import of a handle out of
+ * the list: see registry_close_stale. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,21 +11,21 @@
 #include "util/clock.h"
 #include "util/fork.h"
 
-/* If the communicator has no time limit: how long calls here may still use memory that its owner
- * has replaced. */
+/* How long to wait for this rank's calls that still use replaced memory, if the communicator has no time
+ * limit. */
 #define OPEN_MS 30000
 
 /* ---- regions */
 
-/* The regions of one message, and how far their import is. */
+/* The import of the regions of one message. */
 struct work {
     struct cecl_registry *registry;
     struct cecl_peer_windows *peer;
     struct cecl_import *import;
     struct registry_message *message;
     uint64_t left; /* a bit for each region that is not imported yet */
-    /* the peer's addresses of imported regions that lie side by side, and that are to be made accessible
-     * together */
+    /* the peer's addresses of adjacent regions that are imported, but not accessible yet; they become
+     * accessible together */
     struct addresses beside;
 };
 _Static_assert(REGISTRY_REGIONS <= 64, "a word has a bit for each region of a message");
@@ -35,9 +35,9 @@ void cecl_registry_hurry(struct cecl_registry *registry)
     atomic_store(&registry->hurried, true);
 }
 
-/* Opens a handle. First closes what this process still has open of memory that lay at the same
- * place. Its owner has freed that memory, so the calls that used it are over for the owner, and are
- * about to end here. */
+/* Opens a handle. First closes former memory at the same addresses that this process still has open. The
+ * owner has freed that memory, so the calls that used it are done on the owner, and will soon be done
+ * here. */
 static ceclResult_t open_handle(struct cecl_registry *registry,
                                 const struct cecl_region_export *exported, void **addr)
 {
@@ -65,7 +65,7 @@ static ceclResult_t open_handle(struct cecl_registry *registry,
                            exported->base);
 }
 
-/* Memory of this same process needs no opening, so no former memory is in its way. */
+/* Memory of this same process is not opened, so former memory cannot prevent that. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -105,7 +105,7 @@ static ceclResult_t import_region(struct work *work, const struct cecl_region_ex
     return ceclSuccess;
 }
 
-/* Gives the device access to the regions that were imported side by side. */
+/* Gives the device access to the adjacent regions in work->beside. */
 static ceclResult_t open_regions(struct work *work)
 {
     struct cecl_registry *registry = work->registry;
@@ -125,7 +125,7 @@ static ceclResult_t open_regions(struct work *work)
     return ceclSuccess;
 }
 
-/* The peer's addresses for which a call waits. */
+/* The peer's addresses in this window for which a call waits. */
 static struct addresses wanted_of(const struct work *work)
 {
     const struct cecl_import *import = work->import;
@@ -142,7 +142,7 @@ static struct addresses region_of(const struct cecl_region_export *exported)
     return addresses_of(exported->base, exported->bytes);
 }
 
-/* The next region to import: one that is wanted, if there is one. */
+/* The next region to import: one for which a call waits, if there is one. */
 static uint32_t choose(const struct work *work, struct addresses wanted)
 {
     const uint32_t first = (uint32_t)__builtin_ctzll(work->left);
@@ -153,8 +153,8 @@ static uint32_t choose(const struct work *work, struct addresses wanted)
     return first;
 }
 
-/* Imports one region. The regions that were imported earlier are made accessible first in two cases:
- * this region does not lie right behind them, or a call waits for them and not for this region. */
+/* Imports one region. Before that, makes the regions in work->beside accessible if this region is not
+ * adjacent to them, or if a call waits for them and not for this region. */
 static ceclResult_t import_beside(struct work *work)
 {
     const struct addresses wanted = wanted_of(work);
@@ -171,8 +171,7 @@ static ceclResult_t import_beside(struct work *work)
     return ceclSuccess;
 }
 
-/* Imports the regions of a message. `files` are the descriptors of those regions that have one, in
- * order. */
+/* Imports the regions of a message. `fds` are the descriptors of those regions that have one, in order. */
 static ceclResult_t import_all(struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
@@ -191,7 +190,7 @@ static ceclResult_t import_all(struct work *work, const int *fds)
     if (result == ceclSuccess)
         return open_regions(work);
     cecl_keep_message(words);
-    (void)!open_regions(work); /* calls that need only the regions that were opened go on */
+    (void)!open_regions(work); /* calls that need only these regions can go on */
     return cecl_fail_with(result, words);
 }
 
@@ -205,7 +204,7 @@ static ceclResult_t check(const struct registry_message *message, size_t bytes, 
     if (bytes < sizeof(*message) || message->count > REGISTRY_REGIONS ||
         bytes != sizeof(*message) + message->count * sizeof(message->regions[0]) ||
         (message->kind != REGISTRY_ADD && message->kind != REGISTRY_DROP))
-        return cecl_fail(ceclInternalError, "a message about memory of %zu bytes is none", bytes);
+        return cecl_fail(ceclInternalError, "a message about memory is invalid (%zu bytes)", bytes);
     for (uint32_t i = 0; i < message->count; i++) {
         const struct cecl_region_export *exported = &message->regions[i];
         files += exported->kind == CECL_REGION_FILE;
@@ -223,7 +222,7 @@ static ceclResult_t check(const struct registry_message *message, size_t bytes, 
     return ceclSuccess;
 }
 
-/* Makes an import without regions, in the peer's list. NULL: no host memory. */
+/* Adds an import without regions to the peer's list. NULL: no host memory. */
 static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
                                       const struct registry_message *message)
 {
@@ -241,8 +240,7 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     return import;
 }
 
-/* Reserves addresses for a window whose regions are files, so that the regions keep their
- * distances. */
+/* Reserves a range of addresses for a window whose regions are files, so that they keep their distances. */
 static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *import)
 {
     void *mirror = NULL;
@@ -263,15 +261,15 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Imports regions. If an import fails, the error stays with its window, because the owner may have
- * freed the memory after calls that did not need it here. After any other error (of a broken peer)
- * no further message of the peer is carried out. */
+/* Imports the regions of a message. If that fails, the error is kept with the window, because the owner
+ * may have freed memory that no call here needs. Other errors are returned: they show that the peer is
+ * broken, and none of its later messages is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
-    /* the worker of another registry may close imports of handles */
+    /* locked, because the worker of another registry may close imports of handles */
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, message->number);
     const bool fits =
@@ -285,7 +283,8 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
             return cecl_fail(ceclOutOfMemory, "no host memory for a window");
         result = by_file ? reserve(registry, import) : ceclSuccess;
     } else if (!fits) {
-        return cecl_fail(ceclInternalError, "a message about another window of this number");
+        return cecl_fail(ceclInternalError,
+                         "a message about a window does not fit the window of that number");
     }
     struct work work = {.registry = registry, .peer = peer, .import = import, .message = message};
     if (result == ceclSuccess && import->failed == ceclSuccess)

@@ -1,5 +1,6 @@
-/* What registry.c (this rank's windows), registry_settle.c (making them), registry_peers.c (the peers', as
- * calls use them) and registry_import.c (the messages that make them) share. */
+/* What the files of the registry share: registry.c (this rank's windows), registry_settle.c (making and
+ * settling these), registry_peers.c (peers' windows, as calls use them) and registry_import.c (importing
+ * peers' windows). */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -7,10 +8,10 @@
 
 enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2 };
 
-/* Tells peers of regions of a window, or that the window is gone. */
+/* A message to peers: about regions of a window, or that they must drop the window. */
 struct registry_message {
     uint32_t kind, count;
-    uint64_t number, home, bytes; /* of the window that the message is about */
+    uint64_t number, home, bytes; /* of the window */
     uint64_t message;             /* how many messages were sent to this peer, this one included */
     struct cecl_region_export regions[];
 };
@@ -19,8 +20,7 @@ struct registry_message {
 _Static_assert(REGISTRY_REGIONS >= 8 && REGISTRY_REGIONS <= CECL_MESH_POST_FDS,
                "each region may bring a descriptor");
 
-/* The number of elements that begin at `address` or before. They lie in the order of their
- * addresses. */
+/* The number of elements that begin at `address` or before. The list is sorted by address. */
 static inline size_t registry_begin_up_to(const void *list, size_t count, uint64_t address,
                                           uint64_t (*begin_of)(const void *list, size_t index))
 {
@@ -37,9 +37,9 @@ static inline size_t registry_begin_up_to(const void *list, size_t count, uint64
 
 /* How many of this rank's windows begin at `address` or before. */
 size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t address);
-/* Forgets a window, here and, if peers know of it, there. */
+/* Forgets a window. If peers know it, tells them to drop it, at once or when no pending call uses it. */
 ceclResult_t registry_forget(struct cecl_registry *registry, struct cecl_window *window);
-/* Tells peers to drop the forgotten windows that no pending call uses any more. */
+/* Tells peers to drop those forgotten windows that no pending call uses any more. */
 ceclResult_t registry_tell_left(struct cecl_registry *registry);
 /* Tells peers of some regions of a window, in one message. */
 ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_window *window,
@@ -49,26 +49,27 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
 struct imported {
     struct cecl_region_export exported;
     void *addr;
-    uint64_t opened; /* number of this import among all of the process */
+    uint64_t opened; /* this import's number among all of the process */
     bool open;       /* the device has access to it */
     struct imported *next;
 };
 
 struct cecl_import {
-    uint64_t number, home, bytes; /* as the peer numbers and addresses the window */
-    char *mirror;                 /* where `home` lies for this rank */
-    bool reserved;                /* the mirror is a range of addresses that this rank reserved */
+    uint64_t number, home,
+        bytes;     /* the window's number, first address and size, as the peer has them */
+    char *mirror;  /* this rank's address of `home` */
+    bool reserved; /* the mirror is a range of addresses that this rank reserved */
     _Atomic bool dropped;
     bool used;
     uint32_t last_use; /* the flags' `done` after the last call that used it */
     uint64_t call;     /* the last call that named it */
-    uint32_t holds;    /* captured calls that use it: they may run again */
+    uint32_t holds;    /* how many captured calls use it: they may run again */
     struct imported *regions;
-    _Atomic bool closed;         /* its memory, which nobody may use any more */
+    _Atomic bool closed;         /* its memory may not be used any more */
     _Atomic uint32_t references; /* of the peer's list, and of kept plans */
-    uint32_t pins;               /* requests whose programs use it: see registry_start.c */
-    uint64_t collected;          /* by which cecl_imports_collect it was found last */
-    ceclResult_t failed;         /* why a region is missing; no further one comes */
+    uint32_t pins;               /* how many requests' programs use it: see registry_start.c */
+    uint64_t collected;          /* number of the last cecl_imports_collect that found it */
+    ceclResult_t failed;         /* why a region is missing; no further region is imported */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };
@@ -77,7 +78,7 @@ struct cecl_import {
  * worker. */
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
 
-/* A stretch of addresses. */
+/* A range of addresses. */
 struct addresses {
     uint64_t low, high;
 };
@@ -90,9 +91,9 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts small allocations into a block of so many bytes with others. It opens no memory of a
- * block while an import of the block's former memory is open. So memory that lies near an import
- * may be of the same block or of a former one at the same addresses. */
+/* CUDA puts several small allocations into one block of this size. It does not open memory of a block
+ * while an import from a former block at the same addresses is open. Memory near an import may be of the
+ * same block or of a former one. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* All blocks that a range of addresses touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
@@ -102,16 +103,17 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
                                   ~(REGISTRY_BLOCK_BYTES - 1)};
 }
 
-/* Claims a peer's import for closing: nobody may use its memory from then on. Returns false if a call of
- * this rank still uses it. Under the lock. */
+/* Claims an import for closing: its memory may not be used from then on. Returns false if a call of this
+ * rank still uses it. Under the lock. */
 bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import);
-/* Takes an import out of its list, at *at. Nobody may use its memory from then on. Under the lock. */
+/* Takes an import out of its list, at *at. Its memory may not be used from then on. Under the lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
 
-/* registry_start.c: whether no start of a request is being made, and all that were made are done. */
+/* registry_start.c: whether no start of a request is being made, and the work of all earlier starts is
+ * done. */
 bool registry_starts_are_done(const struct cecl_registry *registry);
 
 /* -- registry_process.c: what the registries of this process know of each other -- */
@@ -120,7 +122,7 @@ void registry_enlist(struct cecl_registry *registry);
 void registry_delist(struct cecl_registry *registry);
 /* Whether no call is pending on any communicator of this process. */
 bool registry_all_idle(void);
-/* A number for each time that this process exports a region, in order. */
+/* A number for each export of a region by this process, in order. */
 uint64_t registry_stamp(void);
 /* A number for each import of this process, in order. registry_last_import: the latest number. */
 uint64_t registry_next_import(void);
@@ -130,8 +132,8 @@ uint64_t registry_last_import(void);
  * GPU as `by`. ceclInProgress: a pending call uses some of that memory. ceclInvalidUsage:
  * `exported` was freed, and newer memory lies there.
  *
- * before  if not 0: the device has refused to open `exported` when this was the last import,
- *         because former memory of its block was open */
+ * before  0, or the number of the last import when the device refused to open `exported`, because memory of a
+ *         former block was open */
 ceclResult_t registry_close_stale(struct cecl_registry *by,
                                   const struct cecl_region_export *exported, uint64_t before);
 

@@ -7,7 +7,7 @@
 #include "alloc/registry_internal.h"
 #include "util/clock.h"
 
-/* How long a wait sleeps before it asks go_on again. */
+/* ms that a wait sleeps before it calls go_on again. */
 #define ASK_MS 2
 
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
@@ -58,8 +58,9 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* Memory is dropped, or replaced, after the calls that name it. But where a communicator has failed, a
- * call may still be made that names memory which its owner has replaced. */
+/* Whether no call uses an import. An owner drops or replaces memory only after the calls that name it. But
+ * if a communicator has failed, a call that is being made may still name memory that its owner has
+ * replaced. */
 static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
@@ -68,8 +69,9 @@ static bool is_unused(const struct cecl_registry *registry, const struct cecl_im
            (import->pins == 0 || registry_starts_are_done(registry));
 }
 
-/* A start (registry_start.c) looks at `closed` without the lock. Each of the two writes its own word before it
- * reads the other's. So the start finds `closed` here, or this finds the start. */
+/* A start (registry_start.c) reads `closed` without the lock. The start and this function each write their
+ * own word before they read the other's. So either the start finds `closed` set, or this function finds
+ * the start. */
 bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import)
 {
     if (!is_unused(registry, import))
@@ -88,7 +90,8 @@ void cecl_registry_made(struct cecl_registry *registry)
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Moves imports that a peer has dropped and no call uses from a list to the list `dropped`. */
+/* Moves the imports that a peer has dropped, and that no call uses, from the list *at to the list
+ * *dropped. */
 static void take_dropped(const struct cecl_registry *registry, struct cecl_import **at,
                          struct cecl_import **dropped)
 {
@@ -103,7 +106,7 @@ static void take_dropped(const struct cecl_registry *registry, struct cecl_impor
     }
 }
 
-/* Takes all imports that can be closed out of the lists. The caller closes them without the
+/* Takes all imports of a rank that can be closed out of the lists. The caller closes them without the
  * lock. */
 static struct cecl_import *take_all_dropped(struct cecl_registry *registry, int rank)
 {
@@ -171,7 +174,7 @@ void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t numbe
         use(import, target);
 }
 
-/* Adds an import to a list that does not have it yet. */
+/* Adds an import to a list, if the list does not have it yet. */
 static void collect(const struct cecl_registry *registry, struct cecl_import *import,
                     struct cecl_imports *imports)
 {
@@ -267,7 +270,7 @@ static const struct imported *region_at(const struct cecl_import *import, uint64
     return region;
 }
 
-/* Whether a peer's whole range of bytes may be used. */
+/* Whether all bytes of a range in a peer's window may be used. */
 static bool is_open(const struct cecl_import *import, const struct cecl_stretch *stretch)
 {
     uint64_t at = import->home + stretch->low;
@@ -283,8 +286,8 @@ static bool is_open(const struct cecl_import *import, const struct cecl_stretch 
     return true;
 }
 
-/* Whether a peer's range of bytes may be used: ceclInProgress while it is still to come. The caller
- * holds the lock. */
+/* Returns ceclSuccess if a range of bytes in a peer's window may be used, and ceclInProgress if it is not
+ * imported yet. The caller holds the lock. */
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct cecl_stretch *stretch, void **at)
 {
@@ -302,8 +305,8 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
     if (peer->taken < peer->promised)
         return ceclInProgress;
     return cecl_fail(ceclInternalError,
-                     "rank %d told of bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
-                     ", which is not known here",
+                     "rank %d named bytes %" PRIu64 " to %" PRIu64 " of window %" PRIu64
+                     ", which this rank does not know",
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
@@ -318,8 +321,8 @@ ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint6
     while ((result = state_of(registry, rank, &stretch, at)) == ceclInProgress) {
         peer->wanted = stretch;
         if (!asks->go_on(asks->context)) {
-            result = cecl_fail(ceclTimeout,
-                               "memory that rank %d told of was not opened here in time", rank);
+            result = cecl_fail(
+                ceclTimeout, "memory that rank %d named was not opened on this rank in time", rank);
             break;
         }
         sleep_for_news(registry);

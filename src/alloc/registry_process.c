@@ -1,7 +1,7 @@
-/* All registries of this process. A process with several communicators may have a peer's memory
- * open for each of them. When the peer frees the memory and allocates new memory at the same
- * addresses, it tells this rank of the new memory only on the communicator that uses it. CUDA opens
- * the new memory only once the old memory is closed for all communicators. */
+/* All registries of this process. A process with several communicators may have a peer's memory open once
+ * for each of them. If the peer frees the memory and allocates new memory at the same addresses, it tells
+ * this rank about the new memory only on the communicator that uses it. But CUDA opens the new memory only
+ * when the old memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -10,9 +10,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cecl_registry *all; /* a list */
 
-/* A forked child begins with an empty list: it cannot use its parent's registries, and the memory
- * of some may be gone. Another thread of the parent may have held the lock, and the child does not
- * have that thread. */
+/* A forked child starts with an empty list, because it cannot use its parent's registries. It also makes
+ * the lock anew, because a thread of the parent may have held it, and the child does not have that thread. */
 static void forget_all(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -75,19 +74,19 @@ uint64_t registry_last_import(void)
 
 /* ---- memory that was replaced */
 
-/* How an import relates to memory that is to be opened. */
+/* How an import relates to the memory that is about to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* Messages of several communicators come in any order. But memory is exported while it exists, so
- * of two regions at one place the one that was exported first was also freed first.
+/* Messages of several communicators come in any order. But memory is exported while it exists. So of two
+ * regions at the same addresses, the one that was exported first was also freed first.
  *
- * An import near `exported` may be of the same block, or of a former one at the same addresses. But
- * if CUDA refused to open `exported`, the imports that were open then are of a former block (see
+ * An import near `exported` may be of the same block, or of a former one at the same addresses. If CUDA
+ * has refused to open `exported`, the imports that were open at that time are of a former block (see
  * REGISTRY_BLOCK_BYTES). */
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
-    /* files are never in the way; without regions nothing is open yet */
+    /* files never prevent opening; an import without regions has nothing open yet */
     if (import->reserved || !import->regions)
         return APART;
     const struct cecl_region_export *other = &import->regions->exported;
@@ -102,11 +101,11 @@ static enum standing standing_of(const struct cecl_import *import,
     return other->stamp < exported->stamp ? OLDER : NEWER;
 }
 
-/* What registry_close_stale looks for, and finds. */
+/* What registry_close_stale looks for, and what it finds. */
 struct search {
     const struct cecl_region_export *exported;
     uint64_t before;
-    struct cecl_import *taken; /* older ones, out of their lists */
+    struct cecl_import *taken; /* older imports, taken out of their lists */
     bool busy, outdated;
 };
 
@@ -139,8 +138,8 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* Closing may take long, so it is done without the lock. Other registries may end meanwhile, so it
- * uses the caller's device; devices of one GPU share its context. */
+/* Closes without the lock, because closing may take long. Uses the caller's device, because other
+ * registries may end meanwhile; all devices of one GPU share its context. */
 ceclResult_t registry_close_stale(struct cecl_registry *by,
                                   const struct cecl_region_export *exported, uint64_t before)
 {

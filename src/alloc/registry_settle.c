@@ -1,5 +1,5 @@
-/* Making windows of this rank's memory, and settling them: what a call uses must be the memory that is
- * there now, and peers must know of it. */
+/* Makes windows of this rank's memory, and settles them: a window that a call uses must describe the
+ * memory that is there now, and peers must know it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_
     return ceclSuccess;
 }
 
-/* Whether any memory of a window is still what it was, or may be. Calls that are being made may use
- * it, so the window stays. */
+/* Whether some memory of a window is still the same, or may be. If so, the window is kept, because calls
+ * that are being made may use it. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
     for (size_t i = 0; i < window->nregions; i++) {
@@ -67,8 +67,9 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that are in the way of a new one. Memory that the new window overlaps is gone. If old
- * and new memory share a block of the driver's, peers must close the old before they open the new. */
+/* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory
+ * that is gone. So may a window in the same driver block, and peers must close its memory before they can
+ * open the new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -86,12 +87,12 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* How many other windows are looked at when a new one is made, in turn. */
+/* When a window is made, so many others are checked, in turn. */
 #define LOOKS 8
 
-/* Forgets windows whose memory is gone, among the next few. If each new window takes the place of one
- * that has gone, one window in LOOKS is of memory that is gone. To look at all of them each time
- * would make the first use of memory longer the more windows there are. */
+/* Forgets windows whose memory is gone, among the next LOOKS windows. So if a program keeps freeing and
+ * allocating, about one window in LOOKS describes memory that is gone. Checking all windows each time
+ * would make the first use of memory slower the more windows there are. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {
     for (int i = 0; i < LOOKS && registry->nown > 0; i++) {
@@ -143,7 +144,7 @@ static ceclResult_t make_window(struct cecl_registry *registry, const struct cec
 struct added {
     struct cecl_region regions[REGISTRY_REGIONS];
     size_t count;
-    bool lost; /* peers could not be told of some of them */
+    bool lost; /* telling peers about some of them has failed */
 };
 
 static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *window,
@@ -165,7 +166,7 @@ static ceclResult_t add_region(struct cecl_registry *registry, struct cecl_windo
     return added->count == REGISTRY_REGIONS ? flush(registry, window, added) : ceclSuccess;
 }
 
-/* Whether a region lies over one that the window has. Then that one's memory is gone. */
+/* Whether a region overlaps one that the window has, whose memory is then gone. */
 static bool covers_another(const struct cecl_window *window, const struct cecl_region *region)
 {
     const size_t count = regions_up_to(window, region->base + region->bytes - 1);
@@ -173,10 +174,10 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* What a look at the memory of a window says. */
+/* The result of a look at the memory of a window. */
 enum verdict { SETTLED, GONE };
 
-/* Looks at the bytes of a region that a call uses. */
+/* Checks the bytes of a region that a call uses. */
 static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
                             uint64_t at, const struct cecl_use *use, enum verdict *verdict)
 {
@@ -191,8 +192,7 @@ static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_re
     return ceclSuccess;
 }
 
-/* Whether the window's memory goes on to address `last`, behind its end: its mapping has become
- * larger. */
+/* Whether the window's mapping has become larger, so that it now includes address `last`. */
 static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window,
                       uint64_t last)
 {
@@ -202,7 +202,7 @@ static bool has_grown(const struct cecl_registry *registry, const struct cecl_wi
            region.home < window->home + window->bytes;
 }
 
-/* Looks at all memory up to `end`. Finds regions that the window does not have yet. */
+/* Checks all memory from the buffer up to `end`, and adds regions that the window does not have yet. */
 static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window,
                          const struct cecl_use *use, uint64_t end, struct added *added,
                          enum verdict *verdict)
@@ -241,15 +241,15 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
     return ceclSuccess;
 }
 
-/* Memory that cannot be shared needs no look: nobody else relies on it. */
+/* Memory that cannot be shared is not checked, because no peer relies on it. */
 static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
 {
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* After an error with new memory there is no window. After an error, a window that peers know stays as
- * it is, because pending calls and registrations may rely on it. Peers are then told what was found so
- * far. */
+/* Checks a window, and tells peers about new regions. After an error, a new window is forgotten. A window
+ * that peers know stays, because pending calls and registrations may rely on it; peers are told about the
+ * regions that were found so far. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {
@@ -262,7 +262,7 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     cecl_keep_message(words);
     const bool gone = *verdict == GONE || added.lost || (result != ceclSuccess && is_new);
     ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
-    if (told != ceclSuccess) { /* peers do not know all regions that the window has here */
+    if (told != ceclSuccess) { /* the window has regions that peers do not know */
         cecl_keep_message(words);
         (void)!registry_forget(registry, window);
         return cecl_fail_with(told, words);
@@ -272,8 +272,8 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* A private window has its region from the start. A second look could differ: on the host device it is
- * a part of the heap, which other threads let grow at any time. */
+/* Makes a private window together with its region, without a second look at the memory. That look could
+ * differ: on the host device the region is a part of the heap, which other threads may extend at any time. */
 static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
 {
     struct cecl_window *window;
@@ -284,7 +284,8 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* Memory that changes while it is looked at is freed by another thread of the program. */
+/* How often to look again. Memory changes between two looks only if another thread of the program frees
+ * it. */
 #define TRIES 4
 
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
@@ -312,8 +313,7 @@ ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct c
             return ceclSuccess;
     }
     return cecl_fail(ceclInvalidArgument,
-                     "%s %p: %" PRIu64
-                     " bytes that lie over memory of several ranges of addresses, "
-                     "or that another thread frees meanwhile",
+                     "%s %p: %" PRIu64 " bytes lie in several ranges of addresses, "
+                     "or another thread frees them meanwhile",
                      use->name, use->buffer, use->high - at);
 }

@@ -1,9 +1,9 @@
-/* What the start of a request checks of registered memory. A start takes no lock. For its own windows it asks
- * the device for the ids of their regions; for each peer's window it reads one atomic.
+/* What the start of a request checks of registered memory. A start takes no lock. For this rank's windows it
+ * asks the device for the ids of their regions. For each peer's window it reads one atomic.
  *
- * A peer's window that a request uses is pinned. It may be closed all the same, because the peer's later
+ * A peer's window that a request uses is pinned. It may be closed nevertheless, because the peer's later
  * memory at the same addresses could not be opened otherwise. But it is not closed while a start is being
- * made or pending. registry_claim has the other half of that agreement. */
+ * made or is pending. registry_claim has the other side of this protocol. */
 #include "alloc/registry_internal.h"
 
 ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
@@ -33,7 +33,7 @@ ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
 bool registry_starts_are_done(const struct cecl_registry *registry)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
-    if (atomic_load(&registry->starting)) /* before the target is read */
+    if (atomic_load(&registry->starting)) /* read before the target */
         return false;
     return !atomic_load(&registry->has_started) ||
            asks->reached(asks->context, atomic_load(&registry->started_until));
@@ -55,7 +55,8 @@ void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_import
     pthread_mutex_unlock(&registry->lock);
 }
 
-/* `closed` may be set for a moment, by a thread that then finds this start. That thread has the lock. */
+/* registry_claim may set `closed` for a moment, under the lock, and clear it when it finds this start. So
+ * if `closed` is set, it is read again under the lock. */
 static bool is_closed(struct cecl_registry *registry, const struct cecl_import *import)
 {
     if (!atomic_load(&import->closed))

@@ -1,5 +1,5 @@
-/* How the pool grows. Every rank creates memory for a segment, sends its descriptor to all, and
- * maps the memory of all. All ranks keep the segment, or none does. */
+/* How the pool grows. Every rank creates memory for a segment, sends the memory's descriptor to all ranks,
+ * and maps the memory of all ranks. All ranks keep the segment, or none does. */
 #include "alloc/rendezvous.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "util/round.h"
 
-/* Checks that all ranks ask for the same and made the same calls before. Collective. */
+/* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
@@ -40,7 +40,7 @@ void cecl_segment_close(struct cecl_pool *pool, struct cecl_segment *segment, in
     pool->dev->ops->mem_release(pool->dev, &segment->own);
 }
 
-/* Creates this rank's memory for a segment of `bytes`; all ranks succeed or all fail. */
+/* Creates this rank's memory for a segment of `bytes` bytes. All ranks succeed, or all fail. */
 static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, struct cecl_mem *mem)
 {
     ceclResult_t result = pool->dev->ops->mem_create(pool->dev, (size_t)bytes, mem);
@@ -125,7 +125,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the generous size first. If a rank has no room for it, only what is needed. */
+    /* Tries the larger size first. If a rank has no room for it, takes only what is needed. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

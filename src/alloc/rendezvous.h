@@ -4,12 +4,12 @@
 
 #include "alloc/pool.h"
 
-/* The kinds of calls that enter the hash of the sequence of calls. */
+/* The kinds of calls in the hash of the sequence of calls. */
 enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
 /* What ranks compare before anything changes. */
 struct cecl_proposal {
-    /* bytes that the caller asked for; the same rounded up to the alignment */
+    /* bytes that the caller asked for, and the same rounded up to the alignment */
     uint64_t asked, bytes;
     uint64_t calls, hash;
 };

@@ -1,4 +1,4 @@
-/* Windows: from a pointer to {window, offset}, and back to an address. */
+/* See window.h. */
 #include "alloc/window.h"
 
 #include <inttypes.h>
@@ -37,8 +37,9 @@ ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_p
         return cecl_registry_reach(windows->registry, rank, buffer.window, buffer.offset, bytes,
                                    at);
     if (buffer.window != CECL_WINDOW_POOL)
-        return cecl_fail(ceclInternalError, "window %" PRIu64 " of rank %d is not known here",
-                         buffer.window, rank);
+        return cecl_fail(ceclInternalError,
+                         "window %" PRIu64 " of rank %d: this rank does not know it", buffer.window,
+                         rank);
     *at = cecl_pool_at(windows->pool, rank, buffer.offset);
     return ceclSuccess;
 }

@@ -1,5 +1,5 @@
-/* All memory that a rank knows. Turns a pointer into a buffer, and a buffer into an address at any
- * rank. buffer.h says what windows there are. */
+/* All memory that a rank knows. Turns a pointer into a buffer, and a buffer into the address of any rank's
+ * memory. buffer.h lists the kinds of windows. */
 #ifndef CECL_ALLOC_WINDOW_H
 #define CECL_ALLOC_WINDOW_H
 
@@ -8,23 +8,23 @@
 
 struct cecl_windows {
     struct cecl_pool *pool;
-    struct cecl_registry *registry; /* NULL: there is none */
+    struct cecl_registry *registry; /* NULL: only the pool is known */
     bool register_on_use;           /* memory that a call uses is registered at that call */
 };
 
-/* Where `ptr` is; NULL is in no window. Checks nothing: see cecl_window_check. */
+/* The window and offset of `ptr`. Does not check the memory: see cecl_window_check. */
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr);
 
-/* Finds the address at which this rank reaches `bytes` bytes from `buffer` on, in another rank's
- * memory. Waits for a peer's memory that is still being imported; see cecl_registry_reach. */
+/* Finds the address at which this rank reaches `bytes` bytes of another rank's memory, from `buffer` on.
+ * Waits for a peer's memory that is still being imported; see cecl_registry_reach. */
 ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_peer_buffer buffer,
                                uint64_t bytes, int rank, void **at);
 
-/* Refuses `bytes` at `buffer` that are not memory of this device, or that go past the end of their
- * allocation. `name` is the argument's name. */
+/* Fails if the `bytes` bytes at `buffer` are not memory of this device, or end behind their allocation.
+ * `name` is the argument's name. */
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name);
-/* The same; also refuses memory that is not in the pool. */
+/* The same; also fails if the memory is not in the pool. */
 ceclResult_t cecl_window_check_symmetric(const struct cecl_windows *windows,
                                          struct cecl_buffer buffer, uint64_t bytes,
                                          const char *name);

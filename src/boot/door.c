@@ -1,4 +1,4 @@
-/* Receives the first bytes of callers at a listener. It does not know what the bytes mean. */
+/* Receives the first bytes of callers at a listener, without knowing what the bytes mean. */
 #include "boot/door.h"
 
 #include <errno.h>
@@ -12,11 +12,11 @@
 #include "util/clock.h"
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
-#define HEARING_MS 1000  /* ms for which a caller is heard before a newer one may replace it */
-#define HEARD_MS 100     /* the same, if the caller is told to come again (put_off) */
-#define TICK_MS 50       /* ms between two looks at deadlines */
-#define REST_MS 20       /* ms after an accept that failed for lack of descriptors or memory */
-/* ms of such failures before they are reported: somebody may free resources meanwhile */
+#define HEARING_MS 1000  /* ms that a caller has before a newer one may replace it */
+#define HEARD_MS 100     /* the same, if the caller is told to connect again (put_off) */
+#define TICK_MS 50       /* ms between two checks of deadlines */
+#define REST_MS 20 /* ms of rest after an accept that failed for lack of descriptors or memory */
+/* ms of such failures before they are reported, because resources may become free meanwhile */
 #define BEAR_MS 1000
 
 /* Leaves half of the descriptors to the program. */
@@ -59,14 +59,14 @@ void cecl_door_close(struct cecl_door *door)
     *door = (struct cecl_door){0};
 }
 
-/* How many ms a caller is heard before a newer one may replace it. */
+/* How many ms a caller has before a newer one may replace it. */
 static int hearing_ms(const struct cecl_door *door)
 {
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Takes a caller off the list. The other callers stay in their order of arrival. (Times would not
- * give that order, because two callers may come in the same millisecond.) */
+/* Takes a caller off the list. The other callers stay in their order of arrival. (Their times would not
+ * show it, because two callers may arrive in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];
@@ -76,8 +76,8 @@ static void take_off(struct cecl_door *door, int which)
     door->callers[door->count].said = said;
 }
 
-/* Drops the oldest caller, if it was heard long enough. A caller that has sent all its bytes stays,
- * because it is about to be taken. */
+/* Drops the oldest caller, if its time is over. A caller that has sent all its bytes stays, because it is
+ * about to be taken. */
 static bool push_out(struct cecl_door *door)
 {
     int oldest = 0;
@@ -99,8 +99,7 @@ static bool somebody_waits(const struct cecl_door *door)
     return poll(&listener, 1, 0) > 0;
 }
 
-/* Bounded, so that a flood of callers that are turned away cannot keep the
- * others from being read. */
+/* Accepts a bounded number of callers, so that a flood of callers cannot keep others from being read. */
 static void let_in(struct cecl_door *door)
 {
     for (int tries = 0; tries < door->room; tries++) {
@@ -130,7 +129,7 @@ static void let_in(struct cecl_door *door)
     }
 }
 
-/* Reads more of a caller's bytes. Returns false when the caller has closed or took too long. */
+/* Reads more of a caller's bytes. Returns false if the caller has closed or took too long. */
 static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 {
     while (one->got < door->bytes) {
@@ -164,7 +163,7 @@ static void hear_all(struct cecl_door *door, bool has_polled)
         struct cecl_caller one = door->callers[i];
         if (!stays(door, &one, !has_polled || door->polls[i + 1].revents, now))
             continue;
-        door->callers[i] = door->callers[kept]; /* has a place for what is said */
+        door->callers[i] = door->callers[kept]; /* keeps the other entry's place in `said` */
         door->callers[kept++] = one;
     }
     door->count = kept;

@@ -14,23 +14,23 @@
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
-#define LINGER_MS                                                                                  \
-    1000 /* how long the thread waits for other hosts to close, too, once all ranks here have */
+/* ms that the thread waits for other hosts to close, once all ranks of this host have */
+#define LINGER_MS 1000
 
-/* Gives a message to all ranks of this host. A rank whose line fails sees that it has ended. */
+/* Gives a message to all ranks of this host. A rank whose line fails sees that the line has ended. */
 static void deliver(struct links *links, const struct cecl_link_head *message)
 {
     const bool is_frame = message->kind == CECL_LINK_FRAME;
     for (int i = 0; i < links->nends; i++) {
         struct links_end *end = &links->ends[i];
         if (end->kind == (is_frame ? FRAMES : LIFE) && links_put(end, message, message->bytes) != 0)
-            shutdown(end->fd, SHUT_RDWR); /* what came by it is still read */
+            shutdown(end->fd, SHUT_RDWR); /* what came on the line is still read */
     }
 }
 
 /* ---- links that end */
 
-/* "rank 3", or "ranks 2 and 3": those of the host of `rank`. */
+/* The ranks of the host of `rank`: "rank 3", or "ranks 2 and 3". */
 static const char *ranks_there(const struct links *links, int rank, struct cecl_rank_list *list)
 {
     *list = (struct cecl_rank_list){.count = 0};
@@ -40,14 +40,14 @@ static const char *ranks_there(const struct links *links, int rank, struct cecl_
     return cecl_rank_list_words(list);
 }
 
-/* Why the link has ended. `error`: an errno; 0: the other end has closed it. */
+/* Writes why the link has ended. `error`: an errno; 0: the other end has closed it. */
 static void say_why(const struct links *links, const struct links_end *link, int error, char *words,
                     size_t room)
 {
     struct cecl_rank_list list;
     if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
         snprintf(words, room,
-                 "no answer for %lld ms from the host of %s: the link to it is cut, or it is down "
+                 "no answer for %lld ms from the host of %s: the link is cut, or the host is down "
                  "(%s)",
                  (long long)links->silence_ms, ranks_there(links, link->rank, &list),
                  strerror(error));
@@ -97,7 +97,7 @@ static void note_last_word(struct links *links, const struct cecl_link_head *mes
     links->has_left[message->from] = life.kind == LIFE_GOODBYE;
 }
 
-/* The rank has closed the line. On its life line it has said whether it left. */
+/* Called when a rank has closed a line. If it has said nothing on its life line, it has died. */
 static void end_line(struct links *links, struct links_end *line)
 {
     const struct cecl_link_head gone = {
@@ -133,7 +133,8 @@ static void hear_line(struct links *links, struct links_end *line)
     }
 }
 
-/* What a rank sent before its last word goes before it: its line of frames is the end before that of its life. */
+/* Frames that a rank sent before its goodbye or abort must be passed on before it. So before a life line
+ * is read, its line of frames is read, which is the end before it in `ends`. */
 static void hear_rank(struct links *links, struct links_end *line)
 {
     if (line->kind == LIFE)
@@ -141,7 +142,7 @@ static void hear_rank(struct links *links, struct links_end *line)
     hear_line(links, line);
 }
 
-/* Takes the messages that have come whole. Returns false if what has come is none. */
+/* Takes the messages that have come whole. Returns false if the bytes are not a valid message. */
 static bool take_messages(struct links *links, struct links_end *link)
 {
     _Alignas(8) char message[CECL_LINK_BYTES];
@@ -196,7 +197,8 @@ static void serve(struct links *links, const struct pollfd *polls, struct links_
         else
             hear_rank(links, end);
     }
-    if (end->fd >= 0 && polls[1].revents) { /* a forked child may hold the line open */
+    /* the process has ended, but a forked child may hold the line open */
+    if (end->fd >= 0 && polls[1].revents) {
         hear_rank(links, end);
         end_line(links, end);
     }
@@ -211,7 +213,7 @@ static bool is_quiet(const struct links *links)
     return true;
 }
 
-/* Waits for whatever comes. Returns false once nothing is left to wait for, or at the deadline. */
+/* Waits for events, and serves them. Returns false if nothing is left to wait for, or at the deadline. */
 static bool go_round(struct links *links, int64_t deadline)
 {
     int open = 0;
@@ -239,8 +241,9 @@ static bool has_lines(const struct links *links)
     return false;
 }
 
-/* Bytes that nobody has read when a link is closed would reset it, and take this host's last words with them.
- * So each side ends its sending, and reads until the other has. */
+/* If a link is closed while received bytes are unread, the kernel resets it, and this host's last messages
+ * are lost. So each side shuts down its sending direction, and reads until the other side has done so,
+ * too. */
 void *links_run(void *argument)
 {
     struct links *links = argument;

@@ -1,16 +1,17 @@
 /* Links between hosts. The first rank of each host, its leader, has a TCP connection to every other leader, and
- * a thread that passes messages on: from the ranks of its host to all other hosts, and from other hosts to all
- * ranks of its own. A rank and its leader's thread are connected by two lines, which are Unix sockets:
+ * a thread that passes messages on: from the ranks of its host to all other hosts, and from other hosts to
+ * all ranks of this host. A rank and its leader's thread are connected by two lines, which are Unix sockets:
  *
  *     rank --frames--> leader's thread ==link==> leader's thread there --frames--> each rank there
  *          --life---->                                                 --life---->
  *
- * A message goes to all ranks of other hosts, whole and in order. The kernel probes each link (TCP_KEEPALIVE,
- * TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed without traffic. A process that is
- * stopped is not taken for one: its kernel answers.
+ * A message goes to all ranks of other hosts, whole and in order. The kernel probes each link (TCP keepalive,
+ * TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed without traffic. A stopped
+ * process does not count as lost, because its kernel still answers.
  *
- * The thread belongs to no communicator: it ends once all ranks of its host have closed their lines. So a leader
- * that ends its communicator first does not cut off the other ranks. If its process ends first, it does. */
+ * The thread belongs to no communicator: it ends once all ranks of its host have closed their lines. So if
+ * a leader ends its communicator first, the other ranks are not cut off. If the leader's process ends
+ * first, they are. */
 #ifndef CECL_BOOT_LINKS_H
 #define CECL_BOOT_LINKS_H
 
@@ -20,40 +21,42 @@
 #include "boot/tcp.h"
 #include "util/error.h"
 
-/* What a message begins with. On a line it is one packet; on a link messages follow each other. */
+/* The head of a message. On a line each message is one packet; on a link messages follow each other
+ * without boundaries. */
 struct cecl_link_head {
     uint32_t bytes; /* of the message, this head included */
     uint16_t kind, from;
 };
 enum cecl_link_kind {
     CECL_LINK_FRAME = 1, /* a part of an exchange (mesh.c) */
-    CECL_LINK_LIFE,      /* what the rank says of its end (mesh_watch.c) */
+    CECL_LINK_LIFE,      /* the rank's goodbye or abort (mesh_watch.c) */
     /* -- from the threads, on life lines: */
-    CECL_LINK_GONE, /* the rank has ended without a word */
-    CECL_LINK_CUT,  /* no rank of its host can be reached any more; the text says why */
-    CECL_LINK_LEFT  /* the same, because its host's leader has left with a goodbye */
+    CECL_LINK_GONE, /* the rank has ended without a goodbye or an abort */
+    CECL_LINK_CUT,  /* no rank of that rank's host can be reached any more; the text says why */
+    CECL_LINK_LEFT  /* the same, because that host's leader has left with a goodbye */
 };
 #define CECL_LINK_BYTES 4608 /* most bytes of a message: a frame, and heads */
 
 enum cecl_link_line { CECL_LINE_FRAMES, CECL_LINE_LIFE, CECL_LINES_OF_RANK };
 
-/* What a leader needs. Everything is copied. */
+/* What the thread needs. Everything is copied. */
 struct cecl_links_plan {
     int nranks, rank;
-    const uint16_t
-        *host; /* [nranks] the number of each rank's host; numbers go from 0 on, without a gap */
-    int (*lines)
-        [CECL_LINES_OF_RANK]; /* [nranks] the thread's ends of lines; -1 for ranks of other hosts */
-    int *processes;           /* [nranks] watch ranks of this host (process.h), or -1 */
-    int *links;               /* [hosts] connections to the other leaders; -1 for this host */
-    int64_t silence_ms;       /* how long a host may be silent, ms */
+    /* [nranks] the number of each rank's host; numbers begin at 0, without a gap */
+    const uint16_t *host;
+    /* [nranks] the thread's ends of the lines; -1 for ranks of other hosts */
+    int (*lines)[CECL_LINES_OF_RANK];
+    int *processes;     /* [nranks] watch ranks of this host (process.h), or -1 */
+    int *links;         /* [hosts] connections to the other leaders; -1 for this host */
+    int64_t silence_ms; /* ms that a host may be silent */
 };
 
-/* Starts the thread, which takes over all descriptors: they become -1. On failure they stay the caller's. */
+/* Starts the thread, which takes over all descriptors of the plan: they become -1 there. On failure the
+ * caller keeps them. */
 ceclResult_t cecl_links_start(struct cecl_links_plan *plan);
 
-/* For the end of a process that has leaders: waits until the ranks of its hosts, and it, have said their last
- * words, and these are on their way; no longer than `wait_ms`. */
+/* For the end of a process with leaders: waits until all ranks of each leader's host have said goodbye,
+ * aborted or ended, and until this is sent to the other hosts; at most `wait_ms`. */
 void cecl_links_end(int wait_ms);
 
 #endif

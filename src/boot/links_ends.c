@@ -9,7 +9,7 @@
 
 void links_close_end(struct links_end *end)
 {
-    links_lock(); /* a fork may run */
+    links_lock(); /* another thread may be forking */
     const int fd = end->fd;
     end->fd = -1;
     links_unlock();
@@ -19,7 +19,6 @@ void links_close_end(struct links_end *end)
     end->sent = end->end = 0;
 }
 
-/* Sends what the socket takes. Returns 0, or an errno. A line takes one message at a time, a link bytes. */
 int links_flush(struct links_end *end)
 {
     while (end->fd >= 0 && end->sent < end->end) {
@@ -36,8 +35,8 @@ int links_flush(struct links_end *end)
     return 0;
 }
 
-/* Makes room for `bytes` behind what is to be sent. Ranks send their next frame only after they have all of the
- * one before, so little ever waits here. */
+/* Makes room for `bytes` more behind the bytes that wait. A rank sends its next frame only when it has the
+ * previous frames of all ranks, so few bytes ever wait here. */
 static bool make_room(struct links_end *end, size_t bytes)
 {
     if (end->sent > 0) {

@@ -1,4 +1,4 @@
-/* Starting the thread of a leader, and what a process does with all of them: as it forks, and as it ends. */
+/* Starts the thread of a leader, and handles all such threads of a process when it forks or ends. */
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-/* All that run in this process. */
+/* The links whose threads run in this process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct links *first;
 
@@ -38,7 +38,8 @@ void links_forget(struct links *links)
     pthread_mutex_unlock(&lock);
 }
 
-/* A child has no such thread. If it kept the links, nobody would notice the end of its parent. */
+/* A forked child does not have the threads. If it kept the sockets open, other hosts would not notice that
+ * the parent has ended. */
 static void in_child(void)
 {
     for (struct links *links = first; links; links = links->next)
@@ -54,7 +55,7 @@ static void watch_forks(void)
     (void)!pthread_atfork(links_lock, links_unlock, in_child);
 }
 
-/* The kernel looks at an idle link each second. */
+/* The kernel probes an idle link each second. */
 static void bound_silence(int fd, int64_t silence_ms)
 {
     const int on = 1, second = 1, most = (int)(silence_ms / 1000) + 1;
@@ -80,7 +81,7 @@ static bool is_leader(const struct cecl_links_plan *plan, int rank)
     return true;
 }
 
-/* Adds an end, whose descriptors are still the plan's. */
+/* Adds an end. The plan still owns its descriptors. */
 static bool add_end(struct links *links, const struct cecl_links_plan *plan, int rank, int kind)
 {
     struct links_end *end = &links->ends[links->nends];
@@ -101,7 +102,7 @@ static bool add_end(struct links *links, const struct cecl_links_plan *plan, int
     return end->out && end->in;
 }
 
-/* Frees what has not begun. The descriptors stay the plan's. */
+/* Frees links whose thread has not started. The plan keeps the descriptors. */
 static void discard(struct links *links)
 {
     for (int i = 0; i < links->nends; i++)

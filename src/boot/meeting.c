@@ -1,6 +1,6 @@
-/* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the
- * next one gets the lock. The outcome of a meeting stays in the table, so a member that comes late
- * learns of it. Each member is told of a failure once; its next call is a new try. */
+/* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the next
+ * rank takes the lock. The outcome of a meeting stays in the table, so a member that comes late learns of
+ * it. Each member is told of a failure once; its next call starts a new meeting. */
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "util/clock.h"
 
-#define LOCK_MS 5000 /* ms that a holder of the lock may be off its processor */
+#define LOCK_MS 5000 /* ms for which the scheduler may keep the holder of the lock from running */
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 1000000
 
@@ -20,7 +20,7 @@ size_t cecl_meetings_bytes(int nranks)
 
 /* ---- the table */
 
-/* Fails an open meeting, and no other. The reason is the last message. */
+/* Fails only this meeting, which is open. The reason is the last message. */
 static void fail(struct meeting *meeting, int by, int missing, ceclResult_t result)
 {
     fail_for(meeting, &(struct reason){.by = by,
@@ -31,7 +31,7 @@ static void fail(struct meeting *meeting, int by, int missing, ceclResult_t resu
                                        .words = cecl_message()});
 }
 
-/* Rests before the next look, longer each time. ns: 0 before the first rest */
+/* Sleeps before the next look, longer each time. ns: 0 before the first sleep */
 static void nap(int64_t *ns)
 {
     *ns = *ns == 0 ? NAP_MIN_NS : *ns < NAP_MAX_NS / 2 ? 2 * *ns : NAP_MAX_NS;
@@ -43,8 +43,7 @@ static ceclResult_t check_rank(const struct cecl_meeting_plan *plan, int rank)
     return plan->mesh ? cecl_mesh_check_peer(plan->mesh, rank, "") : ceclSuccess;
 }
 
-/* Locks the table. A holder that died may have left a meeting half written, so all that are open
- * then fail. */
+/* Locks the table. If the holder has died, a meeting may be half written, so all open meetings fail. */
 static ceclResult_t lock(const struct cecl_meeting_plan *plan)
 {
     struct table *table = table_of(plan);
@@ -80,7 +79,7 @@ static bool is_used(const struct meeting *meeting)
     return !equal(&meeting->inside, &nobody);
 }
 
-/* Makes a meeting, in place of the oldest one that nobody is in, or else of the oldest. */
+/* Makes a meeting. It replaces the oldest meeting that no rank is in, or else the oldest. */
 static struct meeting *create(const struct cecl_meeting_plan *plan)
 {
     struct meeting *oldest = table_of(plan)->list;
@@ -119,15 +118,15 @@ static struct meeting *come(const struct cecl_meeting_plan *plan, struct meeting
     return meeting;
 }
 
-/* Enters a meeting, or makes one. The caller holds the lock. A failure is reported before lists are
- * compared, because the other members may already be at their next try, with another list. */
+/* Enters a meeting, or makes one. The caller holds the lock. Reports an earlier failure before it compares
+ * lists, because the other members may have made their next call already, with another list. */
 static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting **meeting)
 {
     struct meeting *mine = find_same(plan);
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* earlier failures are no longer news */
+    for (EACH_MEETING(m, plan)) /* this rank need not be told of earlier failures any more */
         if (m->state == FAILED)
             cecl_rank_set_add(&m->know, plan->rank);
     mine = come(plan, mine ? mine : create(plan));
@@ -169,7 +168,7 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan,
     return ceclTimeout;
 }
 
-/* Returns an error, with the reason, if an open meeting can no longer become complete. */
+/* Returns an error if an open meeting can no longer become complete. */
 static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
                                   const struct meeting *meeting, int *missing)
 {
@@ -185,14 +184,14 @@ static ceclResult_t check_missing(const struct cecl_meeting_plan *plan,
     return cecl_ms_left(plan->deadline) == 0 ? name_who_is_late(plan, meeting) : ceclSuccess;
 }
 
-/* Whether the meeting is over; *result is then its outcome. The caller holds the lock. */
+/* Whether the meeting is over. If so, *result is its outcome. The caller holds the lock. */
 static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meeting, uint64_t serial,
                     ceclResult_t *result)
 {
     int missing;
     *result = ceclSuccess;
     if (meeting->serial != serial) {
-        *result = cecl_fail(ceclRemoteError, "a later call took the place of this one");
+        *result = cecl_fail(ceclRemoteError, "a later call replaced this one");
     } else if (meeting->state == OPEN) {
         *result = check_missing(plan, meeting, &missing);
         if (*result != ceclSuccess)
@@ -203,8 +202,8 @@ static bool is_over(const struct cecl_meeting_plan *plan, struct meeting *meetin
     return *result != ceclSuccess || meeting->state == COMPLETE;
 }
 
-/* Takes the parts of a meeting that is complete. A member that has called again has failed to make the
- * communicator, and has told its peers why. */
+/* Copies the parts of a complete meeting. If a member has already made its next call, it has failed to
+ * make the communicator, and has told its peers why. */
 static ceclResult_t take_parts(const struct cecl_meeting_plan *plan, uint64_t serial, char *parts)
 {
     for (int r = 0; r < plan->nranks; r++) {

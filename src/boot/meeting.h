@@ -1,8 +1,8 @@
-/* Where ranks whose mesh may be broken agree on who makes a new communicator. They meet in shared
- * memory (boot/shared.h). A meeting has a list of members. It is complete when all members have come
- * with the same list. It fails for all of them when one refuses, dies or does not come, and when lists
- * differ so that ranks wait for each other. Each member brings a part, and gets those of all when the
- * meeting is complete. */
+/* Meetings: ranks whose mesh may be broken agree, in shared memory (boot/shared.h), on which of them make
+ * a new communicator. A meeting has a list of members. It is complete when all members have come with the
+ * same list. It fails for all members if one refuses, dies or does not come, or if lists differ so that
+ * ranks wait for each other. Each member brings a part, and gets the parts of all when the meeting is
+ * complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -36,24 +36,24 @@ size_t cecl_meetings_bytes(int nranks);
 
 struct cecl_meeting_plan {
     void *memory;           /* the meetings */
-    struct cecl_mesh *mesh; /* tells who has gone; NULL: nobody can */
-    int rank, nranks;       /* of the ranks that may be members */
+    struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
+    int rank, nranks;       /* nranks: how many ranks may be members */
     struct cecl_rank_set members;
-    int64_t timeout_ms; /* time from the call's start to the deadline, for messages */
+    int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_OOB_PART_BYTES */
     size_t bytes;     /* of a part, equal on all members */
 };
 
-/* Meets all members of the plan, this rank among them. All succeed, or all fail and have the reason.
- * A member that comes to a meeting which has failed fails at once.
- * parts  [out, members * plan->bytes] in rank order; NULL: they are not wanted. ceclRemoteError where a
- *        member has made its next call before this rank has read its part. */
+/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A
+ * member that comes to a meeting which has failed fails at once.
+ * parts  [out, members * plan->bytes] in rank order; NULL: not needed. ceclRemoteError if a member has made
+ *        its next call before this rank has read that member's part. */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
- * no meeting waits, the plan's members fail when they come. If this rank is not a member of its own
- * plan, the reason says that its list differs from the lists of the ranks that wait for it. Returns
+ * no meeting waits, the plan's members fail when they come. If this rank's plan does not list this rank,
+ * the reason says instead that its list differs from the lists of the ranks that wait for it. Returns
  * `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 

@@ -10,8 +10,8 @@
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
 
-/* Room for outcomes of meetings that nobody is in any more. Each rank is in one further meeting at
- * most. */
+/* Room for outcomes of meetings that no rank is in any more. Besides these, each rank is in at most one
+ * meeting. */
 #define OUTCOMES 8
 #define WORDS_BYTES CECL_MESSAGE_BYTES
 
@@ -19,38 +19,38 @@
 
 enum state { OPEN, COMPLETE, FAILED };
 
-/* A rank may die between any two stores. So `serial` is stored last in a new meeting, and `state`
- * last in a meeting that fails. */
+/* A rank may die between any two stores. So `serial` is stored last when a meeting is made, and `state`
+ * last when it fails. */
 struct meeting {
     _Atomic uint64_t serial; /* 0: not in use */
     _Atomic int32_t state;   /* enum state */
     int32_t result;          /* FAILED: ceclResult_t of the reason; `words` is its message */
     int32_t by;              /* FAILED: the rank that found the reason */
-    int32_t missing;         /* FAILED: the member that had ended or given up; or NOBODY */
-    /* FAILED: number of the reason; several meetings may fail for one reason */
+    int32_t missing;         /* FAILED: the member that had ended or given up, or NOBODY */
+    /* FAILED: a number for the reason; several meetings may fail for the same one */
     uint64_t cause;
-    bool lists_differ; /* FAILED: the reason is that lists differ */
+    bool lists_differ; /* FAILED: because lists differ */
     bool is_stuck;     /* used by fail_stuck */
     struct cecl_rank_set members;
-    struct cecl_rank_set came; /* ranks that have come with this list */
-    /* FAILED: ranks that are not to be told of it, or have been told */
+    struct cecl_rank_set came; /* members that have come */
+    /* FAILED: ranks that have been told of it, or need not be told */
     struct cecl_rank_set know;
-    struct cecl_rank_set inside; /* members that wait for the outcome, or died waiting */
+    struct cecl_rank_set inside; /* members that wait for the outcome, or died while waiting */
     char words[WORDS_BYTES];
 };
 
 /* What a rank brought last. */
 struct part {
-    uint64_t serial; /* of the meeting to which it was brought */
+    uint64_t serial; /* the meeting to which the rank brought it */
     char bytes[CECL_OOB_PART_BYTES];
 };
 
 /* Valid when zeroed. */
 struct table {
-    _Atomic uint32_t holder;              /* who holds the lock: rank + 1, or 0 */
+    _Atomic uint32_t holder;              /* the rank that holds the lock, + 1; or 0 */
     uint64_t last;                        /* the last serial in use */
     uint64_t last_of[CECL_MEETING_RANKS]; /* the meeting that each rank came to last */
-    struct meeting list[];                /* [nranks + OUTCOMES]; behind them [nranks] parts */
+    struct meeting list[];                /* [nranks + OUTCOMES]; the [nranks] parts follow */
 };
 
 #define EACH_MEETING(m, plan)                                                                      \
@@ -110,7 +110,7 @@ static inline int first_of_both(const struct cecl_rank_set *a, const struct cecl
     return rank;
 }
 
-/* A set, or the ranks outside of it, as a list. */
+/* Lists the ranks in a set, or those that are not in it. */
 static inline struct cecl_rank_list list_of(const struct cecl_rank_set *set, int nranks, bool in)
 {
     struct cecl_rank_list list = {0};
@@ -164,21 +164,19 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
 
 /* ---- lists that differ (meeting_lists.c) */
 
-/* The oldest failure that is to be told to this rank as it comes, or NULL. */
+/* The oldest failure of which this rank must be told when it comes, or NULL. */
 const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
 
-/* Fails `mine`, this rank's own meeting, with the reason of the failure `news`. Returns that
- * reason. */
+/* Fails `mine`, this rank's meeting, for the reason of the failed meeting `news`. Returns that error. */
 ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meeting *mine,
                                const struct meeting *news);
 
-/* Whether this rank's coming has closed a circle of meetings that wait for each other's ranks. If
- * so, fails these meetings and all meetings that wait for them, and returns the reason; otherwise
- * success. */
+/* When this rank has come, meetings may wait for each other's ranks in a circle. If so, fails these
+ * meetings and all meetings that wait for them, and returns the error; otherwise ceclSuccess. */
 ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
-/* Called when this rank excludes itself. Its list then differs from the list of every rank that
- * waits for it, or that comes later with this rank on its list. Fails those meetings. */
+/* Called when this rank's list excludes this rank. Fails the meetings of all ranks that have this rank on
+ * their lists, now or later. */
 void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine);
 
 #endif

@@ -1,14 +1,14 @@
-/* See meeting_internal.h. Meetings that wait for each other's ranks in a circle have lists that
- * differ. A rank that waits for another whose list excludes it may still be right: the other may
- * come to its meeting later. */
+/* See meeting_internal.h. If meetings wait for each other's ranks in a circle, their lists differ. If a
+ * rank waits for another rank whose list excludes it, that need not be an error: the other rank may come
+ * to this meeting with a later call. */
 #include "boot/meeting_internal.h"
 
 /* ---- news */
 
-/* Whether a failure for lists that differ must be told to a rank that comes now. Yes, if another
- * rank on the newcomer's list has failed so, and its failed call counted on the newcomer or is its
- * latest call. Otherwise that rank has since made a call without the newcomer, and may still come
- * to this meeting. */
+/* Whether a rank that comes now must be told of this meeting, which failed because lists differ. It must,
+ * if a rank on the newcomer's list was in that meeting, and either the meeting's list has the newcomer or
+ * that call was the rank's latest. Otherwise that rank has since made a call without the newcomer, and may
+ * still come to the newcomer's meeting. */
 static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     for (int r = 0; r < plan->nranks; r++)
@@ -18,9 +18,9 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether a failure must be told to a rank that comes now. If the reason is not that lists differ,
- * yes if the rank was a member and excludes neither the rank that found the reason nor the rank at
- * fault. */
+/* Whether this rank, which comes now, must be told that this meeting has failed. If the reason is not that
+ * lists differ, it must if it is a member of that meeting, and its list excludes neither the rank that
+ * found the reason nor the rank at fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     if (meeting->state != FAILED || cecl_rank_set_has(&meeting->know, plan->rank))
@@ -50,9 +50,9 @@ static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, ui
     return failed;
 }
 
-/* This rank is told of a failure. Marks the meetings that failed in the same round of calls as
- * known to this rank, so that its next call is not told of them. (A rank that was in both meetings
- * has made two calls, so for it they are two rounds.) */
+/* Called when this rank is told of a failure. Marks the meetings that failed in the same round of calls as
+ * known to this rank, so that its next call is not told of them. (Two meetings that one rank was in are of
+ * two rounds, because that rank has made two calls.) */
 static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
 {
     const struct cecl_rank_set failed = failed_with(plan, news->cause);
@@ -62,29 +62,29 @@ static void know(const struct cecl_meeting_plan *plan, const struct meeting *new
             cecl_rank_set_add(&m->know, plan->rank);
 }
 
-/* Names a rank of `meeting` and a rank of the meeting `other`, each with the ranks that it excludes.
- * others: the second rank is one of these */
+/* Records a message that names a rank of `meeting` and a rank of the meeting `other`, each with the ranks
+ * that it excludes. The rank of `other` is one of `others`. */
 static void name_lists(const struct cecl_meeting_plan *plan, const struct meeting *meeting,
                        const struct meeting *other, const struct cecl_rank_set *others)
 {
     struct cecl_rank_list one = list_of(&meeting->members, plan->nranks, false),
                           two = list_of(&other->members, plan->nranks, false);
     (void)!cecl_fail(ceclInvalidUsage,
-                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     "ranks differ in which ranks they exclude: %s on rank %d, %s on rank %d",
                      cecl_rank_list_words(&two), first_of_both(&other->came, others),
                      cecl_rank_list_words(&one), first_of_both(&meeting->came, &meeting->came));
 }
 
 /* ---- lists that differ */
 
-/* Whether a meeting waits for a rank that has come to another one. */
+/* Whether a meeting waits for a rank that has come to the meeting `other`. */
 static bool waits_for(const struct meeting *meeting, const struct meeting *other)
 {
     const struct cecl_rank_set late = late_ranks(meeting);
     return intersect(&late, &other->came);
 }
 
-/* What `meeting` waits for: `mine` or a meeting that is stuck; NULL: neither. */
+/* Which meeting `meeting` waits for: `mine`, or one that is stuck; NULL: neither. */
 static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
                                        const struct meeting *meeting, const struct meeting *mine)
 {
@@ -96,16 +96,16 @@ static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
     return NULL;
 }
 
-/* Whether a meeting belongs to the next try. Its ranks already know of the failure that this rank
- * is told of now, and go on to wait for this rank's next call. */
+/* Whether all ranks of a meeting already know of the failure that this rank is told of now. If so, they
+ * wait for this rank's next call, and their meeting does not fail with this one. */
 static bool is_next_try(const struct meeting *meeting, const struct meeting *news)
 {
     const struct cecl_rank_set deaf = news ? without(&meeting->came, &news->know) : meeting->came;
     return equal(&deaf, &nobody);
 }
 
-/* Finds the meetings that are stuck once the calls of `mine` fail: they wait for a rank that came
- * to `mine` or to another stuck meeting. Notes the lists of each. */
+/* Finds the meetings that are stuck once `mine` fails: those that wait for a rank that came to `mine` or
+ * to another stuck meeting. Writes to each a message about its list. */
 static void find_stuck(const struct cecl_meeting_plan *plan, const struct meeting *mine,
                        const struct meeting *news)
 {
@@ -128,8 +128,9 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
 }
 
 /* Whether a rank's last call belongs to the round of calls that fails now, which is the round of
- * `callers`. It does if it counted on one of the callers, none of whose calls failed with it; or if
- * it had the list of `mine` without the caller. */
+ * `callers`. It does if that call has failed, its list had one of the callers, and none of the callers'
+ * calls failed with it. It also does if it has not failed, has the list of `mine`, and none of the callers
+ * came to it. */
 static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {
@@ -144,7 +145,7 @@ static bool called_before(const struct cecl_meeting_plan *plan, int rank,
     return false;
 }
 
-/* Fails `mine` for `why`, and the meetings that are stuck because lists differ. */
+/* Fails `mine` for `why`, and the stuck meetings because lists differ. */
 static void fail_stuck(const struct cecl_meeting_plan *plan, struct meeting *mine,
                        const struct meeting *news, struct reason why)
 {
@@ -192,7 +193,7 @@ ceclResult_t cecl_meeting_tell(const struct cecl_meeting_plan *plan, struct meet
     return cecl_fail_with((ceclResult_t)mine->result, words);
 }
 
-/* Fails this meeting and all that are stuck with it, because their lists differ. */
+/* Fails `mine` and all meetings that are stuck with it, because their lists differ. */
 static void fail_for_lists(const struct cecl_meeting_plan *plan, struct meeting *mine,
                            const char *words)
 {
@@ -222,5 +223,5 @@ ceclResult_t cecl_meeting_fail_circle(const struct cecl_meeting_plan *plan, stru
 void cecl_meeting_fail_who_count_on(const struct cecl_meeting_plan *plan, struct meeting *mine)
 {
     find_stuck(plan, mine, NULL);
-    fail_for_lists(plan, mine, "ranks differ in whom they exclude");
+    fail_for_lists(plan, mine, "ranks differ in which ranks they exclude");
 }

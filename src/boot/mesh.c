@@ -116,8 +116,8 @@ static ceclResult_t send_frame(struct cecl_mesh *mesh, int rank, const struct me
                : mesh_io_error(mesh, rank, "sending to", errno);
 }
 
-/* Receives the peer's frame, if it has come. One descriptor is expected; others are closed. The
- * payload of a frame that does not match may be cut. */
+/* Receives the peer's frame, if it has arrived. At most one descriptor is expected; others are closed. If
+ * the frame belongs to another exchange, its payload may be cut. */
 static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
@@ -142,9 +142,9 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
 }
 /* ---- all peers at the same time */
 
-/* A late rank may itself wait for another one, which completed the exchange before with this rank
- * but not with the late one. The time of the late rank is up soon, and then it names the rank that
- * it waited for. So this rank listens a little longer. */
+/* A late rank may itself wait for a third rank, which completed the previous exchange with this rank but
+ * not with the late one. The late rank's time is up soon, and it then names the rank that it waited for.
+ * So this rank listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;
@@ -173,9 +173,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fills in the poll list: the peers' processes, and behind them their sockets. poll() skips -1. It
- * looks at the processes first, so if a process has ended, its last data is there when poll() looks
- * at its socket. Returns the number of peers to wait for. */
+/* Fills in the poll list: first the peers' processes, then their sockets. poll() skips -1. It looks at the
+ * processes first, so if a process has ended, its last data has arrived when poll() looks at its socket.
+ * Returns the number of peers to wait for. */
 static int fill_polls(struct cecl_mesh *mesh)
 {
     int awaited = 0;
@@ -185,14 +185,15 @@ static int fill_polls(struct cecl_mesh *mesh)
                    waits = r != mesh->rank && !(sent && got);
         mesh->polls[r] = (struct pollfd){.fd = waits ? peer->process : -1, .events = POLLIN};
         mesh->polls[mesh->nranks + r] =
-            (struct pollfd){.fd = waits ? peer->data : -1, /* -1 on another host, too */
+            (struct pollfd){.fd = waits ? peer->data : -1, /* -1 also for a rank of another host */
                             .events = (short)((got ? 0 : POLLIN) | (sent ? 0 : POLLOUT))};
         awaited += waits;
     }
     return awaited;
 }
 
-/* News of other hosts comes by one line, and the watchdog may read it first. So its word is looked at again. */
+/* News of other hosts arrives on one line, and the watchdog may read it first. So a wait looks at the
+ * peers' states this often. */
 #define AWAY_TICK_MS 50
 
 static int wait_ms(const struct cecl_mesh *mesh, int64_t deadline)
@@ -218,7 +219,7 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
     if (ready == 0)
         return cecl_ms_left(deadline) == 0 ? name_who_is_late(mesh) : ceclSuccess;
     for (int r = 0; r < n; r++)
-        /* the peer has ended, and nothing is left to read */
+        /* the peer's process has ended, and there is nothing left to read */
         if (polls[r].revents && !polls[n + r].revents) {
             mesh_note_end(mesh, r);
             return mesh_peer_error(mesh, r);
@@ -226,7 +227,8 @@ static ceclResult_t wait_for_peers(struct cecl_mesh *mesh, int64_t deadline, boo
     return interrupt->revents ? mesh_interrupted(mesh) : ceclSuccess;
 }
 
-/* Moves all frames. On success every peer's frame was received, whether it matched or not. */
+/* Moves all frames. On success every peer's frame was received, whether it belongs to this exchange or
+ * not. */
 static ceclResult_t move_frames(struct cecl_mesh *mesh, const struct mesh_exchange *x,
                                 int64_t deadline)
 {
@@ -282,8 +284,8 @@ static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange
     return result;
 }
 
-/* Exchanges `bytes` bytes, in as many frames as that takes. The first frame shows if a rank is
- * inside another call. */
+/* Exchanges `bytes` bytes, in as many frames as that takes. The first frame shows whether a rank is inside
+ * another call. */
 static ceclResult_t exchange(struct cecl_mesh *mesh, const char *kind, const char *send, char *recv,
                              size_t bytes, int fd)
 {
@@ -344,7 +346,7 @@ static ceclResult_t take_descriptor(struct cecl_mesh *mesh, int rank, int *fd)
     if (rank != mesh->rank && !cecl_mesh_is_away(mesh, rank) && transfer->fd < 0)
         return transfer->fd_lost
                    ? cecl_fail(ceclSystemError,
-                               "no descriptor is left here for the one that rank %d "
+                               "this rank has no descriptor left for the one that rank %d "
                                "sent; is the limit of open files (ulimit -n) reached?",
                                rank)
                    : cecl_fail(ceclRemoteError, "rank %d sent no descriptor", rank);

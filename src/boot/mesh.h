@@ -1,10 +1,11 @@
-/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives. Ranks on several
- * hosts have them within each host; what they tell ranks of other hosts goes through links (links.h).
+/* The mesh: Unix sockets between every two ranks of a communicator, for as long as it lives. If ranks are on
+ * several hosts, only ranks of one host have such sockets; messages to other hosts go through links
+ * (links.h).
  *
  * The sockets carry the small all-gathers of the rendezvous, descriptors of memory (SCM_RIGHTS),
- * messages about memory at any time, and the news that a peer left, died or aborted. The sockets'
- * names are abstract and random, and each rank has a secret. A rank accepts a connection only from
- * an expected rank, with the secret, and from the same user id. */
+ * messages about memory at any time, and the news that a peer left, died or aborted. The sockets' names
+ * are abstract and random, and each rank has a secret. A rank accepts a connection only from an expected
+ * rank that shows the secret and has the same user id. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
@@ -25,80 +26,78 @@ struct cecl_invitation {
     struct cecl_process process;
 };
 
-/* Where a leader takes the links of other hosts. Zeroed: nowhere. */
+/* Where a leader listens for links of other hosts. Zeroed: nowhere. */
 struct cecl_reach {
     struct cecl_address at;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many
- * ms at most for a peer that says so, because the peers' timeouts end soon, too. This is longer than
- * a watchdog, or the kernel of a small call, takes to notice a timeout (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits at most this
+ * many ms for a peer to name that rank, because the peers' timeouts end soon, too. A watchdog, or the
+ * kernel of a small call, takes less than this to notice a timeout (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
-/* Makes the mesh of this rank, which listens for its peers from here on. Local.
+/* Makes this rank's mesh, and listens for its peers from here on. Local.
  *
  * oob         kept until cecl_mesh_joined; its deadline ends the waits of all calls until then
- * timeout_ms  limit of each wait after that, in ms; 0 or less: no limit
- * invitation  [out] what the peers must be told; the process is set also on failure */
+ * timeout_ms  limit of each wait after cecl_mesh_joined, in ms; 0 or less: no limit
+ * invitation  [out] what this rank must tell the peers; the process is set also on failure */
 ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms,
                            struct cecl_invitation *invitation, struct cecl_mesh **mesh);
 /* Listens for links of other hosts, if oob->find_address finds an address. Local.
- * reach  [out] what the peers must be told */
+ * reach  [out] what this rank must tell the peers */
 ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach);
-/* Says that ranks are on several hosts; before cecl_mesh_connect. Local, and with one verdict on all ranks, unless
- * memory is short.
+/* Tells the mesh that ranks are on several hosts. Called before cecl_mesh_connect. Local; the result is equal
+ * on all ranks, unless one lacks memory.
  *
- * host     [nranks] the number of each rank's host; numbers go from 0 on, without a gap
- * reaches  rank r's is `apart` * r bytes behind it */
+ * host     [nranks] the number of each rank's host; numbers begin at 0, without a gap
+ * reaches  rank r's struct cecl_reach is `apart` * r bytes behind it */
 ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, const void *reaches,
                               size_t apart);
-/* Whether the ranks are on several hosts, and whether `rank` is on another one than this rank. NULL is on one
- * host. Any thread. */
+/* Whether the ranks are on several hosts, and whether `rank` is on another host than this rank. mesh NULL:
+ * false. Any thread. */
 bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh);
 bool cecl_mesh_is_away(const struct cecl_mesh *mesh, int rank);
-/* The first rank of this rank's host. */
+/* The leader of this rank's host, which is the host's first rank. */
 int cecl_mesh_leader(const struct cecl_mesh *mesh);
 /* Where other hosts reach this rank, for a communicator that is made out of this one. */
 struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
 
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
- * invitations  rank r's is `apart` * r bytes behind it
+ * invitations  rank r's invitation is `apart` * r bytes behind it
  *
  * From here on a peer's end is noticed even if a forked child of it keeps its sockets open. On failure
- * the peers without a connection know why; cecl_mesh_tell_abort tells the others. */
+ * this function tells the reason to the peers without a connection; cecl_mesh_tell_abort tells the others. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
-/* Watches the processes of peers that cecl_mesh_open could not watch, because they are in
- * namespaces below this one. Then a peer's end is noticed even if a forked child of it keeps its
- * sockets open. Takes one descriptor for each peer; if there are too few, no such process is
+/* Watches the processes of peers that cecl_mesh_connect could not watch, because they are in PID
+ * namespaces below this one. Takes one descriptor for each peer; if there are too few, no process is
  * watched. Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
-/* Ends the time of init: the communicator is made, or given up. Nobody uses the oob any more. Local. */
+/* Called when the communicator is made, or given up. From then on the oob is not used. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */
 void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 
-/* Whether an exchange was cut short, so that no further one can succeed. Local. */
+/* Whether an exchange has failed midway, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
 /* Sets the word that this rank's goodbye carries. Local. */
 void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word);
-/* Says goodbye to the peers, so that they do not take the end of the connections for a death.
- * Local. */
+/* Says goodbye to the peers, so that they do not take this rank for dead when the connections end. Local. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
 
 /* All-gathers `bytes` bytes of each rank. Collective, blocking; one thread at a time.
  *
- * kind  at most 7 characters, sent along; ranks inside different calls get ceclInvalidUsage, which
- *       names both kinds
+ * kind  at most 7 characters, sent along; if ranks are inside different calls, they get ceclInvalidUsage with
+ *       a message that names both kinds
  * recv  [nranks * bytes] in rank order, this rank's own included
  *
- * ceclTimeout at the deadline. ceclRemoteError when a peer has gone; the message names it. */
+ * ceclTimeout at the deadline. ceclRemoteError if a peer has gone; the message names the peer. */
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes);
 
@@ -111,9 +110,9 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
  * for ranks of other hosts. The caller closes them, and keeps `fd`. On failure no received descriptor is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 
-/* Rank `root` sends *fd to every peer; each host has a root of its own. On the other ranks *fd becomes a descriptor of the same
- * file, which the caller closes; on failure *fd is unchanged. If root's *fd is -1, the other ranks
- * fail. Collective. */
+/* Rank `root` sends *fd to every peer of its host; each host has its own root. On the other ranks *fd
+ * becomes a descriptor of the same file, which the caller closes. On failure *fd is unchanged. If root's
+ * *fd is -1, the other ranks fail. Collective. */
 ceclResult_t cecl_mesh_share_fd(struct cecl_mesh *mesh, int root, int *fd);
 
 /* Number of collective exchanges so far. cecl_mesh_allgather, cecl_mesh_agree,
@@ -129,8 +128,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
  * a time posts. Local.
  *
  * bytes     at most CECL_MESH_POST_BYTES; 0 is a message too
- * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; they stay the caller's
- * deadline  ends the wait while the peer takes no messages and the socket is full
+ * fds       [nfds] descriptors to send along, at most CECL_MESH_POST_FDS; the caller keeps them
+ * deadline  limits the wait while the socket is full
  *
  * ceclInvalidArgument for a message that is too long. ceclTimeout at the deadline. ceclRemoteError
  * when the peer has gone, or after cecl_mesh_interrupt. */
@@ -140,19 +139,20 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 /* Takes a message that has arrived, from any peer in turn, without waiting. One thread at a time
  * takes. Local.
  *
- * room     bytes at `message`; CECL_MESH_POST_BYTES hold every message
- * fds      [CECL_MESH_POST_FDS]; the *nfds received ones are the caller's, and close-on-exec
+ * room     bytes at `message`; CECL_MESH_POST_BYTES are enough for every message
+ * fds      [CECL_MESH_POST_FDS] the *nfds received descriptors, which are close-on-exec; the caller closes
+ *          them
  *
- * ceclInProgress when there is no message. ceclRemoteError when a peer sent no valid message, or
- * one too long for `room`, or when descriptors were lost on the way. The message names the peer,
- * from which no further message is taken. The outputs are set on success only. */
+ * ceclInProgress if there is no message. ceclRemoteError if a peer's message is invalid or too long for
+ * `room`, or if descriptors were lost on the way; the error message names the peer, from which no further
+ * message is taken. The outputs are set on success only. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, size_t room,
                             size_t *bytes, int *fds, int *nfds);
 
 /* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take.
- * Returns true also when such a connection has ended. For the thread that takes messages. Local. */
+ * Also returns true if a connection for messages has ended. For the thread that takes messages. Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
-/* Waits up to wait_ms, or until cecl_mesh_rouse, whatever messages come. */
+/* Waits up to wait_ms, or until cecl_mesh_rouse. Messages do not end the wait. */
 void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
@@ -163,20 +163,20 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh);
  * it. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Reads the news that is there, without waiting; results as for cecl_mesh_watch. If a thread has
- * seen a write of a peer to this rank's memory, it also gets the news that the peer sent before. */
+/* Reads the news that has arrived, without waiting; results as for cecl_mesh_watch. A thread that has seen
+ * a peer's write to this rank's memory also gets the news that the peer sent before that write. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. A peer that
- * gave up counts as there until it leaves. This rank itself always counts as there.
- * of  what the message says behind the number: "", or CECL_OF_PARENT (rank_list.h) */
+/* Fails with ceclRemoteError if `peer` has died or has left; the message says which. Succeeds for a peer that
+ * gave up and has not left, and for this rank itself.
+ * of  follows the rank's number in the message: "", or CECL_OF_PARENT (rank_list.h) */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye with a last word. Then *word is that word. */
+/* Whether `peer` has said goodbye with a last word. If so, sets *word. */
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word);
-/* Tells all peers that this rank gives up, and why. Best effort; it never blocks. */
+/* Tells all peers that this rank gives up, and why. Best effort; never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
-/* Makes waits of this rank's other threads in calls above return ceclRemoteError soon. */
+/* Ends waits of this rank's other threads in the calls above, with ceclRemoteError. */
 void cecl_mesh_interrupt(struct cecl_mesh *mesh);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a rank and ranks of other hosts tell each other, by its lines to the leader's thread (links.h): frames of
- * exchanges, and news of their ends. */
+/* What a rank and ranks of other hosts tell each other, through this rank's lines to the leader's thread
+ * (links.h): frames of exchanges, and news of goodbyes, aborts and deaths. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ union message {
 
 /* ---- frames */
 
-/* The error for a line that has ended: its thread's process has, or the thread has given up. */
+/* The error for a line that has ended: the process of the leader's thread has ended, or the thread has. */
 static ceclResult_t line_error(struct cecl_mesh *mesh, const char *doing, int error)
 {
     const int leader = mesh->hosts->leader;
@@ -53,7 +53,7 @@ static ceclResult_t place_frame(struct cecl_mesh *mesh, const struct mesh_exchan
     if (!mesh->peers[rank].transfer.received)
         return mesh_take_frame(mesh, rank, x, frame, bytes);
     if (early->bytes > 0 || bytes == 0 || bytes > sizeof(early->frame))
-        return cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank);
+        return cecl_fail(ceclInternalError, "rank %d sent an invalid frame", rank);
     memcpy(early->frame, frame, bytes);
     early->bytes = bytes;
     return ceclSuccess;
@@ -73,7 +73,7 @@ static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exc
             return line_error(mesh, "receiving from", got == 0 ? EPIPE : errno);
         if ((size_t)got < sizeof(message.head) || message.head.from >= mesh->nranks ||
             !cecl_mesh_is_away(mesh, message.head.from))
-            return cecl_fail(ceclInternalError, "the line to other hosts brought no frame");
+            return cecl_fail(ceclInternalError, "the line to other hosts brought an invalid frame");
         CECL_TRY(place_frame(mesh, x, &message, (size_t)got));
     }
 }
@@ -93,7 +93,8 @@ ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange 
     return ceclSuccess;
 }
 
-/* News is read first. So what a rank sent before it ended is there when its frame is looked for. */
+/* News is read before frames: if it says that a rank has ended, what that rank sent before has arrived
+ * when frames are read. */
 ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x)
 {
     if (!mesh->hosts)
@@ -139,8 +140,8 @@ void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
                     MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Notes that no rank of the host of `rank` can be reached any more, because of `message`, or because its leader has
- * left. */
+/* Notes that no rank of the host of `rank` can be reached any more. `message` says why; NULL: that host's
+ * leader has left. */
 static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *message)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -168,8 +169,8 @@ static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *he
         atomic_store(&peer->state, MESH_DEAD);
 }
 
-/* The thread has ended. If its process left with a goodbye, ranks of other hosts count as left: nobody hears of
- * them any more. Otherwise the leader itself is named. */
+/* The leader's thread has ended. If the leader said goodbye, ranks of other hosts count as left, because
+ * no news of them can arrive any more. Otherwise errors name the leader. */
 static void note_line_end(struct cecl_mesh *mesh)
 {
     const int leader = mesh->hosts->leader;
@@ -181,7 +182,7 @@ static void note_line_end(struct cecl_mesh *mesh)
             note_host(mesh, r, NULL);
 }
 
-/* Reads what has come. Returns false once the line has ended. The caller holds life_lock. */
+/* Reads the messages that have arrived. Returns false once the line has ended. The caller holds life_lock. */
 static bool read_life(struct cecl_mesh *mesh)
 {
     union message message;

@@ -1,8 +1,7 @@
 /* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
- * accepts connections of higher ranks that show the secret. The door (door.h) keeps out anybody
- * else who finds the name. A rank that gives up meanwhile also connects to the ranks to which it
- * has no connection yet, to tell them why. Otherwise they would wait for it until init times
- * out. */
+ * accepts connections of higher ranks that show the secret. The door (door.h) keeps out other callers that
+ * find the name. A rank that gives up meanwhile also connects to the ranks to which it has no connection
+ * yet, and tells them why. Otherwise they would wait for it until init times out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -22,8 +21,9 @@
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define TICK_MS 50   /* ms after which a rank that gives up is noticed, at most */
-#define LONG_MS 1000 /* ms after which ranks that do not come may have failed elsewhere */
+#define TICK_MS 50 /* most ms until a rank that gives up is noticed */
+/* ms after which the oob is asked whether the ranks that are missing have failed */
+#define LONG_MS 1000
 
 /* The first bytes on a new connection. */
 struct hello {
@@ -32,7 +32,7 @@ struct hello {
     uint8_t secret[16];
 };
 
-/* What the peers have told. */
+/* The peers' invitations. */
 struct invited {
     const char *first;
     size_t apart; /* bytes from one rank's invitation to the next */
@@ -47,7 +47,7 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *address)
 {
     const size_t length = strnlen(name, sizeof(((struct cecl_invitation *)0)->name));
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    /* the leading zero makes the name abstract: there is no file */
+    /* the leading zero byte makes the name abstract: there is no file */
     memcpy(address->sun_path + 1, name, length);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
@@ -65,7 +65,7 @@ ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine)
     return cecl_net_listen(SOCK_SEQPACKET, (struct sockaddr *)&address, length, &mesh->listener);
 }
 
-/* The process at the other end, as the kernel says. pid 0: unknown. */
+/* The process at the other end, according to the kernel. pid 0: unknown. */
 static struct ucred credentials_of(int fd)
 {
     struct ucred credentials = {.uid = (uid_t)-1};
@@ -79,8 +79,8 @@ static bool same_user(int fd)
     return credentials_of(fd).uid == geteuid();
 }
 
-/* Finds a rank that connected and closed again, or whose process has ended. Leaves data that it
- * sent unread. */
+/* Fails if a rank has connected and closed again, or if its process has ended. Does not read data that the
+ * rank sent. */
 static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -106,8 +106,8 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *
     while (connect(fd, (struct sockaddr *)&address, length) != 0) {
         if (errno == ECONNREFUSED && mesh->peers[peer].process < 0)
             return cecl_fail(ceclRemoteError,
-                             "rank %d is not on this host, though its host has the same id, or it "
-                             "has ended; if so, give each host an id of its own (CECL_HOST_ID)",
+                             "rank %d has ended, or it is on another host that has the same id; in "
+                             "that case give each host an id of its own (CECL_HOST_ID)",
                              peer);
         if (!cecl_net_is_early(errno))
             return mesh_io_error(mesh, peer, "connecting to", errno);
@@ -122,7 +122,7 @@ static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *
     return ceclSuccess;
 }
 
-/* Says hello to the rank that sent this invitation. A new connection takes it at once. */
+/* Says hello to the rank that sent this invitation. A new connection always has room for a hello. */
 static bool say_hello(int fd, const struct cecl_invitation *theirs, int rank, int channel)
 {
     struct hello hello = {
@@ -149,7 +149,7 @@ static ceclResult_t call_peer(struct cecl_mesh *mesh, const struct cecl_invitati
     return result;
 }
 
-/* NULL: there is no such place. */
+/* Where the descriptor of a connection is kept. NULL: there is no such channel. */
 static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
@@ -157,7 +157,7 @@ static int *place_of(struct cecl_mesh *mesh, int rank, int channel)
     return channel < MESH_CHANNELS ? places[channel] : mesh_line_place(mesh, rank, channel);
 }
 
-/* Whether a hello is that of another rank. */
+/* Whether a hello comes from another rank of this host. */
 static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                        const struct hello *hello, int fd)
 {
@@ -166,7 +166,8 @@ static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitatio
            cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
 }
 
-/* Judges a caller that has sent its hello: takes its connection, or hears it and turns it away. */
+/* Takes the connection of a caller that has sent its hello, or reads why the caller gives up, or turns it
+ * away. Returns whether the connection was taken. */
 static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                   const struct cecl_caller *caller)
 {
@@ -240,8 +241,8 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invi
 
 /* ---- giving up */
 
-/* A peer has closed its socket, or another says that it has gone. The peer may have connected before to
- * tell why. Returns the error with that reason, or else `known`. */
+/* Called when a peer has closed its socket, or another peer says that it has gone. That peer may have
+ * connected once more to say why. Returns the error with its reason, or else `known`. */
 static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                                 struct cecl_door *door, ceclResult_t known)
 {
@@ -256,8 +257,8 @@ static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct cecl_invita
     return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
-/* Calls a rank that listens, and tells it why this one gives up. Returns false where there is no
- * descriptor for it. */
+/* Connects to a rank that listens, and tells it why this rank gives up. Returns false if there is no
+ * descriptor left. */
 static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
                              const struct mesh_life *reason)
 {
@@ -273,12 +274,13 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
     return true;
 }
 
-/* Tells the ranks to which there is no connection yet why this one gives up. Ranks that have called
- * are let in first, because they may not listen any more; they hear the reason by that connection. */
+/* Tells the ranks to which there is no connection yet why this rank gives up. Ranks that have connected
+ * are admitted first, because they may not listen any more; they hear the reason through that connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
                              struct cecl_door *door, const struct mesh_life *reason)
 {
-    for (int looks = 0; looks < 2 && door->bytes > 0; looks++) /* accepting, then hearing */
+    for (int looks = 0; looks < 2 && door->bytes > 0;
+         looks++) /* the first look accepts, the second reads */
         (void)attend(mesh, of_rank(all, mesh->rank), door, 0);
     for (int r = 0; r < mesh->nranks; r++) {
         if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
@@ -292,8 +294,9 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
 
 /* ---- the whole */
 
-/* Watches the processes that are not watched yet: those in `all`, or those that have connected. Where
- * descriptors are too few, none is watched any more: other uses need them more. */
+/* Watches the processes that are not watched yet: those that the invitations name, or, without `all`,
+ * those that have connected. If there are too few descriptors, watches none, and so leaves them to other
+ * uses. */
 static void watch_processes(struct cecl_mesh *mesh, const struct invited *all)
 {
     bool lacks = false;
@@ -314,7 +317,7 @@ void cecl_mesh_watch_processes(struct cecl_mesh *mesh)
     watch_processes(mesh, NULL);
 }
 
-/* Calls the lower ranks of this host, and the leader once more, for the lines to it. */
+/* Connects to the lower ranks of this host, and to the leader again for each line. */
 static ceclResult_t call_peers(struct cecl_mesh *mesh, const struct invited *all)
 {
     const int leader = cecl_mesh_leader(mesh);

@@ -1,4 +1,4 @@
-/* The frames of exchanges, as they come. */
+/* Checks the frames of exchanges as they arrive. */
 #include <string.h>
 
 #include "boot/mesh_internal.h"
@@ -17,7 +17,7 @@ ceclResult_t mesh_judge_frame(int rank, const struct mesh_exchange *x, struct me
     const bool is_whole = got == sizeof(t->header) + x->bytes && !is_long;
     return got < sizeof(t->header) || t->header.magic != MESH_FRAME_MAGIC ||
                    (mesh_frame_matches(&t->header, &x->header) && !is_whole)
-               ? cecl_fail(ceclInternalError, "rank %d sent no frame of the mesh", rank)
+               ? cecl_fail(ceclInternalError, "rank %d sent an invalid frame", rank)
                : ceclSuccess;
 }
 

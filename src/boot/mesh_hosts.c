@@ -1,6 +1,6 @@
-/* How a mesh over several hosts is made. Within a host, ranks connect as on one host, and each has lines to the
- * leader's thread. Leaders connect to all leaders of lower ranks, and both sides prove that they know the secret of
- * the one that is called, as ranks do to the root of a unique id (tcp.h). */
+/* How a mesh over several hosts is made. Ranks of one host connect as in a mesh on one host, and each also
+ * has lines to the leader's thread. A leader connects to all leaders with lower ranks. Both sides prove
+ * that they know the secret of the side that listens, as a rank and the root of a unique id do (tcp.h). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -15,11 +15,12 @@
 #include "boot/rank_list.h"
 #include "util/clock.h"
 
-#define GIVES_UP (-1) /* in the place of nranks: the caller gives up, and its part says why */
-#define REASON_MS 500 /* how long to wait for the reason of a leader that gives up, or to tell it */
-#define TICK_MS 50    /* ms after which a rank of this host that gives up is noticed, at most */
-#define SILENCE_MAX_MS                                                                             \
-    10000 /* a host that is silent for so long is lost; sooner with a shorter time limit */
+#define GIVES_UP (-1) /* instead of nranks: the caller gives up, and its part says why */
+/* ms to wait for the reason of a leader that gives up, or to tell a leader a reason */
+#define REASON_MS 500
+#define TICK_MS 50 /* most ms until a rank of this host that gives up is noticed */
+/* ms of silence after which a host counts as lost; fewer if the time limit is shorter */
+#define SILENCE_MAX_MS 10000
 #define SILENCE_MIN_MS 500
 
 _Static_assert(sizeof(struct mesh_life) <= CECL_OOB_PART_BYTES, "an answer holds a reason");
@@ -104,7 +105,7 @@ static int first_of(const uint16_t *host, int number)
     return rank;
 }
 
-/* Each leader must be reached by the others. */
+/* Each leader must have an address at which the others reach it. */
 static ceclResult_t check_reaches(const struct cecl_mesh *mesh, const uint16_t *host)
 {
     struct cecl_rank_list list = {.count = 0};
@@ -199,7 +200,7 @@ static const char *words_of(const union cecl_tcp_address *at, char words[INET6_A
     return words;
 }
 
-/* reason  why this host gives up; NULL: it does not, and *fd becomes the link */
+/* Connects to a leader. reason: why this host gives up; NULL: it does not, and *fd becomes the link */
 static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_t secret[16],
                                 const struct mesh_life *reason, int64_t deadline, int *fd)
 {
@@ -218,7 +219,7 @@ static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_
                ? ceclSuccess
                : cecl_fail(result == ceclInvalidUsage ? ceclRemoteError : result,
                            "no link from rank %d to rank %d's host at %s: rank %d has ended, or "
-                           "its host is not reached there (CECL_SOCKET_IFNAME)",
+                           "its host cannot be reached there (CECL_SOCKET_IFNAME)",
                            mesh->rank, leader, words_of(&id.at, words), leader);
 }
 
@@ -244,7 +245,7 @@ static void note_reason(struct cecl_mesh *mesh, const struct cecl_tcp_answer *an
     pthread_mutex_unlock(&mesh->life_lock);
 }
 
-/* Takes the connection of a leader that has proved the secret, or hears why it gives up. */
+/* Takes the connection of a leader that has proved the secret, or notes why that leader gives up. */
 static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
                   const struct cecl_caller *caller)
 {
@@ -273,7 +274,7 @@ static void attend(struct cecl_mesh *mesh, const struct mesh_calls *calls, struc
         admit(mesh, secret, &caller);
 }
 
-/* The leaders of which no link has come yet. */
+/* The leaders whose links have not come yet. */
 static struct cecl_rank_list awaited(const struct cecl_mesh *mesh)
 {
     const uint16_t *host = mesh->hosts->host;
@@ -303,21 +304,22 @@ static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *
             return cecl_fail(ceclTimeout,
                              "no link from %s, on other hosts, within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS), though all ranks had joined; has a "
-                             "process ended, or is rank %d's host not reached from there "
+                             "process ended, or can rank %d's host not be reached from there "
                              "(CECL_SOCKET_IFNAME)?",
                              cecl_rank_list_words(&missing), mesh->init_timeout_ms, mesh->rank);
     }
     return ceclSuccess;
 }
 
-/* A host is given up a while before a call that waits for it would be. */
+/* How long a host may be silent: half of the time limit of calls, so that the host is named before a call
+ * that waits for it times out. */
 static int64_t silence_of(const struct cecl_mesh *mesh)
 {
     const int64_t half = mesh->timeout_ms > 0 ? mesh->timeout_ms / 2 : SILENCE_MAX_MS;
     return half > SILENCE_MAX_MS ? SILENCE_MAX_MS : half < SILENCE_MIN_MS ? SILENCE_MIN_MS : half;
 }
 
-/* The thread has watches of its own, because it may outlive this mesh. */
+/* The thread watches processes by descriptors of its own, because it may outlive this mesh. */
 static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
     int *processes = calloc((size_t)mesh->nranks, sizeof(*processes));
@@ -340,7 +342,8 @@ static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls
     return result;
 }
 
-/* A leader could not be called. It may have given up, and then it calls this one to tell why. */
+/* Called when a leader could not be reached. It may have given up, and then it connects to this leader to
+ * say why. Returns the error with its reason, or else `known`. */
 static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct mesh_calls *calls,
                                 struct cecl_door *door, ceclResult_t known)
 {
@@ -382,7 +385,8 @@ void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
     } message = {.head = {.bytes = sizeof(message), .kind = CECL_LINK_LIFE}, .life = *reason};
     const uint16_t *host = mesh->hosts ? mesh->hosts->host : NULL;
     message.head.from = (uint16_t)mesh->rank;
-    if (mesh->reach_fd >= 0) /* who waits for this host to answer, listens after that */
+    /* a leader that waits for an answer of this host stops waiting, and listens again */
+    if (mesh->reach_fd >= 0)
         cecl_net_close(mesh->reach_fd);
     mesh->reach_fd = -1;
     for (int r = 0; r < mesh->nranks && is_leader(mesh); r++) {

@@ -1,5 +1,6 @@
 /* What the mesh's files share: mesh_connect.c connects, mesh.c exchanges, mesh_post.c sends
- * and takes messages, mesh_watch.c watches. mesh_hosts.c connects hosts, and mesh_away.c speaks with their ranks. */
+ * and takes messages, mesh_watch.c watches. mesh_hosts.c connects hosts, and mesh_away.c exchanges
+ * messages with ranks of other hosts. */
 #ifndef CECL_BOOT_MESH_INTERNAL_H
 #define CECL_BOOT_MESH_INTERNAL_H
 
@@ -11,12 +12,12 @@
 #include "boot/links.h"
 #include "boot/mesh.h"
 
-/* how long to wait for the reason of a peer that gives up while ranks connect, ms */
+/* ms to wait for the reason of a peer that gives up while ranks connect */
 #define MESH_REASON_MS 50
 
 #define MESH_TEXT_BYTES 256
 
-/* What is known of a peer's end. */
+/* Whether and how a peer has ended. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
 /* A message on a life connection. It is always sent and received whole, because it is far smaller
@@ -24,8 +25,9 @@ enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct mesh_life {
     uint32_t kind;
-    uint32_t has_word, word;   /* LIFE_GOODBYE: see cecl_mesh_last_word */
-    char why[MESH_TEXT_BYTES]; /* LIFE_ABORT: who gave up first, and why: "rank 2 gave up: ..." */
+    uint32_t has_word, word; /* LIFE_GOODBYE: see cecl_mesh_last_word */
+    /* LIFE_ABORT: the rank that gave up first, and why: "rank 2 gave up: ..." */
+    char why[MESH_TEXT_BYTES];
 };
 
 /* The header of a frame. A frame is one packet on a data connection: the header, then the payload
@@ -42,10 +44,10 @@ struct mesh_transfer {
     bool sent, received;
     struct mesh_header header; /* the peer's */
     int fd;                    /* the descriptor that came along, or -1 */
-    bool fd_lost;              /* a descriptor came, but this process could have no more */
+    bool fd_lost; /* a descriptor came, but this process had reached its limit of descriptors */
 };
 
-/* This rank's frame of an exchange, and where the peers' go. */
+/* This rank's frame of an exchange, and where the peers' payloads go. */
 struct mesh_exchange {
     struct mesh_header header; /* the header of this rank's frame */
     const char *send;          /* the payload of this rank's frame */
@@ -55,7 +57,8 @@ struct mesh_exchange {
     int fd; /* a descriptor to send along, or -1 */
 };
 
-/* A frame of a rank of another host, which came before this rank's exchange. A rank is at most one frame ahead. */
+/* A frame of a rank of another host that arrived before this rank's exchange began. A rank is at most one
+ * frame ahead. */
 struct mesh_early {
     size_t bytes; /* 0: none */
     char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
@@ -67,11 +70,11 @@ struct mesh_hosts {
     uint16_t *host;               /* [nranks] */
     struct cecl_reach *reach;     /* [nranks] until the mesh is connected */
     int line[CECL_LINES_OF_RANK]; /* to the leader's thread, or -1 */
-    bool is_sent;                 /* the frame of the current exchange */
+    bool is_sent;                 /* the frame of the current exchange is sent */
     _Atomic bool life_ended;      /* the life line was read to its end */
     struct mesh_early *early;     /* [nranks] */
-    /* -- of a leader, until its thread has them: */
-    int (*lines)[CECL_LINES_OF_RANK]; /* [nranks] the thread's ends */
+    /* -- in a leader, until its thread owns them -- */
+    int (*lines)[CECL_LINES_OF_RANK]; /* [nranks] the thread's ends of the lines */
     int *links;                       /* [nranks] by host */
 };
 
@@ -90,17 +93,17 @@ struct mesh_peer {
 struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
-    const struct cecl_oob
-        *oob; /* while `joining`, then NULL; other threads read it under life_lock */
+    /* while `joining`, then NULL; other threads read it under life_lock */
+    const struct cecl_oob *oob;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
     _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog reads it, too */
     const char *activity;                   /* the public call that this rank is in, for messages */
     uint32_t sequence;
-    int listener;        /* until the mesh is connected, or -1 */
+    int listener;        /* listens until the mesh is connected; or -1 */
     int interrupt_fd;    /* eventfd: ends waits for data */
     int wake_fd;         /* eventfd: makes cecl_mesh_watch return */
     int rouse_fd;        /* eventfd: makes cecl_mesh_await return */
-    ceclResult_t broken; /* why a frame was cut; no more exchanges are possible then */
+    ceclResult_t broken; /* why an exchange failed midway; no more exchanges are possible then */
     char broken_text[CECL_MESSAGE_BYTES];
     pthread_mutex_t life_lock;
     /* [2 * nranks + 3], for the thread that exchanges; start of the allocation */
@@ -112,10 +115,11 @@ struct cecl_mesh {
     uint32_t word;
     int take_turn;            /* the rank that cecl_mesh_take asks first */
     void *verdicts;           /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at;   /* where other hosts reach this rank */
-    int reach_fd;             /* listens for links, until the mesh is connected, or -1 */
+    struct cecl_address at;   /* at which other hosts reach this rank */
+    int reach_fd;             /* listens for links until the mesh is connected; or -1 */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
-    struct mesh_hosts *room;  /* for it, until that is known, or NULL */
+    /* memory for `hosts`, until it is known whether it is needed; or NULL */
+    struct mesh_hosts *room;
     struct mesh_peer peers[];
 };
 
@@ -125,48 +129,50 @@ ceclResult_t mesh_listen(struct cecl_mesh *mesh, struct cecl_invitation *mine);
 #define MESH_FRAME_MAGIC 0x6365636cu
 /* mesh_frame.c: whether the peer's frame belongs to the same exchange as ours. */
 bool mesh_frame_matches(const struct mesh_header *theirs, const struct mesh_header *ours);
-/* Judges a frame of `got` bytes. `is_long`: it had more. */
+/* Checks a frame of which `got` bytes were received. `is_long`: it had more bytes. */
 ceclResult_t mesh_judge_frame(int rank, const struct mesh_exchange *x, struct mesh_transfer *t,
                               size_t got, bool is_long);
-/* Takes a peer's frame, whose first `bytes` bytes are at `packet`. */
+/* Takes a peer's frame of `bytes` bytes at `packet`. */
 ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh_exchange *x,
                              const char *packet, size_t bytes);
 
-/* mesh_connect.c: where a connection belongs. */
+/* mesh_connect.c: the channels of connections. */
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
 #define MESH_REASON 3   /* the channel of a connection that only tells why a rank gives up */
 #define MESH_LINES 4    /* the first channel of lines to the leader */
-/* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is no leader, or `channel` is no line. */
+/* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is not a leader, or
+ * `channel` is not a line. */
 int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
-/* How many connections this rank takes for lines. */
+/* How many connections for lines this rank expects. */
 int mesh_lines_awaited(const struct cecl_mesh *mesh);
 /* In the leader: connects it to the other leaders, and starts the thread that passes messages on.
- * secret  of this rank's invitation
  * invited  returns a rank's invitation
- * go_on  asked during the wait */
+ * go_on    called during the wait; an error ends it */
 struct mesh_calls {
     const void *context;
     const struct cecl_invitation *(*invited)(const void *context, int rank);
     ceclResult_t (*go_on)(struct cecl_mesh *mesh);
 };
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls);
-/* Tells the leaders to which this one has no thread yet why this host gives up. Best effort, within moments. */
+/* Tells the other leaders why this host gives up, before this leader's thread runs. Best effort; at most
+ * 500 ms for each leader. */
 void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
                         const struct mesh_life *reason);
 void mesh_hosts_close(struct cecl_mesh *mesh);
 
-/* mesh_away.c: frames of ranks of other hosts. Nothing here waits. `begin`: takes the frames that came early. */
+/* mesh_away.c: frames of ranks of other hosts. These functions do not wait. mesh_away_begin takes the
+ * frames that arrived early. */
 ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange *x);
 ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x);
-/* Fills in the polls of both lines: frames, life. Without hosts both are empty. */
+/* Fills in the polls of both lines: frames, life. If all ranks are on one host, both are empty. */
 void mesh_away_polls(const struct cecl_mesh *mesh, struct pollfd *polls);
 struct pollfd mesh_away_life_poll(const struct cecl_mesh *mesh);
-/* Tells ranks of other hosts, and reads what they have told. */
+/* Sends news to ranks of other hosts, and reads theirs. */
 void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message);
 void mesh_away_hear(struct cecl_mesh *mesh);
 
-/* mesh_watch.c: notes what a message of `got` bytes says of a peer that was alive. Returns false if it is no
- * valid message. The caller holds life_lock. */
+/* mesh_watch.c: notes what a message of `got` bytes says about a peer that was alive. Returns false if the
+ * message is invalid. The caller holds life_lock. */
 bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got);
 /* mesh_watch.c: reads what has arrived on a peer's life connection, without waiting. Returns the
  * peer's state. */
@@ -174,11 +180,12 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int peer);
 /* The message to peers when this rank gives up because of `cause`: its own message, or that of the
  * rank that gave up first. */
 struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *cause);
-/* Reads why a peer gives up from another connection of it, without waiting. */
+/* Reads why a peer gives up, from the connection `fd` that the peer made to say so. Waits at most
+ * MESH_REASON_MS. */
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
-/* The error for the first peer that has told why it gives up; ceclSuccess when there is none. */
+/* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
-/* The same while ranks join, and somebody has gone without a word: or else what the oob knows. */
+/* The same, for when a rank has gone without giving a reason. While ranks join, also asks the oob. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);

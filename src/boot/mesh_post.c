@@ -15,9 +15,9 @@
 #include "util/clock.h"
 
 #define POST_MAGIC 0x74736f70u
-#define TICK_MS 50 /* ms after which a full socket's peer is looked at again */
+#define TICK_MS 50 /* ms after which a wait on a full socket checks whether the peer is alive */
 
-/* What each message begins with. So no message is empty, and a read of 0 bytes means that the
+/* The header of each message. Because of it no message is empty, and a read of 0 bytes means that the
  * connection has ended. */
 struct post_header {
     uint32_t magic;
@@ -26,8 +26,8 @@ struct post_header {
 
 /* ---- sending */
 
-/* Whether a send may succeed later. ETOOMANYREFS: more descriptors are under way than this user
- * may send; receivers will take some. */
+/* Whether a send may succeed later. ETOOMANYREFS: this user has too many sent descriptors that are not
+ * received yet. */
 static bool may_try_again(int error)
 {
     return cecl_net_is_early(error) || error == ETOOMANYREFS;
@@ -99,8 +99,8 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
         {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes},
     };
     for (;;) {
-        /* A forked child may hold a dead peer's sockets open. A send would then succeed, and nobody
-         * would read it. */
+        /* A forked child may hold a dead peer's sockets open. A send would then succeed, although no
+         * process would read it. */
         if (mesh_read_life(mesh, peer) != MESH_ALIVE)
             return mesh_peer_error(mesh, peer);
         if (cecl_packet_send(mesh->peers[peer].post, parts, fds, nfds) >= 0)
@@ -114,7 +114,7 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
 
 /* ---- taking */
 
-/* Takes no further message from the peer, nor posts any to it. */
+/* Ends messages with the peer, in both directions. */
 static void end_post(struct mesh_peer *peer)
 {
     atomic_store(&peer->post_ended, true);
@@ -124,7 +124,7 @@ static void end_post(struct mesh_peer *peer)
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
 {
     bool any = false;
-    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own is -1, which poll() skips */
+    for (int r = 0; r < mesh->nranks; r++) { /* this rank's own socket is -1, which poll() skips */
         const struct mesh_peer *peer = &mesh->peers[r];
         mesh->post_polls[r] = (struct pollfd){
             .fd = atomic_load(&peer->post_ended) ? -1 : peer->post, .events = POLLIN};
@@ -136,7 +136,7 @@ bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms)
     mesh_hear_event(rouse);
     for (int r = 0; r < mesh->nranks; r++)
         if (mesh->post_polls[r].revents) {
-            /* closed and read to its end: no more is to come */
+            /* the peer has closed, and all was read */
             if (cecl_net_look(mesh->peers[r].post) == 0)
                 /* an ended socket stays readable, so it is no longer polled */
                 end_post(&mesh->peers[r]);
@@ -157,16 +157,16 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh)
     (void)!eventfd_write(mesh->rouse_fd, 1);
 }
 
-/* Why a received packet is no valid message, or NULL. */
+/* Why a received packet is not a valid message, or NULL. */
 static const char *find_fault(const struct post_header *header, size_t got, int nfds, int flags)
 {
     if (flags & MSG_TRUNC)
         return "it is too long";
     if (got < sizeof(*header) || header->magic != POST_MAGIC ||
         header->bytes != got - sizeof(*header))
-        return "it is not one of cecl";
+        return "it is not a message of cecl's";
     if (header->nfds > CECL_MESH_POST_FDS || (nfds != header->nfds && !(flags & MSG_CTRUNC)))
-        return "descriptors were lost: there are more, or fewer, than a message has";
+        return "it has more or fewer descriptors than its header says";
     return NULL;
 }
 
@@ -186,7 +186,7 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
     const ssize_t got = cecl_packet_take(peer->post, parts, received, &count, &flags);
     if (got < 0 && !cecl_net_is_closed(errno))
         return ceclInProgress;
-    if (got <= 0) { /* the life connection has the news of the peer's end */
+    if (got <= 0) { /* the life connection tells whether the peer left or died */
         end_post(peer);
         return ceclInProgress;
     }
@@ -200,10 +200,10 @@ static ceclResult_t take_from(struct cecl_mesh *mesh, int rank, void *message, s
     if (flags & MSG_CTRUNC) {
         cecl_net_drop(received, count);
         atomic_store(&peer->post_ended, true);
-        shutdown(peer->post, SHUT_RD); /* messages to the peer may still go */
+        shutdown(peer->post, SHUT_RD); /* messages can still be sent to the peer */
         return cecl_fail(
             ceclSystemError,
-            "no descriptor is left here for those that rank %d sent with a message; is "
+            "this rank has no descriptor left for those that rank %d sent with a message; is "
             "the limit of open files (ulimit -n) reached?",
             rank);
     }

@@ -23,9 +23,8 @@ static void tell(struct cecl_mesh *mesh, struct mesh_life message)
 }
 
 /* If this rank gives up because another rank did, returns the other rank's message, which `cause`
- * repeats; otherwise NULL. While ranks join, that message may also have come through their
- * exchange. It is passed on unchanged; otherwise messages would nest: "rank 0 gave up: rank 1 gave
- * up: ...". */
+ * contains; otherwise NULL. While ranks join, that message may also have come through their exchange. It
+ * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". */
 static const char *find_beginning(const struct cecl_mesh *mesh, const char *cause)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -83,7 +82,8 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
     struct mesh_peer *peer = &mesh->peers[rank];
     struct mesh_life message = {0};
     struct pollfd arrival = {.fd = fd, .events = POLLIN};
-    (void)!poll(&arrival, 1, MESH_REASON_MS); /* the reason follows the hello, which has come */
+    /* the reason is sent right after the hello, which has arrived */
+    (void)!poll(&arrival, 1, MESH_REASON_MS);
     const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
     pthread_mutex_lock(&mesh->life_lock);
     if (atomic_load(&peer->state) == MESH_ALIVE && message.kind == LIFE_ABORT)
@@ -102,7 +102,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
         if (cecl_packet_again(got))
             continue;
         if (got < 0 && !cecl_net_is_closed(errno))
-            break; /* nothing has come, or this process lacks memory: the next look shows which */
+            break; /* nothing has arrived, or this process lacks memory for now */
         if (!mesh_note(peer, &message, got))
             atomic_store(&peer->state, MESH_DEAD);
     }
@@ -111,7 +111,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
 }
 
 /* Returns a rank whose process has ended, `rank` first; -1: none. Waits a moment for `rank`,
- * because a process that ends closes its sockets a little before its descriptor tells. */
+ * because a process that ends closes its sockets a little before its descriptor becomes readable. */
 static int find_ended(const struct cecl_mesh *mesh, int rank)
 {
     for (int ms = 0; ms < CECL_PROCESS_ENDING_MS; ms++) {
@@ -125,9 +125,9 @@ static int find_ended(const struct cecl_mesh *mesh, int rank)
     return -1;
 }
 
-/* The error for a peer that has closed without a message. While ranks join, a rank that gives up
- * closes connections on which it cannot tell the reason yet. If the peer's process still lives, the
- * reason is another rank: one whose process has ended, or one that has told why it gave up. */
+/* The error for a peer that has closed without a message. While ranks join, a rank that gives up also
+ * closes connections on which it cannot send the reason yet. So if the peer's process is alive, another
+ * rank is to blame: one whose process has ended, or one that has said why it gave up. */
 static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
 {
     const bool watched = mesh->peers[rank].process >= 0, joins = atomic_load(&mesh->joining);
@@ -164,7 +164,7 @@ ceclResult_t mesh_io_error(struct cecl_mesh *mesh, int rank, const char *doing, 
     return mesh_peer_error(mesh, rank);
 }
 
-/* The error for the first peer that aborted or died; ceclSuccess when there is none. */
+/* The error for the first peer that aborted or died; ceclSuccess if there is none. */
 static ceclResult_t first_error(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++) {
@@ -178,7 +178,7 @@ static ceclResult_t first_error(struct cecl_mesh *mesh)
 ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
 {
     CECL_TRY(first_error(mesh));
-    return cecl_fail(ceclRemoteError, "given up, for the communicator has failed");
+    return cecl_fail(ceclRemoteError, "given up, because the communicator has failed");
 }
 
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh)
@@ -229,7 +229,8 @@ void mesh_hear_event(const struct pollfd *event)
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
 {
     struct pollfd *polls = mesh->life_polls, *wake = &polls[2 * mesh->nranks];
-    for (int r = 0; r < mesh->nranks; r++) { /* poll() skips -1, which all of this rank's are */
+    for (int r = 0; r < mesh->nranks;
+         r++) { /* this rank's own descriptors are -1, which poll() skips */
         const struct mesh_peer *peer = &mesh->peers[r];
         const bool lives = atomic_load(&peer->state) == MESH_ALIVE;
         polls[2 * r] = (struct pollfd){.fd = lives ? peer->life : -1, .events = POLLIN};
@@ -248,7 +249,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
                 mesh_note_end(mesh, r);
         }
     }
-    return first_error(mesh); /* an exchange may have learned of it before */
+    return first_error(mesh); /* another thread may have read the news */
 }
 
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *of)
@@ -261,7 +262,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);
-    /* Behind the abort may come a goodbye, or the end of the connection. */
+    /* After an abort, a goodbye or the end of the connection means that the peer has gone. */
     if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
                          "rank %d%s gave up and then ended, or destroyed its communicator", rank,

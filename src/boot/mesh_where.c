@@ -1,4 +1,4 @@
-/* Who is on which host. */
+/* Which rank is on which host. */
 #include "boot/mesh_internal.h"
 
 bool cecl_mesh_spans_hosts(const struct cecl_mesh *mesh)

@@ -37,7 +37,8 @@ int cecl_net_open(int family, int type)
 {
     const int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = errno;
     if (fd < 0)
-        (void)!cecl_fail(ceclSystemError, "no %s socket: %s", kind_of(family), strerror(error));
+        (void)!cecl_fail(ceclSystemError, "opening a %s socket: %s", kind_of(family),
+                         strerror(error));
     errno = error;
     return fd;
 }
@@ -83,8 +84,8 @@ void cecl_net_drop(int *fds, int count)
     }
 }
 
-/* poll() looks at the process first. So if the process has ended, all that it sent is there when
- * poll() looks at `fd`. */
+/* poll() looks at the process first. So if the process has ended, all that it sent has arrived when poll()
+ * looks at `fd`. */
 static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadline,
                                 const char *who)
 {
@@ -151,7 +152,7 @@ ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_
 ceclResult_t cecl_net_random(void *data, size_t bytes)
 {
     ssize_t got;
-    do /* the kernel gives few bytes at once, or none */
+    do /* for at most 256 bytes the kernel returns all or none */
         got = getrandom(data, bytes, 0);
     while (got < 0 && errno == EINTR);
     return got == (ssize_t)bytes ? ceclSuccess

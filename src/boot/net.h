@@ -12,37 +12,36 @@
 #include "util/error.h"
 
 /* Whether `error`, the errno of a socket call, says that the other end has closed. Other errors (no
- * memory, no descriptor) are this process's own and say nothing of the other end. */
+ * memory, no descriptor) are this process's own and say nothing about the other end. */
 bool cecl_net_is_closed(int error);
 /* Whether `error` only says that the call would have to wait. */
 bool cecl_net_is_early(int error);
-/* Whether it says that this process lacks descriptors or memory, and may have some later. */
+/* Whether `error` says that this process lacks descriptors or memory, which it may get later. */
 bool cecl_net_is_scarce(int error);
 
-/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. Returns -1 on failure; then the message and
- * errno say why, and the last result is ceclSystemError. */
+/* Opens a socket; family: AF_UNIX, AF_INET or AF_INET6. Returns -1 on failure, with errno set and a
+ * message recorded for ceclSystemError. */
 int cecl_net_open(int family, int type);
 
-/* Opens a listener at `address`. If the port is 0, the kernel chooses one, which is written
- * there. */
+/* Opens a listener at `address`. If its port is 0, the kernel chooses a port, which is written to
+ * `address`. */
 ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t length, int *listener);
 
-/* Looks at a socket without waiting. 1: there is data to read; 0: the other end has closed, and all
- * of its data was read; -1: neither. */
+/* Looks at a socket without waiting. Returns 1: there is data to read; 0: the other end has closed, and
+ * all of its data was read; -1: neither. */
 int cecl_net_look(int fd);
 
-/* Send or receive exactly `bytes` bytes. ceclTimeout at `deadline`, ceclRemoteError when the other
- * end has closed, ceclSystemError for an error of this process. `who` names the other end in the
- * message. */
+/* Send or receive exactly `bytes` bytes. Returns ceclTimeout at `deadline`, ceclRemoteError if the other
+ * end has closed, ceclSystemError for an error of this process. `who` names the other end in the message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
-/* process a descriptor of the other end's process (cecl_process_watch): when that process ends, the
- * wait ends with ceclRemoteError */
+/* process  watches the other end's process (cecl_process_watch); if that process ends, so does the wait, with
+ *          ceclRemoteError */
 ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
                            const char *who);
 
-/* Ends the connection and closes `fd`. close() alone would leave the connection open where a forked
- * child holds a copy of `fd`, and the other end would go on waiting. */
+/* Ends the connection and closes `fd`. If a forked child holds a copy of `fd`, close() alone would leave
+ * the connection open, and the other end would keep waiting. */
 void cecl_net_close(int fd);
 
 /* Closes each descriptor that is not -1, and sets it to -1. */
@@ -54,7 +53,7 @@ ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *w
 /* Fills `data` with random bytes from the kernel; at most 256. */
 ceclResult_t cecl_net_random(void *data, size_t bytes);
 
-/* Whether two secrets are equal, in a time that does not depend on where they differ. */
+/* Whether two secrets are equal. Takes the same time wherever they differ. */
 int cecl_net_equal(const void *a, const void *b, size_t bytes);
 
 #endif

@@ -52,7 +52,8 @@ ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, i
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
             const size_t bytes = c->cmsg_len - CMSG_LEN(0);
-            memcpy(fds + *nfds, CMSG_DATA(c), bytes); /* `control` holds no more than fit */
+            /* `control` has no room for more than CECL_PACKET_FDS */
+            memcpy(fds + *nfds, CMSG_DATA(c), bytes);
             *nfds += (int)(bytes / sizeof(int));
         }
     *flags = message.msg_flags;

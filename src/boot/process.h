@@ -1,5 +1,5 @@
-/* Watching the process of another rank. Sockets alone do not tell that a rank has died, because a
- * forked child keeps them open. */
+/* Watching the process of another rank. Sockets alone do not show that a rank has died, because a forked
+ * child keeps them open. */
 #ifndef CECL_BOOT_PROCESS_H
 #define CECL_BOOT_PROCESS_H
 
@@ -14,24 +14,24 @@ struct cecl_process {
 };
 
 /* Identifies this boot of the kernel and this process's namespace `kind`, as in /proc/self/ns:
- * "net", "pid". 0 when that cannot be read. */
+ * "net", "pid". Returns 0 if they cannot be read. */
 uint64_t cecl_namespace_id(const char *kind);
 
 /* Describes this process. */
 struct cecl_process cecl_process_self(void);
 
 /* Returns a descriptor that is readable once the process has ended, also if it has ended already.
- * Returns -1 when the process cannot be watched: it is this one, it is on another host or in
- * another namespace, or there are no descriptors left. errno is EMFILE or ENFILE for the last
- * reason only. */
+ * Returns -1 if the process cannot be watched: it is this one, it is on another host or in another
+ * namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no descriptors
+ * left. */
 int cecl_process_watch(const struct cecl_process *process);
-/* The same for a process that has the number `pid` here. */
+/* The same for the process whose id in this namespace is `pid`. */
 int cecl_process_watch_pid(int32_t pid);
 
-/* A process that ends closes its sockets a little before its descriptor tells of the end. A thread
- * that has seen a socket close waits up to this many ms for the descriptor. */
+/* A process that ends closes its sockets a little before its descriptor becomes readable. A thread that
+ * has seen a socket close waits up to this many ms for the descriptor. */
 #define CECL_PROCESS_ENDING_MS 50
-/* Whether the watched process has ended, or does so within `ms`. Returns false if `watched` is
+/* Whether the watched process has ended, or ends within `ms` milliseconds. Returns false if `watched` is
  * -1. */
 bool cecl_process_ends_within(int watched, int ms);
 

@@ -119,7 +119,7 @@ static void put(struct text *text, const char *from, size_t bytes)
     text->out[text->used] = '\0';
 }
 
-/* Writes a list with the new name of each rank. A number that is no rank stays as it is. */
+/* Writes a list with the new name of each rank. A number that is not a rank stays as it is. */
 static void put_renamed(struct text *text, const char *list, const char *end, const int *names,
                         int count)
 {

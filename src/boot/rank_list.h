@@ -1,10 +1,10 @@
-/* Ranks in messages. A message names ranks of its communicator in one form, "rank 3" or "ranks 0, 3
- * and 5". A long list is cut: "and 984 more".
+/* Ranks in messages. A message names ranks of its communicator as "rank 3" or "ranks 0, 3 and 5". A long list
+ * is cut: "and 984 more".
  *
- * While a communicator is made out of a parent, its messages say "rank 3 of the parent" of ranks
- * that may not be in it. The caller has only the parent then, so the message that it gets must name
- * all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages on.
- * So the numbers are read out of the text itself. */
+ * While a communicator is made out of a parent, its messages say "rank 3 of the parent" for ranks that may
+ * not be in the new communicator. The caller has only the parent then, so the message that the caller gets
+ * must name all ranks by the parent's numbers. A message may name several ranks, and ranks pass messages
+ * on. So the numbers are read out of the text itself. */
 #ifndef CECL_BOOT_RANK_LIST_H
 #define CECL_BOOT_RANK_LIST_H
 
@@ -32,8 +32,9 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
-/* Compares what ranks brought. Returns the first rank of those that have what most ranks have. `odd` becomes the
- * list of the ranks that have what the first other rank has; it is empty where all are alike.
+/* Compares the ranks' items. Returns the first rank whose item is the most common one. If all items are
+ * alike, `odd` is empty. Otherwise it lists the first rank with another item, and all ranks with the same
+ * item as that rank.
  *
  * all    [nranks] of `bytes` each, in rank order */
 int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
@@ -41,8 +42,7 @@ int cecl_ranks_compare(const void *all, size_t bytes, int nranks,
 
 #define CECL_OF_PARENT " of the parent"
 
-/* Turns a message of the new communicator into one of the parent. A message that gets too long is
- * cut.
+/* Turns a message of the new communicator into one of the parent. A message that becomes too long is cut.
  * parent_ranks  [nranks] of the new communicator's ranks, in its order */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
@@ -50,9 +50,9 @@ void cecl_words_for_parent(const char *words, const int *parent_ranks, int nrank
 /* Turns a message of the parent into one that the new communicator may pass on. */
 void cecl_words_for_child(const char *words, char out[CECL_MESSAGE_BYTES]);
 
-/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. If there are several
- * such parts, the last one: each rank passes on another's reason, so the rank named last gave up
- * first. */
+/* Returns the part of `words` that starts with "rank N gave up: ...", or NULL. If there are several such
+ * parts, returns the last one: each rank puts its name in front of the reason that it passes on, so the
+ * rank named last gave up first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

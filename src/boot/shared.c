@@ -1,5 +1,5 @@
-/* Shared memory is a memfd that the first rank of a host makes and hands to all there. It is sealed, so no rank can remove
- * pages that another has mapped. */
+/* Shared memory is a memfd that the first rank of a host makes and sends to all ranks of that host. It is
+ * sealed, so no rank can remove pages that another rank has mapped. */
 #include "boot/shared.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static ceclResult_t create(size_t bytes, int *out)
     return ceclSuccess;
 }
 
-/* Makes the memory on one rank and gives its descriptor to all. */
+/* Makes the memory on one rank, and sends its descriptor to all. */
 static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int *fd)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -49,7 +49,7 @@ static ceclResult_t map(int fd, size_t bytes, char **base)
                          "expected",
                          (long long)info.st_size, (unsigned)seals, bytes, (unsigned)SEALS);
     /* No MAP_POPULATE: most of the memory is rings, and a program may use few of their entries.
-     * Allocating all pages here took half of the time of an init. */
+     * Allocating all pages here would take half of the time of an init. */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return cecl_fail(ceclSystemError, "mmap of %zu shared bytes: %s", bytes, strerror(errno));

@@ -1,8 +1,8 @@
 /* A small memory that all ranks of a communicator on one host share. It can still be used when the mesh is
  * broken.
  *
- * The memory has parts, each for one user. A user asks for bytes and finds its part by its number.
- * To add a user, give its part a number and a size where cecl_shared_open is called. */
+ * The memory has numbered parts, each for one user. To add a user, give its part a number and a size where
+ * cecl_shared_open is called. */
 #ifndef CECL_BOOT_SHARED_H
 #define CECL_BOOT_SHARED_H
 
@@ -20,10 +20,10 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
 };
 
-/* The first rank of each host makes the memory and all ranks there map it, or all fail. The memory is zeroed and cannot be
- * resized. Collective over `mesh`.
+/* The first rank of each host makes the memory, and all ranks of that host map it, or all fail. The memory is
+ * zeroed and cannot be resized. Collective over `mesh`.
  *
- * sizes  [count] bytes of each part, equal on all ranks; at most CECL_SHARED_PARTS_MAX parts */
+ * sizes  [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX */
 ceclResult_t cecl_shared_open(struct cecl_mesh *mesh, int rank, const size_t *sizes, int count,
                               struct cecl_shared *shared);
 

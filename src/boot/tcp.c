@@ -1,5 +1,5 @@
-/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret,
- * and telling and hearing what ranks say. */
+/* A rank's side of the TCP bootstrap: connecting to the root, proving the secret, sending its own part,
+ * and receiving the parts of all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "util/clock.h"
 
 #define ROOT "the rank that made the unique id"
-#define BEAR_MS 1000 /* ms for which this process tries again when it lacks descriptors or memory */
+#define BEAR_MS 1000 /* ms for which this process retries when it lacks descriptors or memory */
 #define REST_MS 20   /* ms between two tries */
 
 struct client {
@@ -21,7 +21,7 @@ struct client {
     int64_t timeout_ms; /* ms from the start to the deadline */
 };
 
-/* What else may be the reason when the root does not answer at the id's address. */
+/* Another possible reason why the root does not answer at the id's address. */
 static const char *other_reason(const struct cecl_tcp_id *id)
 {
     return cecl_tcp_is_loopback(id)
@@ -33,10 +33,11 @@ static const char *other_reason(const struct cecl_tcp_id *id)
 
 static ceclResult_t nobody_listens(const struct cecl_tcp_id *id)
 {
-    return cecl_fail(ceclInvalidUsage,
-                     "unique id: nobody listens; it was used already, or the process that made it "
-                     "has ended: make a new one with ceclGetUniqueId%s",
-                     other_reason(id));
+    return cecl_fail(
+        ceclInvalidUsage,
+        "unique id: no process listens at its address; the id was used already, or the "
+        "process that made it has ended: make a new one with ceclGetUniqueId%s",
+        other_reason(id));
 }
 
 /* Adds the time limit to the message, if a wait for the root ended with ceclTimeout. */
@@ -60,9 +61,9 @@ static ceclResult_t hear(const struct client *client, void *data, size_t bytes)
                    cecl_net_recv(client->fd, client->process, data, bytes, client->deadline, ROOT));
 }
 
-/* Begins a connection to the root. Until the root knows of this rank, nobody can be told that it
- * gives up, and all wait for it. So what is scarce is asked for again for a while. *error: of
- * connect(). Returns as cecl_net_open. */
+/* Begins a connection to the root. Before the root knows of this rank, this rank cannot tell anyone that
+ * it gives up, and all would wait for it. So if descriptors or memory are scarce, it retries for a while.
+ * *error: the errno of connect(). Returns what cecl_net_open returns. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     const int family = id->at.any.sa_family;
@@ -91,7 +92,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct client *cl
         if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
     }
-    /* Reset: the root ended while this connection was in its queue. */
+    /* ECONNRESET: the root ended while this connection was in its queue. */
     if (error == ECONNREFUSED || error == ECONNRESET)
         return nobody_listens(id);
     if (error != 0)
@@ -114,7 +115,7 @@ static ceclResult_t hear_reply(const struct client *client, struct cecl_tcp_repl
     return cecl_fail_with(status, words);
 }
 
-/* Receives `bytes` bytes of each rank's part. recv: NULL: they are not wanted. */
+/* Receives `bytes` bytes of each rank's part. recv NULL: the parts are not needed. */
 static ceclResult_t hear_parts(const struct client *client, int nranks, char *recv, size_t bytes)
 {
     struct cecl_tcp_reply reply;
@@ -131,10 +132,9 @@ static ceclResult_t hear_parts(const struct client *client, int nranks, char *re
     return ceclSuccess;
 }
 
-/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the reason
- * depends on the step reached. *put_off: newer callers replaced this one, which is to come again.
- * The root may say so before it has the answer, so its reply is read even if the answer could not
- * be sent. */
+/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the message depends
+ * on the step that was reached. *put_off: newer callers replaced this one, which must connect again. The
+ * root may say so before it has the answer, so its reply is read even if the answer could not be sent. */
 static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
                           struct cecl_tcp_proof *proof, bool *put_off)
 {
@@ -149,13 +149,13 @@ static ceclResult_t prove(const struct client *client, const struct cecl_tcp_ans
     if (sent != ceclSuccess) /* the root closed before it read this rank's answer */
         return cecl_fail(ceclInvalidUsage,
                          "unique id: the job at its address closed the connection before it read "
-                         "who calls; it has begun, or has ended");
+                         "this rank's answer; the job has begun already, or has ended");
     return cecl_fail(ceclInvalidUsage,
-                     "unique id: refused; its secret is not that of the job at its address, or "
-                     "that job has begun");
+                     "unique id: refused; the job at its address has another secret, or has "
+                     "begun already");
 }
 
-/* answer: what this rank says; its nonce, patience and tag are filled in here */
+/* answer: what this rank sends; its nonce, patience and tag are filled in here */
 static ceclResult_t shake_hands(const struct client *client, const struct cecl_tcp_id *id,
                                 struct cecl_tcp_answer *answer, bool *put_off)
 {
@@ -168,7 +168,7 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     if (result != ceclSuccess) /* the root ended while this connection was in its queue */
         return result == ceclRemoteError ? nobody_listens(id) : result;
     if (challenge.magic != CECL_TCP_MAGIC)
-        return cecl_fail(ceclInvalidUsage, "unique id: what listens at its address is not cecl%s",
+        return cecl_fail(ceclInvalidUsage, "unique id: the listener at its address is not cecl%s",
                          other_reason(id));
 
     answer->patience_ms = left > 0 ? left : 0;
@@ -180,10 +180,10 @@ static ceclResult_t shake_hands(const struct client *client, const struct cecl_t
     return cecl_net_equal(&proof.tag, &expected, sizeof(expected))
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
-                           "unique id: what listens at its address has another secret");
+                           "unique id: the listener at its address has another secret");
 }
 
-/* Connects to the root and proves the secret. Connects again if the root asks for it. */
+/* Connects to the root and proves the secret. Connects again if the root puts this rank off. */
 static ceclResult_t meet_root(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
                               struct client *client)
 {
@@ -215,7 +215,7 @@ ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer 
     return result;
 }
 
-/* This host's address on the way to the root. Sends nothing. */
+/* Finds this host's address on the route to the root. Sends nothing. */
 static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_address *at)
 {
     socklen_t length = cecl_tcp_length(id->at.any.sa_family);
@@ -228,8 +228,8 @@ static ceclResult_t find_way(const struct cecl_tcp_id *id, union cecl_tcp_addres
     return ceclSuccess;
 }
 
-/* The address of the interface that is named, or else of the one on the way to the root. None where the root is at
- * loopback: then all ranks are on its host. */
+/* Finds the address of the interface that CECL_SOCKET_IFNAME names, or else of the one on the route to the
+ * root. Finds none if the root listens at loopback, because all ranks are then on its host. */
 static ceclResult_t find_address(const struct cecl_oob *oob, struct cecl_address *at)
 {
     struct cecl_tcp_id id;
@@ -248,7 +248,7 @@ static ceclResult_t allgather(struct cecl_oob *oob, const void *send, void *recv
     struct cecl_tcp_id id;
     memcpy(&id, oob->context, sizeof(id));
     if (id.magic != CECL_TCP_MAGIC || cecl_tcp_length(id.at.any.sa_family) == 0)
-        return cecl_fail(ceclInvalidUsage, "unique id: not one of ceclGetUniqueId");
+        return cecl_fail(ceclInvalidUsage, "unique id: not made by ceclGetUniqueId");
 
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC,
                                      .rank = oob->rank,

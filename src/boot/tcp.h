@@ -1,10 +1,10 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
- *     root -> rank   challenge                       as soon as a connection is there
+ *     root -> rank   challenge                       as soon as the rank has connected
  *     rank -> root   answer (with a challenge back)  proves the secret; says who it is; has its part
  *     root -> rank   proof                           once it has read the answer;
- *                    or "again", and it closes       if newer callers pushed this one out
- *     root -> rank   reply + all parts               once all have joined; or a message
+ *                    or "again", and it closes       if newer callers have replaced this one
+ *     root -> rank   reply + all parts               once all have joined; or an error message
  *
  * The secret is never sent. Each side shows a SipHash tag over both nonces, which only a holder of
  * the secret can compute. */
@@ -51,27 +51,27 @@ struct cecl_tcp_answer {
     uint8_t nonce[16];
     int32_t rank, nranks;
     int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root does */
-    int64_t timeout_ms;  /* ms that this rank waits in all, for messages */
+    int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
     struct cecl_process process;
-    char part[CECL_OOB_PART_BYTES]; /* what it tells the other ranks; the rest is 0 */
+    char part[CECL_OOB_PART_BYTES]; /* what this rank tells the other ranks; the rest is 0 */
     uint64_t tag;                   /* over "rank", both nonces and all fields above */
 };
 
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and both nonces; or CECL_TCP_AGAIN */
 };
-/* Needs no tag: whoever could forge it could also cut the connection. */
+/* Needs no tag: an attacker who could forge it could also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* A message of `bytes` bytes follows; or, if status is ceclSuccess, the parts of all ranks. */
+/* If status is ceclSuccess, the parts of all ranks follow; otherwise an error message of `bytes` bytes. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t reserved;
     uint64_t bytes;
 };
 
-/* The tags that prove the secret. The two sides' tags differ, so neither can be
- * sent back as one's own. */
+/* The tags that prove the secret. The two sides' tags differ, so a caller cannot send the other side's tag
+ * back as its own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
                            const struct cecl_tcp_answer *answer);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const uint8_t root_nonce[16],
@@ -92,18 +92,19 @@ static inline socklen_t cecl_tcp_length(int family)
  * before it is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
 
-/* tcp.c: connects to whoever listens at `id`, and both prove the secret. answer: what the caller says; its
- * nonce, patience and tag are filled in. The caller closes *fd. */
+/* tcp.c: connects to the listener at `id`. Both sides prove the secret. answer: what this rank sends; its
+ * nonce, patience and tag are filled in here. The caller closes *fd. */
 ceclResult_t cecl_tcp_call(const struct cecl_tcp_id *id, struct cecl_tcp_answer *answer,
                            int64_t deadline, int *fd);
 
-/* tcp_root.c: the other side, at a door. Sends the challenge to a caller that has just come. */
+/* tcp_root.c: the other side, at a door. Sends the challenge to a caller that has just connected. */
 bool cecl_tcp_greet(struct cecl_caller *caller);
-/* Whether a caller that has said all knows the secret. Then it gets the proof that this side knows it, too. */
+/* Whether a caller that has sent all its bytes knows the secret. If so, sends the proof that this side
+ * knows it, too. */
 bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
                      struct cecl_tcp_answer *answer);
 
-/* tcp_root.c: serves one job on `listener`, which it takes over. Its thread ends by itself. */
+/* tcp_root.c: serves one job on `listener`, which it takes over. The thread that it starts ends by itself. */
 ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t timeout_ms);
 
 #endif

@@ -47,8 +47,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* How well an interface's address suits; 0: not at all. Only the interface that is named suits, or
- * loopback if none is named: a job on one host needs no other. */
+/* How well an interface's address suits; 0: not at all. If an interface is named, only that one suits;
+ * otherwise only loopback, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))
@@ -59,7 +59,7 @@ static int fitness(const struct ifaddrs *one, const char *wanted)
     return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
-/* Finds the address that suits best. *at is untouched where none does. */
+/* Finds the address that suits best. If none suits, *at is unchanged. */
 static ceclResult_t find_address(const char *wanted, union cecl_tcp_address *at, int *best)
 {
     struct ifaddrs *all;
@@ -84,9 +84,11 @@ static ceclResult_t choose_address(union cecl_tcp_address *at)
         return cecl_fail(ceclSystemError,
                          "CECL_SOCKET_IFNAME=%s: no such interface is up with an IP address",
                          wanted);
-    return best > 0 ? ceclSuccess
-                    : cecl_fail(ceclSystemError,
-                                "no loopback interface is up; CECL_SOCKET_IFNAME may name another");
+    return best > 0
+               ? ceclSuccess
+               : cecl_fail(
+                     ceclSystemError,
+                     "no loopback interface is up; set CECL_SOCKET_IFNAME to another interface");
 }
 
 ceclResult_t cecl_tcp_named_address(const struct cecl_oob *oob, struct cecl_address *at)
@@ -113,7 +115,7 @@ ceclResult_t cecl_tcp_unique_id(ceclUniqueId *out)
     CECL_TRY(choose_address(&id.at));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
-    /* takes over the listener, also on failure */
+    /* owns the listener from here on, also on failure */
     CECL_TRY(cecl_tcp_serve(listener, id.secret, timeout_ms));
     memset(out, 0, sizeof(*out));
     memcpy(out, &id, sizeof(id));

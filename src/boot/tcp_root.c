@@ -1,7 +1,7 @@
 /* The root's side of the TCP bootstrap: a thread in the process that made the unique id. It admits
  * ranks, sends the parts of all to all, and ends. The door (door.h) keeps strangers out: they get a
- * challenge that they cannot answer, and hold up nobody. A rank that receives its reply slowly holds up
- * nobody either. */
+ * challenge that they cannot answer. Neither a stranger nor a rank that receives its reply slowly holds up
+ * other ranks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -20,14 +20,15 @@
 #include "util/thread.h"
 
 #define RANKS_MAX 65536 /* more than any job has; the API has its own limit */
-#define LINGER_MS 1000  /* ms in which late ranks still hear why the job failed */
-#define WORDS_MS 1000   /* ms that sending these messages may take */
-#define TICK_MS 50      /* ms after which a rank that leaves early is noticed, at most */
-#define MARGIN_MS 1000  /* a rank is told who is missing at most so many ms before it gives up */
+#define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
+#define WORDS_MS 1000   /* ms that sending such a message may take */
+#define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
+/* a rank gets the list of missing ranks at most so many ms before it gives up */
+#define MARGIN_MS 1000
 
 struct seat {
     int fd;
-    int process;  /* the rank's, watched, or -1 */
+    int process;  /* watches the rank's process, or -1 */
     size_t taken; /* bytes of the reply sent so far */
 };
 
@@ -41,22 +42,22 @@ struct root {
     struct cecl_door door;
     uint8_t secret[16];
     int64_t timeout_ms;
-    /* ms: the shortest time that the root or any rank waits in all, for messages */
+    /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
     int64_t bound_ms;
     int64_t deadline; /* end of the current wait */
     int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
     int expected; /* the largest nranks that any rank has sent */
-    int told;     /* number of ranks that came after the job had failed and were told why */
-    /* -- from the first rank's coming on -- */
+    int told;     /* how many ranks came after the job had failed, and were told why */
+    /* -- set when the first rank has come -- */
     struct seat *seats; /* [nranks] */
     struct reply *reply;
-    ceclResult_t failed; /* the job is over, with `words` as the message */
+    ceclResult_t failed; /* why the job has failed; `words` is the message */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier,
- * so that the message arrives while that rank still listens. */
+/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. The wait ends a little before
+ * that, so that the message arrives while that rank still listens. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -75,8 +76,8 @@ static void send_words(int fd, ceclResult_t status, const char *words, int64_t d
         (void)!cecl_net_send(fd, words, (size_t)reply.bytes, deadline, "a rank");
 }
 
-/* Ends the job with the message that was recorded last. Every rank that has joined is told. Ranks that
- * come later are told for a while. */
+/* Ends the job with the message that was recorded last. Tells every rank that has joined. Ranks that come
+ * within LINGER_MS are told as well. */
 static void fail_job(struct root *root, ceclResult_t status)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -118,7 +119,7 @@ bool cecl_tcp_greet(struct cecl_caller *caller)
         return false;
     memcpy(challenge.nonce, caller->nonce, sizeof(challenge.nonce));
     cecl_tcp_send_at_once(caller->fd);
-    /* A new socket's buffer has room for this; otherwise the connection is dropped. */
+    /* A new socket's buffer has room for this. If not, the connection is dropped. */
     return send(caller->fd, &challenge, sizeof(challenge), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(challenge);
 }
@@ -143,7 +144,7 @@ static bool make_seats(struct root *root, int nranks)
     return true;
 }
 
-/* Whether a rank that has proved the secret may have the rank number that it asks for. */
+/* Checks whether a rank that has proved the secret may have the number that it asks for. */
 static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answer)
 {
     const int rank = answer->rank, nranks = answer->nranks;
@@ -157,7 +158,7 @@ static ceclResult_t judge(struct root *root, const struct cecl_tcp_answer *answe
         return cecl_fail(ceclInvalidArgument, "nranks: rank %d says %d, others say %d", rank,
                          nranks, root->nranks);
     if (root->seats[rank].fd >= 0)
-        return cecl_fail(ceclInvalidArgument, "rank %d was taken twice (of %d)", rank, nranks);
+        return cecl_fail(ceclInvalidArgument, "two ranks joined as rank %d of %d", rank, nranks);
     return ceclSuccess;
 }
 
@@ -201,7 +202,7 @@ bool cecl_tcp_verify(const uint8_t secret[16], const struct cecl_caller *caller,
                ceclSuccess;
 }
 
-/* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank. */
+/* Looks at a caller that has sent all its bytes. If it knows the secret, it is a rank. */
 static void consider(struct root *root, const struct cecl_caller *caller)
 {
     struct cecl_tcp_answer answer;
@@ -211,7 +212,7 @@ static void consider(struct root *root, const struct cecl_caller *caller)
         cecl_net_close(caller->fd);
 }
 
-/* Fails the job if a rank that had joined closes while others are still awaited. */
+/* Fails the job if a rank that has joined closes or ends while others are still awaited. */
 static void notice_leavers(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->failed == ceclSuccess; r++) {
@@ -226,8 +227,8 @@ static void notice_leavers(struct root *root)
     }
 }
 
-/* Called when no connection can be accepted. Closes the descriptors that watch processes, because
- * ranks that connect need them more. If that does not help, the job fails after a while. */
+/* Called when no connection can be accepted. Closes the descriptors that watch processes, so that ranks
+ * can connect. If that does not help, the job fails after a while. */
 static void notice_trouble(struct root *root)
 {
     const int trouble = cecl_door_trouble(&root->door);
@@ -241,7 +242,7 @@ static void notice_trouble(struct root *root)
     }
 }
 
-/* Whether all expected ranks have come: to a seat, or to be told that the job has failed. */
+/* Whether all expected ranks have come: each has a seat, or was told that the job has failed. */
 static bool all_came(const struct root *root)
 {
     return root->expected > 0 && root->joined + root->told >= root->expected;
@@ -270,8 +271,8 @@ static void let_ranks_in(struct root *root)
 
 /* ---- the reply */
 
-/* Sends as much of the reply as a rank's socket takes. Returns whether there is more to send: a rank that
- * has gone, or has all, needs no more. */
+/* Sends as much of the reply as a rank's socket takes. Returns whether there is more to send to it. If the
+ * rank has gone, there is not. */
 static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
 {
     while (seat->taken < bytes) {
@@ -285,8 +286,8 @@ static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
     return false;
 }
 
-/* Sends the reply to all ranks at the same time. Ranks have each other's addresses then, so who goes from
- * here on is noticed by its peers. */
+/* Sends the reply to all ranks at the same time. Ranks then have each other's addresses, so from here on
+ * they notice by themselves if a peer ends. */
 static void send_all(struct root *root, struct pollfd *polls)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;

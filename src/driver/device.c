@@ -1,4 +1,4 @@
-/* A thread's current GPU. */
+/* Sets a thread's current GPU. */
 #include <pthread.h>
 
 #include "driver/driver.h"

@@ -13,7 +13,8 @@ static char reason[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static PFN_cuGetProcAddress_v12000 find_function;
 
-/* It is always the variant in which NULL means the legacy stream, however this file is compiled. */
+/* Always finds the variant in which NULL means the legacy stream, whatever the compiler's options for the
+ * default stream are. */
 void *cecl_driver_find(const char *name, int version)
 {
     void *function = NULL;
@@ -45,7 +46,7 @@ static bool find_either(const char *name, int version, void *of_13000, void *of_
     return function != NULL;
 }
 
-/* The driver has no words for anything once it has ended, which it does before the process. */
+/* At the end of a process the driver ends before the process does. From then on it returns no error texts. */
 static void describe(const struct cecl_driver *cu, CUresult result, const char *call, char *words,
                      size_t bytes)
 {
@@ -59,7 +60,7 @@ static void describe(const struct cecl_driver *cu, CUresult result, const char *
                  result == CUDA_ERROR_DEINITIALIZED ? ": this process is ending" : "");
 }
 
-/* Opens the driver and asks for its CUDA version; 0 where there is no driver. The library stays open:
+/* Opens the driver and asks for its CUDA version; 0: there is no driver. The library stays open, because
  * its functions are used until the process ends. */
 static int open_driver(void)
 {
@@ -70,7 +71,7 @@ static int open_driver(void)
     if (!function)
         return 0;
     memcpy(&get_version, &function, sizeof(function));
-    function = dlsym(library, "cuGetProcAddress_v2"); /* drivers before CUDA 12.0 have none */
+    function = dlsym(library, "cuGetProcAddress_v2"); /* drivers before CUDA 12.0 lack it */
     memcpy(&find_function, &function, sizeof(function));
     return get_version(&version) == CUDA_SUCCESS ? version : 0;
 }
@@ -79,11 +80,11 @@ static void load(void)
 {
     const int version = open_driver();
     if (version == 0) {
-        snprintf(reason, sizeof(reason), "no CUDA driver is installed here");
+        snprintf(reason, sizeof(reason), "no CUDA driver is installed on this machine");
         return;
     }
     if (version < 12080 || !find_function) {
-        snprintf(reason, sizeof(reason), "the driver is of CUDA %d.%d; 12.8 or later is needed",
+        snprintf(reason, sizeof(reason), "the driver supports CUDA %d.%d; 12.8 or later is needed",
                  version / 1000, version % 1000 / 10);
         return;
     }

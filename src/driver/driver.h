@@ -1,6 +1,6 @@
 /* The CUDA driver's functions, found at run time: the driver is opened, never linked, so a libcecl built
- * with CUDA also loads where there is none. No CUDA runtime is needed. This file knows nothing of
- * devices. Only builds with CUDA include it. */
+ * with CUDA also loads on a machine without a driver. No CUDA runtime is needed. This file knows nothing
+ * of src/device. Only builds with CUDA include it. */
 #ifndef CECL_DRIVER_DRIVER_H
 #define CECL_DRIVER_DRIVER_H
 
@@ -9,7 +9,7 @@
 
 #include "util/error.h"
 
-#define CECL_GPUS_MAX 64 /* of a process */
+#define CECL_GPUS_MAX 64 /* most GPUs of a process */
 
 #if CUDA_VERSION < 12080
 #error "cecl needs CUDA 12.8 or later: cuMemcpyBatchAsync"
@@ -97,8 +97,8 @@
     X(cuUserObjectRelease, 11030)                                                                  \
     X(cuGraphRetainUserObject, 11030)
 
-/* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx. The
- * toolkit 12.8 has no type for the latter. */
+/* cuMemcpyBatchAsync has two signatures: that of CUDA 12.8, and that of 13.0 without failIdx, for which
+ * the toolkit 12.8 has no type. */
 typedef CUresult(CUDAAPI *cecl_batch_13000_fn)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                                                size_t count, CUmemcpyAttributes *attributes,
                                                size_t *first_of_attribute, size_t nattributes,
@@ -113,23 +113,23 @@ struct cecl_driver {
     CECL_DRIVER_FUNCTIONS(CECL_DRIVER_FIELD)
 #undef CECL_DRIVER_FIELD
     int version;                               /* the driver's CUDA version: 13010 is 13.1 */
-    PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used where batch_13000 is NULL */
+    PFN_cuMemcpyBatchAsync_v12080 batch_12080; /* used if batch_13000 is NULL */
     cecl_batch_13000_fn batch_13000;
-    PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* used where batch_3d_13000 is NULL */
+    PFN_cuMemcpy3DBatchAsync_v12080 batch_3d_12080; /* used if batch_3d_13000 is NULL */
     cecl_batch_3d_13000_fn batch_3d_13000;
 };
 
-/* The initialised driver, or NULL if none can be used; then *why has the reason (never freed).
- * Creates no context. */
+/* The initialised driver. NULL: none can be used, and *why is the reason (never freed). Creates no
+ * context. */
 const struct cecl_driver *cecl_driver_get(const char **why);
 
-/* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL where
- * there is none. */
+/* Finds one more function of the initialised driver, with the signature of CUDA `version`; NULL if there
+ * is none. */
 void *cecl_driver_find(const char *name, int version);
 
-/* Makes a GPU the calling thread's current one, as cudaSetDevice does: the CUDA runtime, whichever copy
- * of it the program has, takes the current primary context as its device. The context is retained once
- * and never released, because the program may use it until it ends. */
+/* Makes a GPU the calling thread's current one, as cudaSetDevice does: every copy of the CUDA runtime in
+ * the program takes its device from the current primary context. The context is retained once and never
+ * released, because the program may use it until it ends. */
 ceclResult_t cecl_driver_set_device(const struct cecl_driver *cu, CUdevice device);
 
 /* Returns ceclSuccess, ceclOutOfMemory for CUDA_ERROR_OUT_OF_MEMORY, or else

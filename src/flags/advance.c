@@ -1,9 +1,10 @@
-/* How calls move the flags. Every call runs this code, so it has no allocation and no lock. */
+/* How calls advance counters. Every call runs this code, so it has no allocation and no lock. */
 #include "flags/flags.h"
 
 #include <string.h>
 
-/* Every call with side phases also has main phases, because it ends on the main lane. */
+/* Notes the most side phases per main phase. Every call with side phases also has main phases, because it
+ * ends on the main lane. */
 static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     const uint32_t main = advance->phases[CECL_LANE_MAIN], side = advance->phases[CECL_LANE_SIDE];
@@ -11,16 +12,16 @@ static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance
         atomic_store(&flags->side_a_main, main > 0 ? (side + main - 1) / main : side);
 }
 
-/* How many calls without phases were made so far. */
+/* The number of calls without phases so far. */
 static uint32_t unsignalled(const struct cecl_flags *flags)
 {
     return flags->epoch[CECL_COUNTER_DONE] - flags->epoch[CECL_LANE_MAIN];
 }
 
-/* The main lane's target is set last, because `idle` does not look at the side lane. A call may
- * begin while the watchdog silences flags. The call writes its target before it reads `silent`, and
- * the watchdog writes `silent` before it reads targets. So either the call finds `silent`, or the
- * watchdog finds the target. */
+/* The main lane's target is set last, because cecl_flags_idle does not look at the side lane. A call may
+ * begin while the watchdog silences flags. The call writes its target before it reads `silent`, and the
+ * watchdog writes `silent` before it reads targets. So either the call sees `silent`, or the watchdog sees
+ * the target. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     note_side_phases(flags, advance);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A slot that no request has. */
+/* States of a slot. */
 #define FREE 0
 #define TAKEN 1
 
@@ -65,7 +65,7 @@ static uint32_t *row_of(const struct cecl_flags *flags, uint32_t slot)
     return cecl_hosted_early(flags->hosted, flags->rank) + (size_t)slot * (size_t)flags->nranks;
 }
 
-/* Whether the word of a peer is behind the value for which a stream waits. */
+/* Whether the word of a peer is behind the last value for which a stream waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t slot, int peer)
 {
     const uint32_t awaited = atomic_load(&flags->early.slots[slot].awaited),

@@ -1,9 +1,9 @@
-/* Words by which ranks say early that the buffers of a request may be written.
+/* Words by which ranks signal early that the buffers of a request may be written.
  *
  * A rank has slots in memory of the host, each with a word for every peer, which that peer writes.
- * A request has a slot at each rank, and ranks tell each other which one, so they may free requests
- * in any order. A slot is used by one request at a time. Its value grows by one each time that the
- * request is made ready (modulo 2^32). The words lie there for the reasons that pairs.h has.
+ * A request has a slot at each rank, and ranks tell each other which one, so they may free requests in any
+ * order. A slot is used by one request at a time. Its value grows by one each time that the request is made
+ * ready (modulo 2^32).
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_EARLY_H
@@ -13,22 +13,23 @@
 
 #define CECL_EARLY_NONE UINT32_MAX /* no slot */
 
-/* For cecl_flags_open, and cecl_flags_close. It must be done on all ranks before any rank signals. */
+/* For cecl_flags_open and cecl_flags_close. All ranks must have called cecl_early_describe before any rank
+ * signals. */
 ceclResult_t cecl_early_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 void cecl_early_forget(struct cecl_flags *flags);
 
-/* Takes a slot; CECL_EARLY_NONE: there is none left. *value is where its words stand. Gives it back
- * with the value to which the words have come. */
+/* cecl_early_take takes a slot, and sets *value to the value of its words; CECL_EARLY_NONE: there is no
+ * free slot. cecl_early_give gives a slot back with the value that its words have then. */
 uint32_t cecl_early_take(struct cecl_flags *flags, uint32_t *value);
 void cecl_early_give(struct cecl_flags *flags, uint32_t slot, uint32_t value);
-/* Notes that a stream is going to wait for this value of a slot. */
+/* Notes that a stream will wait for this value of a slot. */
 void cecl_early_await(struct cecl_flags *flags, uint32_t slot, uint32_t value);
 
 /* -- for the watchdog -- */
 
-/* Lists the peers for whose words a stream waits, or is going to wait. */
+/* Lists the peers for whose words a stream waits or will wait. */
 void cecl_early_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
-/* Ends all waits for these words, without the driver. To be called again until nothing is pending. */
+/* Ends all waits for these words, without the driver. Must be called repeatedly until nothing is pending. */
 void cecl_early_release(const struct cecl_flags *flags);
 
 #endif

@@ -1,4 +1,4 @@
-/* The life of flags: their memory, how they travel, and the address of each word. */
+/* Making and ending flags: their memory, the way in which they travel, and the addresses of words. */
 #include "flags/flags.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane)
 
 /* ---- how flags travel */
 
-/* Sends a flag to every peer in the given way, and waits until the stream has done so. */
+/* Sends a flag to every peer in the given way, and waits until the stream has done it. */
 static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_way way,
                                uint32_t epoch, ceclStream_t stream)
 {
@@ -62,7 +62,7 @@ static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_wa
     return result != ceclSuccess ? result : waited;
 }
 
-/* Checks that the flag which every peer sent as a probe is in this rank's row. */
+/* Checks that the flags that peers sent as probes are in this rank's row. */
 static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
 {
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));
@@ -79,8 +79,8 @@ static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
     return result;
 }
 
-/* Collective. Sends flags this way, and checks that they arrive at every rank. No attribute of the
- * driver tells that. */
+/* Collective. Sends flags this way, and checks that they arrive at every rank. No attribute of the driver
+ * says whether a way works. */
 static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way way,
                               ceclStream_t stream)
 {
@@ -120,8 +120,8 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
         result = cecl_pads_write_slices(flags, stream);
     result = cecl_pool_agree(flags->pool, result);
     if (result == ceclSuccess) {
-        /* Copied flags were faster where they were measured (docs/measurements.md), and no driver
-         * refuses them. */
+        /* Copied flags were the faster way in all measurements (docs/measurements.md), and all drivers
+         * allow them. */
         flags->way = wish == CECL_FLAGS_BY_HOST    ? CECL_FLAGS_HOST
                      : wish == CECL_FLAGS_BY_WRITE ? CECL_FLAGS_WRITE
                                                    : CECL_FLAGS_COPY;
@@ -138,7 +138,7 @@ static ceclResult_t choose_way(struct cecl_flags *flags, enum cecl_flags_wish wi
 
 /* ---- life */
 
-/* Sets this rank's side flags to the first value. Later only signals raise them. */
+/* Sets this rank's side flags to the first value. After this only signals change them. */
 static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 {
     return cecl_flags_write_row(flags, CECL_LANE_SIDE, cecl_flag_value(CECL_FIRST_EPOCH));
@@ -233,8 +233,7 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
     atomic_store((_Atomic uint32_t *)flags->net, CECL_FIRST_EPOCH);
     atomic_store(&flags->net_target, CECL_FIRST_EPOCH);
-    /* From here on all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait
-     * needs a signal. */
+    /* Now all flags hold CECL_FIRST_EPOCH or a value just below it, so that each wait needs a signal. */
     return ceclSuccess;
 }
 

@@ -1,20 +1,19 @@
-/* Flags: the words by which ranks signal to each other how far they are. This folder holds all code
- * that counts, reads and releases these words. It knows the pool and the device, but no plan and no
- * collective. counters.h has the table that says how each counter's words are used.
+/* Flags: the words by which ranks signal to each other how far they are. This folder has all code that
+ * counts, reads and releases these words. It knows the pool and the device, but no plan and no collective.
+ * counters.h has the table of how each counter's words are used.
  *
- * Each rank has a row of 32-bit words in its symmetric memory for each lane, and each row has a
- * word for each peer. Only that peer writes the word, and the word only grows (cyclically). A
- * lane's epoch is the value of its flags when every call so far is done. A call with n phases on a
- * lane moves the lane's epoch by n, on all ranks alike.
+ * For each lane a rank has a row of 32-bit words in its symmetric memory, with a word for each peer. Only
+ * that peer writes the word, and the word only grows (cyclically). A lane's epoch is the value of its flags
+ * when every call so far is done. A call with n phases on a lane adds n to the lane's epoch, on all ranks
+ * alike.
  *
- * Flags travel in one of three ways: a stream writes the word at the peer, or copies it there from
- * a table that holds every value a flag can have, or writes the word in memory of the host, where
- * the rows then lie. Whether a way works is tried when the communicator is made.
+ * Flags travel in one of three ways: a stream writes the word at the peer; or a copy engine copies it there
+ * from a table of all values that a flag can have; or the rows lie in memory of the host, and a stream writes
+ * the word there. Whether a way works is tried when the communicator is made.
  *
- * The word `done` tells the host how far this rank's calls are done, in phases of the main lane;
- * the stream that runs a call writes it. A call without phases signals nothing to peers (any call
- * of a single rank; a put). It moves `done` by one and leaves the epochs alone, so one rank may
- * make it and the others not.
+ * The word `done` tells the host how far this rank's calls are done, in phases of the main lane. The stream
+ * that runs a call writes it. A call without phases (any call of a single rank; a put) signals nothing to
+ * peers. It adds one to `done` and nothing to the epochs, so some ranks may make it and others not.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H
@@ -28,48 +27,48 @@
 #include "call/nodes.h"
 #include "flags/counters.h"
 
-/* A flag holds the low 16 bits of its epoch in its upper half. So flags compare cyclically as
- * 32-bit words, and a table of all their values is small enough. */
+/* The upper half of a flag holds the low 16 bits of its epoch. So flags can be compared cyclically as
+ * 32-bit words, and a table of all values has only 65,536 entries. */
 #define CECL_FLAG_VALUES 65536u
 static inline uint32_t cecl_flag_value(uint32_t epoch)
 {
     return epoch << 16;
 }
 
-/* Counters start close to the wrap-around, so every program crosses it soon. No code can then rely
- * on the wrap-around not happening. */
+/* Counters start close to the wrap-around, so that every program passes it early and an error there shows. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
 #define CECL_PAIR_NOTES 256 /* a power of two */
 
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
-    /* copies of a word by a copy engine, for drivers that refuse remote stream writes */
+    /* copies of a word by a copy engine, which all drivers allow */
     CECL_FLAGS_COPY,
     /* stream writes to memory of the host, which all drivers allow and no copy engine holds up */
     CECL_FLAGS_HOST
 };
 
-/* Captured calls that are one kernel count by kinds, because a small call renews the rows of its slots in the
- * order of its numbers, each number one row. */
+/* Captured calls that are one kernel are numbered by kind, because a small call renews the rows of its
+ * slots in the order of its numbers, one row for each number. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
-/* Of requests that are made ready early: see early.h. */
+/* The words of requests that are made ready early: see early.h. */
 struct cecl_early {
     struct cecl_early_slot {
-        uint32_t value;           /* to which the words have come, while no request has the slot */
-        uint8_t state;            /* early.c's */
-        _Atomic uint32_t awaited; /* the value for which a stream waits last */
+        uint32_t value;           /* the value of the words, while no request has the slot */
+        uint8_t state;            /* used by early.c */
+        _Atomic uint32_t awaited; /* the last value for which a stream waits */
     } * slots;                    /* [count] */
     uint32_t count, next;         /* next: where the search for a free slot begins */
 };
 
-/* One-sided calls that are pending, by stream: see lines.h. */
+/* How far one-sided calls are, by stream: see lines.h. */
 #define CECL_LINES 32
 struct cecl_lines {
     struct cecl_line {
-        uint64_t stream;        /* id of the stream whose calls it counts; 0: unknown */
-        _Atomic uint64_t calls; /* so far, with the one that is being enqueued */
+        uint64_t stream; /* id of the stream whose calls the line counts; 0: unknown */
+        /* how many calls so far, including the one that is being enqueued */
+        _Atomic uint64_t calls;
     } list[CECL_LINES];
     _Atomic uint32_t count; /* lines from here on were never used */
     uint32_t next;          /* the line that is shared next */
@@ -82,26 +81,28 @@ struct cecl_line_at {
     uint64_t call; /* its number on that line, from 1 on; 0: no call */
 };
 
-/* Of one-sided calls' signals: see signals.h. Arrays are [CECL_SIGNALS][nranks]; NULL: there are none. */
+/* The signals of one-sided calls: see signals.h. Arrays are [CECL_SIGNALS][nranks]; NULL: there are none. */
 struct cecl_signals {
     struct cecl_signal_sent {
         uint32_t value;
         struct cecl_line_at last; /* the call that sent it */
     } * sent;
     struct cecl_signal_taken {
-        _Atomic uint32_t value; /* to which the latest wait waits */
+        _Atomic uint32_t value; /* the value for which the latest wait waits */
         struct cecl_line_at last;
-        /* -- the watchdog's -- */
-        int64_t since; /* how long a stream has waited in vain; 0: none waits */
+        /* -- used by the watchdog -- */
+        /* the time, in ms, since when a stream has waited without progress; 0: none waits */
+        int64_t since;
         uint32_t seen_word, seen_reached;
     } * taken;
-    uint32_t *reached;   /* host-visible: the value for which a stream waits, or has waited last */
-    _Atomic bool waited; /* a wait was made */
+    uint32_t *reached;   /* host-visible: the last value for which a stream has begun to wait */
+    _Atomic bool waited; /* a wait was enqueued */
     /* -- of captured calls, see handed.h -- */
-    uint32_t
-        *handed; /* [2][..] this rank's words. 0: a signal is there; 1: the last one was taken */
-    uint32_t *holds;       /* [2][..] host-visible: whether a stream waits for such a word */
-    int64_t *held_since;   /* [2][..] the watchdog's: since when; 0: none waits */
+    /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
+    uint32_t *handed;
+    uint32_t *holds; /* [2][..] host-visible: whether a stream waits for that word */
+    /* [2][..] used by the watchdog: the time, in ms, since when; 0: none waits */
+    int64_t *held_since;
     _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
 
@@ -109,33 +110,34 @@ struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
     int rank, nranks;
-    const struct cecl_nodes *nodes; /* NULL: one node. Flags stay within it. Set by the opener */
-    enum cecl_flag_way way;         /* for the epochs */
+    /* NULL: one node. Flags do not leave a node. Set by the caller of cecl_flags_open */
+    const struct cecl_nodes *nodes;
+    enum cecl_flag_way way; /* how the flags of lanes travel */
     struct cecl_counter counters[CECL_COUNTERS_MAX];
     /* -- of messages, see pairs.h -- */
     const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
     /* [4][nranks] values of the counters of messages for which streams wait */
     _Atomic uint32_t *awaited;
-    /* for recent groups of a single message: that message. The index follows from the group's
-     * target */
+    /* for recent groups of a single message: that message. The index is the group's target, modulo the
+     * size */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
     struct cecl_early early;
     struct cecl_lines lines;
     struct cecl_signals signals;
-    /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, the sources of copied flags */
+    /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
-    /* offset of [nranks] pointers by which kernels find peers: see pads.h */
+    /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.h */
     uint64_t slices_offset;
-    uint32_t epoch[CECL_COUNTERS_MAX];   /* where counters stand once every call so far is done */
-    _Atomic uint32_t target[CECL_LANES]; /* like `epoch`, with the call that is being enqueued */
-    /* like `target`, for calls without phases: `done` counts these calls, and epochs do not */
+    uint32_t epoch[CECL_COUNTERS_MAX];   /* the values of counters once every call so far is done */
+    _Atomic uint32_t target[CECL_LANES]; /* the same, including the call that is being enqueued */
+    /* like `target`: how many calls without phases. `done` counts these calls, and epochs do not */
     _Atomic uint32_t unsignalled_target;
-    _Atomic uint32_t net_target; /* like `target`, of exchanges with other nodes */
-    /* the most side phases for each main phase, in any call so far */
+    _Atomic uint32_t net_target; /* like `target`: how many exchanges with other nodes */
+    /* the most side phases per main phase in any call so far */
     _Atomic uint32_t side_a_main;
     /* -- used once the communicator has failed -- */
-    _Atomic uint32_t releases; /* how often waits were released so far */
+    _Atomic uint32_t releases; /* how often waits were released */
     _Atomic bool silent;       /* no call may begin any more */
     uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
@@ -159,9 +161,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank.
- * NULL
- *         or zeroed: there is none */
+ * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank. NULL or
+ *         zeroed: there is none */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 
@@ -177,8 +178,8 @@ static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int hold
     return row->own ? words : words + writer;
 }
 
-/* The words by which kernels of a lane meet. The caller fills in what the kernel does, and the
- * values. */
+/* The words by which kernels of a lane wait for each other. The caller fills in what the kernel does, and
+ * the values. */
 struct cecl_meeting cecl_flags_meeting(const struct cecl_flags *flags, int lane);
 
 /* A word of this rank that holds the flag of a lane at `epoch`. */
@@ -190,37 +191,37 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 
 /* -- advance.c: one call. Begin, fill its cells, enqueue, then commit or roll back -- */
 
-/* By how much a call moves the flags. Phases are equal on all ranks. */
+/* What a call adds to the counters. Phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    bool unsignalled; /* no phases: only `done` reports its end. Ranks may differ in this */
-    /* uses slots or memory of the host, where calls alternate between two halves */
+    bool unsignalled; /* it has no phases: only `done` reports its end. Ranks may differ in this */
+    /* it uses slots or memory of the host, where calls alternate between two halves */
     bool small;
     uint32_t exchanges; /* with other nodes */
 };
 
-/* By how much the call moves `done`, in phases from the call's start to its end. */
+/* What the call adds to `done`. */
 static inline uint32_t cecl_advance_end(const struct cecl_advance *advance)
 {
     return advance->phases[CECL_LANE_MAIN] + advance->unsignalled;
 }
 
-/* Must be called before anything of the call is enqueued, because the watchdog must know of the
- * call before it can wait. Returns false if flags are silent; then nothing may be enqueued. */
+/* Must be called before anything of the call is enqueued, because the watchdog must know the call before
+ * the call can wait. Returns false if flags are silent; then nothing may be enqueued. */
 bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advance);
-/* To be called when any part of the call is enqueued. */
+/* Must be called if a part of the call was enqueued. */
 void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *advance);
-/* To be called when nothing of the call is enqueued. */
+/* Must be called if nothing of the call was enqueued. */
 void cecl_flags_roll_back(struct cecl_flags *flags);
 
-/* The value of `done` once all that is enqueued, or being enqueued, is done. */
+/* The value of `done` once every call that was enqueued, or is being enqueued, is done. */
 static inline uint32_t cecl_flags_done_target(const struct cecl_flags *flags)
 {
     return atomic_load(&flags->target[CECL_LANE_MAIN]) + atomic_load(&flags->unsignalled_target);
 }
-/* Waits until every call so far is done, not counting the call that was begun. */
+/* Waits until every earlier call is done, not counting the call that has begun. */
 struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags);
-/* Marks every call so far as done, including the call that was begun. */
+/* Marks every call so far as done, including the call that has begun. */
 struct cecl_memop cecl_flags_mark_end(const struct cecl_flags *flags);
 
 /* Which half of the slots the next small call uses. */
@@ -235,53 +236,53 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return atomic_load_explicit((_Atomic uint32_t *)flags->done, memory_order_acquire);
 }
-/* Whether `done` has come to `target`. Counts wrap around: a target more than 2^31 behind reads as
- * not reached. */
+/* Whether `done` has reached `target`. Counts wrap around: a target more than 2^31 behind reads as not
+ * reached. */
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
 }
-/* Whether no call of this rank is pending. cecl_flags_calls_idle: not counting one-sided calls. */
+/* Whether no call of this rank is pending. cecl_flags_calls_idle ignores one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);
 bool cecl_flags_calls_idle(const struct cecl_flags *flags);
-/* The rank whose data did not come to the kernel of a small call in time, or -1. Visible to every
- * thread that has seen that the call is done. */
+/* The rank whose data did not reach the kernel of a small call in time, or -1. A thread that has seen the
+ * call done sees this value, too. */
 static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 {
     return (int)atomic_load_explicit((_Atomic uint32_t *)flags->late, memory_order_acquire) - 1;
 }
 
-/* Whether the kernels of a call by splits on the device have found that rows do not fit; *trouble says
- * which. */
+/* Whether the kernels of a call with splits on the device have found that rows do not fit. If so, *trouble
+ * says which. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
 /* How far the call in progress is. */
 struct cecl_progress {
-    bool started;               /* this rank has signalled to its peers that it is in the call */
+    bool started;               /* this rank has signalled to its peers that the call has begun */
     uint32_t flags[CECL_LANES]; /* the values that this rank last signalled to its peers */
-    struct cecl_rank_list late; /* the peers whose flags are furthest behind those values */
+    struct cecl_rank_list late; /* the peers whose flags are furthest behind those of this rank */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
-    bool in_message;            /* what waits for `late` is a message and no collective */
-    /* in_message: the peer of the message that waits. -1: several wait, or the message is not
-     * known; the next two fields then mean nothing. */
+    bool in_message;            /* a message waits for `late`, and not a collective */
+    /* in_message: the peer of the message that waits. -1: several messages wait, or it is not known which;
+     * the next two fields are then undefined. */
     int message_peer;
     bool message_sends;      /* this rank sends it */
-    uint32_t message_target; /* the value of `done` after it */
+    uint32_t message_target; /* the value of `done` after the message */
 };
-/* How far the call in progress is. rows: [out] [CECL_LANES][nranks] the flags that peers have
+/* Finds out how far the call in progress is. rows: [out] [CECL_LANES][nranks] the flags that peers have
  * signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
-/* From then on no call can begin, and copied flags that are enqueued and released signal nothing to
- * peers. Flags by stream writes cannot be silenced, because their values are in the stream; then
- * peers learn of the failure only from the mesh. */
+/* Silences flags: from then on no call can begin, and enqueued copies of flags, when their waits are
+ * released, signal nothing to peers. Flags by stream writes cannot be silenced, because their values are
+ * in the stream; peers then learn of the failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
-/* Ends the waits for exchanges with other nodes. None may run any more. */
+/* Ends the waits for exchanges with other nodes. No exchange may be running. */
 void cecl_flags_release_net(struct cecl_flags *flags);
-/* Read words of rows, and write a row of this rank. Rows in memory of the host are read and written
- * without the driver. */
+/* Reads words of rows, and writes a row of this rank. Uses the driver only if rows are in memory of the
+ * device. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);

@@ -19,7 +19,8 @@ ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, ui
                          flags->nranks);
     for (size_t i = 0; i < count; i++) {
         atomic_store((_Atomic uint32_t *)&signals->handed[i], 0);
-        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], 1); /* the first is free */
+        /* TAKEN: the first signal need not wait */
+        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], 1);
     }
     for (int taken = 0; taken < 2; taken++)
         flags->counters[CECL_COUNTER_HANDED + taken] =
@@ -38,7 +39,7 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* Words of both kinds; 0 as long as nothing was captured. */
+/* The number of words of both kinds; 0 as long as nothing was captured. */
 static uint32_t count_of(const struct cecl_flags *flags)
 {
     return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_signal_words(flags->nranks) : 0;
@@ -58,8 +59,8 @@ bool cecl_handed_waits(const struct cecl_flags *flags)
     return waits;
 }
 
-/* Notes since when this wait has gone on. Turns BEGUN into SEEN, so a wait that has ended meanwhile, and one that
- * has begun since, are told apart. */
+/* Notes since when this wait has lasted, and returns whether the word is still missing. Turns BEGUN into
+ * SEEN, so that a later look can tell a new wait from this one. */
 static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
 {
     int64_t *since = &flags->signals.held_since[i];
@@ -75,7 +76,7 @@ static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
     return read_word(&flags->signals.handed[i]) == 0;
 }
 
-/* Looks at the waits for one peer. Returns whether it is late. */
+/* Looks at the waits for one peer. Returns whether the peer is late. */
 static bool look_at_peer(struct cecl_flags *flags, int peer, int64_t now_ms,
                          struct cecl_handed_wait *first)
 {

@@ -4,8 +4,8 @@
  *     [signals][nranks]  words of signals
  *     1                  the word that ends all waits
  *     1 for each lane    in which cecl's own kernels count their blocks
- *     1                  the number of captured calls that are one kernel
- *     [nranks]           words by which the kernels of those calls meet
+ *     1 for each kind    the number of captured calls that are one kernel
+ *     [nranks]           words by which the kernels of those calls wait for each other
  *
  * The library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
  * barrier or a signal. */

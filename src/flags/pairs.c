@@ -20,8 +20,8 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* Behind the words of all counters lies a word that the rank itself writes: how far its messages
- * have begun. It starts with the value of `done`, which means that no message is in progress. */
+/* After the words of the counters comes a word that the rank itself writes: how far its messages have
+ * begun. It starts with the value of `done`, which means that no message is in progress. */
 ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     const uint32_t count = words_of_peers(flags);
@@ -53,8 +53,7 @@ void cecl_pairs_forget(struct cecl_flags *flags)
     free(flags->awaited);
 }
 
-/* A note has the target in its upper half, and in its lower half the peer and the role. No note is
- * 0. */
+/* A note has the target in its upper half, and the peer and the role in its lower half. 0: no note. */
 #define NOTED 0x80000000u
 #define SENDS 0x40000000u
 
@@ -82,7 +81,7 @@ bool cecl_pair_is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
-/* Whether the launch of this target is one message: then its role and peer. */
+/* Whether the launch of this target is a single message. If so, sets its role and peer. */
 static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl_role *role,
                       int *peer)
 {
@@ -93,8 +92,8 @@ static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl
     return note >> 32 == target && (note & NOTED) != 0;
 }
 
-/* Lists the peer of the group in progress if that group is one message. Otherwise lists the peers
- * of all pending groups, because no word says which group waits for which peer. */
+/* If the group in progress is a single message, lists its peer. Otherwise lists the peers of all pending
+ * groups, because no word says which group waits for which peer. */
 static void name_peers(const struct cecl_flags *flags, uint32_t target,
                        struct cecl_progress *progress)
 {
@@ -133,7 +132,8 @@ bool cecl_pair_is_mutual(const struct cecl_flags *flags, const struct cecl_posts
     const enum cecl_role back = progress->message_sends ? CECL_RECEIVER : CECL_SENDER;
     const uint32_t behind = cecl_flags_done_target(flags) - progress->message_target;
     bool is_mutual = false;
-    for (int r = 0; r < flags->nranks; r++) /* this rank has not made its call yet */
+    for (int r = 0; r < flags->nranks;
+         r++) /* the peer has posted, and this rank has not made its call yet */
         is_mutual = is_mutual || (r != flags->rank && cecl_posts_ahead(posts, back, r) > 0);
     for (uint32_t i = 1; i <= behind && i < CECL_PAIR_NOTES; i++) {
         enum cecl_role role;

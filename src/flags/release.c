@@ -1,12 +1,13 @@
-/* What the watchdog and teardown need from flags. They ask how far calls are and which peer is
- * late, and end waits once the communicator has failed. */
+/* What the watchdog and teardown need from flags: how far calls are, which peer is late, and ending waits
+ * once the communicator has failed. */
 #include "flags/flags.h"
 
 #include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
 
-/* A quarter of the flags' cycle. Half of the cycle counts as later, the other half as earlier. */
+/* A quarter of the flags' cycle, in epochs. A value up to half a cycle ahead counts as later, other values
+ * as earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_calls_idle(const struct cecl_flags *flags)
@@ -28,15 +29,15 @@ bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_troub
     return true;
 }
 
-/* The main epoch up to which calls are done. `done` also counts calls without phases. The pending
- * calls without phases are assumed to end first, so the epoch may be too early by their number, but
- * never too late. */
+/* The main epoch up to which calls are done. `done` also counts calls without phases. Pending calls
+ * without phases are counted as done, so the epoch may be too low by their number, but never too high. */
 static uint32_t epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* Ranks with which this rank exchanges flags: how many there are, and the i-th one after this rank. */
+/* The ranks with which this rank exchanges flags, itself included: how many there are, and the i-th one
+ * after this rank. */
 static int peers_of(const struct cecl_flags *flags)
 {
     const struct cecl_nodes *nodes = flags->nodes;
@@ -51,7 +52,7 @@ static int peer_of(const struct cecl_flags *flags, int i)
                  : (flags->rank + i) % n;
 }
 
-/* How far a peer's flags are behind this rank's signals, on the lane where that is more. */
+/* How far a peer's flags are behind this rank's signals, on the lane on which they are further behind. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
 {
@@ -63,7 +64,7 @@ static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
     return most;
 }
 
-/* Names only the peers that are furthest behind: a peer that is a little behind may itself wait for
+/* Lists only the peers that are furthest behind, because a peer that is less behind may itself wait for
  * one of them. */
 static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
@@ -109,7 +110,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     *progress = (struct cecl_progress){.started = false};
     if (peers_of(flags) == 1)
         return ceclSuccess;
-    /* A peer holds the flag that this rank last signalled to it. */
+    /* This rank's last signals are read where peers receive them. */
     const int last = peer_of(flags, peers_of(flags) - 1);
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
@@ -122,8 +123,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values of the `count` epochs of a lane that follow `first` with the value of an
- * `earlier` epoch. */
+/* Overwrites the values for the `count` epochs of a lane that follow `first` with the value of the epoch
+ * `earlier`. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {
@@ -140,16 +141,16 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
     return ceclSuccess;
 }
 
-/* Writes only the values that pending calls may copy. A stream memory operation takes about 1 us.
- * Copies are faster, but are held up while the program frees memory.
+/* Overwrites only the values that pending calls may copy, by stream memory operations, which take about 1 us
+ * each. Copies would be faster, but they are held up while the program frees memory.
  *
- * No word says how far the side lane is, so its pending epochs are derived from those of the main
- * lane. Values of the last half cycle of possibly pending side epochs are overwritten. Side flags
- * further back may still end waits of peers. This does no harm: main flags end no wait, every call
- * ends on the main lane, and peers were told of the failure before. */
+ * No word says how far the side lane is, so its pending epochs are derived from those of the main lane. If
+ * more than half a cycle of side epochs may be pending, some side flags may still end waits of peers. This
+ * does no harm: main flags end no wait, every call ends on the main lane, and peers have been told of the
+ * failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
-    /* to be stored before targets are read: see cecl_flags_begin */
+    /* must be stored before targets are read: see cecl_flags_begin */
     atomic_store(&flags->silent, true);
     if (flags->way != CECL_FLAGS_COPY)
         return ceclSuccess; /* the values are in the stream */
@@ -160,8 +161,7 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
     return overwrite(flags, CECL_LANE_SIDE, side - beside, beside, side - 2 * QUARTER + 1);
 }
 
-/* Pending calls may span more than half a cycle of flags, so each release moves on by another
- * quarter. */
+/* Pending calls may span more than half a cycle of flags, so each release adds another quarter. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 {
     const uint32_t quarters = atomic_fetch_add(&flags->releases, 1) + 1;

@@ -1,12 +1,12 @@
 /* The signals of one-sided calls (ceclPutSignal, ceclSignal, ceclWaitSignal).
  *
- * Each rank has CECL_SIGNALS words for each peer, in memory of the host, which only that peer writes. A word counts
- * the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one peer are sent in the
- * order in which the host made the calls, also on different streams: each first waits for the line (lines.h) of the
- * signal before it. Waits for them keep the same order. So words only grow.
+ * Each rank has CECL_SIGNALS words for each peer, in memory of the host, which only that peer writes. A word
+ * counts the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one peer are
+ * sent in the order in which the host made the calls, also on different streams: each first waits for the
+ * line (lines.h) of the previous signal. Waits for these signals are ordered likewise. So words only grow.
  *
- * When a stream comes to a wait, it tells this rank's own host by a word: the value for which the stream waits. There
- * the watchdog finds which peer is late, and for how long.
+ * When a stream reaches a wait, it writes a word for this rank's host: the value for which it waits. In these
+ * words the watchdog sees which peer is late, and for how long.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_SIGNALS_H
@@ -16,36 +16,37 @@
 
 /* How many host-visible words cecl_signals_describe takes. */
 size_t cecl_signals_own_words(int nranks);
-/* For cecl_flags_open, and cecl_flags_close. All ranks must do this before any rank signals. */
+/* For cecl_flags_open and cecl_flags_close. All ranks must have called cecl_signals_describe before any
+ * rank signals. */
 ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted,
                                    uint32_t *words);
 void cecl_signals_forget(struct cecl_flags *flags);
 
-/* The index, in the arrays of struct cecl_signals, of signal `number` to a peer, or from it. It is also the slot of
- * counter REACHED. */
+/* The index of signal `number`, to a peer or from it, in the arrays of struct cecl_signals. It is also the
+ * slot of the counter REACHED. */
 static inline uint32_t cecl_signal_index(const struct cecl_flags *flags, int peer, int number)
 {
     return (uint32_t)(number * flags->nranks + peer);
 }
 
-/* How many signals of a number have not come from the peer yet, of those that all waits so far take. */
+/* How many signals of a number, of those for which waits were enqueued, have not come from the peer yet. */
 uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int number);
 
 /* -- for the watchdog -- */
 
-/* A wait that a stream has come to, and for which signals are missing. */
+/* A wait that a stream has reached, and for which signals are missing. */
 struct cecl_signal_wait {
     int peer, number;
     uint32_t missing; /* signals */
-    int64_t since;    /* ms: since when it has waited, or since the last signal came */
+    int64_t since;    /* ms; the time when the wait was first seen, or when the last signal came */
 };
-/* Looks at all waits. *first: the one that has waited longest; its peer is -1 if none waits. `late`: the peers of all
- * waits. */
+/* Looks at all waits. *first: the one that has lasted longest; its peer is -1 if there is none. `late`:
+ * adds the peers of all waits. */
 void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_signal_wait *first,
                        struct cecl_rank_list *late);
-/* Whether a stream waits for a signal of the peer, or is going to wait. */
+/* Whether a stream waits for a signal of the peer, or will wait for one. */
 bool cecl_signal_is_late(const struct cecl_flags *flags, int peer);
-/* Ends all waits, without the driver. To be called again until nothing is pending. */
+/* Ends all waits, without the driver. Must be called repeatedly until nothing is pending. */
 void cecl_signals_release(const struct cecl_flags *flags);
 
 #endif

@@ -42,14 +42,14 @@ struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum ce
                                   .begun_value = CECL_REPLAY_BEGUN};
 }
 
-/* How far rank `writer` is in captured calls of a kind, as far as this rank was told. */
+/* How far rank `writer` is in captured calls of a kind, as far as this rank has been told. */
 static uint32_t count_of(const struct cecl_flags *flags, int kind, int writer)
 {
     const uint32_t *words = counts_of(flags, flags->rank, (enum cecl_numbering)kind);
     return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
 }
 
-/* Whether a peer is not where this rank is in a captured call of one kernel. */
+/* Whether a peer is behind this rank in captured calls of one kernel. */
 static bool is_behind(const struct cecl_flags *flags, int peer)
 {
     for (int kind = 0; kind < CECL_NUMBERINGS; kind++)

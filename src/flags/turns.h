@@ -1,16 +1,16 @@
 /* The words of captured calls. Their values are fixed, so the words are set and reset.
  *
- * Each rank has CECL_TURNS words for each peer, in memory of the host, which only that peer sets. The
- * phases of a captured call take these words in turn (ce/capture.h). The peer sets a word to 1. The
- * rank waits for 1, and sets the word back to 0 in its own stream, before it signals its next phase to
- * that peer. The peer sets the word again only after it has seen that signal.
+ * Each rank has CECL_TURNS words for each peer, in memory of the host, which only that peer sets. The phases
+ * of a captured call use these words in turn (ce/capture.h). The peer sets a word to 1. The rank waits for 1,
+ * and its stream sets the word back to 0 before it signals its next phase to that peer. The peer sets the
+ * word again only after it has seen that signal.
  *
- * A captured call that is one kernel numbers itself and meets its peers in memory of the device
- * (sm/meeting.h). It takes no such words, but tells its numbers to all hosts, in further words of the
- * host's memory. A peer whose number is lower than this rank's has not come so far.
+ * A captured call that is one kernel counts itself, and waits for its peers in memory of the device
+ * (sm/meeting.h). It does not use these words. It tells its number to all hosts, in other words of the host's
+ * memory. A peer whose number is lower than this rank's is behind.
  *
- * One more word says to this rank's own host whether a captured call is running. All captured calls
- * of a communicator run one after the other, so one such word serves all graphs.
+ * One more word tells this rank's host whether a captured call is running. All captured calls of a
+ * communicator run one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -18,22 +18,23 @@
 
 #include "flags/flags.h"
 
-/* The values of the word for the host. A stream writes the first two. The watchdog turns BEGUN into
- * SEEN: if it finds SEEN again, no captured call has begun or ended in between. */
+/* The values of the word for the host. Streams write BEGUN and ENDED. The watchdog turns BEGUN into SEEN:
+ * if it still finds SEEN later, no captured call has begun or ended in between. */
 enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_SEEN };
 
-/* For cecl_flags_open. Fills in the rows of the table for captured calls. flags->replay is allocated.
+/* For cecl_flags_open. Fills in the table's rows for captured calls. flags->replay must be allocated.
  *
  * hosted  NULL: there are no peers */
 void cecl_turns_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted);
 
-/* How a captured call of one kernel meets its peers, and counts. It tells by flags->replay that it runs. */
+/* How a captured call of one kernel waits for its peers, and how it counts. It writes to flags->replay
+ * that it runs. */
 struct cecl_meeting cecl_turns_meeting(const struct cecl_flags *flags);
 struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum cecl_numbering kind);
 
 /* -- for the watchdog and for teardown -- */
 
-/* Whether a captured call is running, as far as the stream has told. A graph that was launched and
+/* Whether a captured call is running, as far as the stream has written it. A graph that was launched but
  * has not begun does not count. */
 static inline bool cecl_turns_run(const struct cecl_flags *flags)
 {
@@ -43,14 +44,13 @@ static inline bool cecl_turns_run(const struct cecl_flags *flags)
 }
 /* Whether a captured call has begun or ended since the last look, or none is running. */
 bool cecl_turns_go_on(const struct cecl_flags *flags);
-/* Changes whenever a signal of a captured call arrives at this rank or is taken, as far as words
- * show it. */
+/* A value that changes whenever a signal of a captured call arrives at this rank, or is taken. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
-/* The peers for which a captured call waits. Their signal has not come, and they have not taken this
- * rank's signal; or, in a call of one kernel, they are behind this rank. */
+/* Adds to `late` the peers for which a captured call waits: their signal has not come, and they have not
+ * taken this rank's signal; or, in a call of one kernel, they are behind this rank. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_list *late);
-/* Ends the waits of captured calls, without the driver. A call that was released resets its words, so
- * this is to be called again and again, as long as a graph may be replayed. */
+/* Ends the waits of captured calls, without the driver. A released call resets its words, so this must be
+ * called repeatedly as long as a graph may be replayed. */
 void cecl_turns_release(const struct cecl_flags *flags);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 typedef struct ncclWindow *ncclWindow_t;
-typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
+typedef struct ncclConfig ncclConfig_t; /* versions of NCCL differ in its size */
 typedef struct {
     int opCnt, peer, sigIdx, ctx;
 } ncclWaitSignalDesc_t;
@@ -28,7 +28,7 @@ typedef struct {
 
 enum { CECL_NCCL_INT8 = 0, CECL_NCCL_BFLOAT16 = 9 }; /* of ncclDataType_t */
 
-/* Bytes of an element, by the number of its ncclDataType_t. */
+/* Bytes of an element, by ncclDataType_t. */
 #define CECL_NCCL_TYPE_BYTES                                                                       \
     {                                                                                              \
         1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1                                                         \

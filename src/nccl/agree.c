@@ -11,12 +11,13 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define SPINS 1000    /* looks before a wait begins to sleep between them */
-#define PAUSE_US 20   /* between two looks */
+#define SPINS 1000    /* looks of a wait before it sleeps between looks */
+#define PAUSE_US 20   /* sleep between two looks */
 #define LINE_BYTES 64 /* so that ranks do not share cache lines */
 
-/* What a rank tells. The n-th time that is n << 32 | bits. Two words take turns: a rank that tells for the
- * time n + 2 has seen what all told for the time n + 1, so all have read what it told for the time n. */
+/* What a rank tells. In agreement n it writes n << 32 | bits to told[n & 1]. Two words are enough: when a
+ * rank writes for agreement n + 2, it has seen all words of agreement n + 1, so all ranks have read its
+ * word of agreement n. */
 struct cecl_nccl_line {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
     _Atomic uint64_t calls; /* served collectives so far */
@@ -32,7 +33,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
         atomic_store(&lines[entry->rank].has_left, true);
 }
 
-/* Nothing ends meanwhile. */
+/* Inside the entry, so that no part of it ends meanwhile. */
 static void leave_one(struct cecl_nccl_comm *entry)
 {
     if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
@@ -41,7 +42,8 @@ static void leave_one(struct cecl_nccl_comm *entry)
     cecl_nccl_life_leave(&entry->life);
 }
 
-/* At the end of the process: cecl says goodbye to peers, which is no error where they wait for no call. */
+/* Called at the end of the process, to tell peers that wait in an agreement. They do not learn it from
+ * cecl's goodbye, which is an error only for peers that wait in a call of libcecl.so. */
 static void leave_all(void)
 {
     if (!cecl_nccl_process()->is_forked)
@@ -95,10 +97,10 @@ void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, uint32_t bits)
 
 /* ---- waiting */
 
-/* A wait for what a rank tells. */
+/* A wait for a rank's word. */
 struct wait {
     const struct cecl_nccl_comm *comm;
-    struct cecl_nccl_line *line; /* the rank's */
+    struct cecl_nccl_line *line; /* the rank's words */
     int rank;
     const char *what;
     int64_t deadline;
@@ -122,7 +124,8 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Why the wait ends before the rank has told. A rank tells before it makes a call and counts it, and before it leaves. */
+/* Returns an error if the wait must end before the rank has told. has_told is asked again after the other
+ * words were read, because a rank tells before it counts its next call, and before it leaves. */
 static ceclResult_t reason_to_end(const struct wait *wait)
 {
     const int mine = wait->comm->rank, rank = wait->rank;
@@ -131,7 +134,7 @@ static ceclResult_t reason_to_end(const struct wait *wait)
     uint32_t bits;
     if (is_beyond && !has_told(wait, &bits))
         return cecl_fail(ceclInvalidUsage,
-                         "%s on rank %d, and not on rank %d; all ranks must do so, or none",
+                         "%s on rank %d, but not on rank %d; all ranks must do so, or none",
                          wait->what, mine, rank);
     if (has_left && !has_told(wait, &bits))
         return cecl_fail(ceclRemoteError, "%s on rank %d, but rank %d has left", wait->what, mine,
@@ -143,7 +146,7 @@ static ceclResult_t reason_to_end(const struct wait *wait)
     return ceclSuccess;
 }
 
-/* The peers wait for this rank, and hear that it gives up. */
+/* Revokes the communicator, so that peers that wait for this rank learn that it gives up. */
 static ceclResult_t give_up(const struct wait *wait, ceclResult_t result)
 {
     cecl_log(CECL_LOG_WARN, wait->comm->rank, "%s", cecl_message());

@@ -1,4 +1,4 @@
-/* Threads that make cecl's communicators beside NCCL's. make.c makes a single one. */
+/* Makes cecl's communicators for new NCCL communicators, by threads. make.c makes a single one. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 struct making {
     ncclComm_t comm;
-    /* reserved first, so that nothing can fail once the communicator is made */
+    /* reserved first, so that nothing can fail after the communicator is made */
     struct cecl_nccl_comm *entry;
     int together;
     pthread_t thread;
@@ -32,7 +32,7 @@ static void *make_one(void *argument)
     return NULL;
 }
 
-/* Publishes the entry, unless another thread has given it up. */
+/* Makes the entry ready, unless another thread has given it up. */
 static void finish(struct cecl_nccl_comm *entry, ncclResult_t result)
 {
     entry->result = result;
@@ -56,7 +56,7 @@ static void *make_one_later(void *argument)
     return NULL;
 }
 
-/* Ranks of one thread wait for each other, so each gets a thread of its own. */
+/* A thread's ranks wait for each other, so each gets its own thread. */
 static void make_all(struct making *makings, int count)
 {
     if (count == 1) {
@@ -109,7 +109,7 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     return result;
 }
 
-/* Nobody waits for the thread. It may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
+/* No other thread waits for the new thread, which may outlive an abort by CECL_INIT_TIMEOUT_MS (make.c). */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together)
 {
     struct making *making = malloc(sizeof(*making));

@@ -1,6 +1,6 @@
-/* See birth.h. The place where NCCL writes a child's handle is the program's, and is valid until
- * the program learns that the parent is ready. So it is read by the thread that asks for the
- * parent's state, before that thread reports the parent as ready. */
+/* See birth.h. NCCL writes a child's handle to memory of the program, which is valid until the program
+ * learns that the parent is ready. So the thread that asks for the parent's state reads the handle before
+ * it reports the parent as ready. */
 #include "nccl/birth.h"
 
 #include <pthread.h>
@@ -19,7 +19,8 @@ struct birth {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct birth *first;
-static _Atomic int expected; /* lets programs without such children skip the lock */
+static _Atomic int
+    expected; /* how many there are; 0 lets programs without such children skip the lock */
 
 ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together)
 {
@@ -34,7 +35,8 @@ ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int to
     return ceclSuccess;
 }
 
-/* ncclInProgress, or the result of making the child. A rank without a color gets no child. */
+/* Returns ncclInProgress, or the result of making the child. If the rank gave no color, there is no child,
+ * and this succeeds. */
 static ncclResult_t look_at(struct birth *birth)
 {
     const ncclComm_t come = birth->child ? NULL : __atomic_load_n(birth->place, __ATOMIC_ACQUIRE);
@@ -47,7 +49,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(birth->child, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Asks `of` about each child of `parent`, and forgets those that are no longer in progress. */
+/* Calls `of` for each child of `parent`, and forgets those that are no longer in progress. */
 static ncclResult_t each_of(ncclComm_t parent, ncclResult_t (*of)(struct birth *))
 {
     ncclResult_t result = ceclSuccess;

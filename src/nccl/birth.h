@@ -1,5 +1,5 @@
-/* Children that NCCL makes in the background. ncclCommSplit and similar calls then return
- * ncclInProgress, and write the child's handle only when the parent is ready again. */
+/* Child communicators that NCCL makes in the background. ncclCommSplit and similar calls return
+ * ncclInProgress then, and NCCL writes the child's handle only when the parent is ready again. */
 #ifndef CECL_NCCL_BIRTH_H
 #define CECL_NCCL_BIRTH_H
 
@@ -9,12 +9,12 @@
  * communicators this thread makes at once. */
 ncclResult_t cecl_nccl_birth_expect(ncclComm_t parent, ncclComm_t *child, int together);
 
-/* To be called when NCCL says that `parent` is ready: begins to make cecl's communicators beside
- * the children whose handles are there. Returns ncclInProgress while one of these is not made.
- * (With NCCL a child is ready when its parent is, and programs may rely on that.) */
+/* Must be called when NCCL says that `parent` is ready: begins to make cecl's communicators for the
+ * children whose handles NCCL has written. Returns ncclInProgress until all of these are made, because
+ * programs may rely on a child being ready when NCCL says that its parent is. */
 ncclResult_t cecl_nccl_birth_look(ncclComm_t parent);
 
-/* To be called when `parent` ends. */
+/* Must be called when `parent` ends. */
 void cecl_nccl_birth_forget(ncclComm_t parent);
 
 #endif

@@ -1,4 +1,4 @@
-/* Decides what becomes of a call. Each call comes here once, and nothing else decides. */
+/* Decides whether a call is served, passed or refused. Only this file decides, once for each call. */
 #include "nccl/call.h"
 
 #include <stdatomic.h>
@@ -17,18 +17,17 @@
 #include "nccl/serve.h"
 #include "nccl/stats.h"
 
-/* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on
- * all ranks of the communicator, and never where buffers lie. For a send or receive, what is equal
- * on its two ranks may be used. */
+/* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on all
+ * ranks of the communicator, and never the addresses of buffers. For a send or receive they may use what
+ * is equal on its two ranks. */
 
-/* Whether the root or peer exists. NCCL refuses other calls at once, in a group too. */
+/* Whether the root or peer exists. If not, NCCL refuses the call at once, also in a group. */
 static bool has_rank(const struct cecl_nccl_call *call, int nranks)
 {
     return call->root >= 0 && call->root < nranks;
 }
 
-/* NCCL's premultiplied sums are not served: their numbers are higher than those of the other
- * reductions. */
+/* NCCL's premultiplied sums are not served. Their numbers are higher than those of the other reductions. */
 static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
 {
     if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||
@@ -39,7 +38,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
            call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
-/* Whether cecl could serve a call of this kind. */
+/* Why cecl cannot serve calls of this kind; NO_REASON: it can. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm, bool is_strict)
 {
@@ -47,8 +46,9 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_NO_SUCH_RANK;
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Messages without bytes are served, too: their two ranks wait for each other. If some messages
-     * of a group were passed, the group would wait for one part before the other. */
+    /* Messages without bytes are served, because their two ranks wait for each other. If only these were
+     * passed, a group would finish its passed messages before its served ones, and ranks could wait for
+     * each other in a circle. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))
@@ -61,7 +61,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                : CECL_NCCL_NO_REASON;
 }
 
-/* The driver is asked once for a group's calls on one stream of a communicator. */
+/* In a group the driver is asked once for consecutive calls on one stream of a communicator. */
 static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     static _Thread_local struct {
@@ -81,14 +81,14 @@ static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_ncc
     return latest.is;
 }
 
-/* What is decided on a call. */
+/* The decision on a call. */
 struct decision {
-    enum cecl_nccl_reason reason; /* NO_REASON: it is served */
+    enum cecl_nccl_reason reason; /* why it is passed; NO_REASON: it is served */
     bool is_timed;                /* see cecl_nccl_learn_reason */
-    bool is_captured;             /* asked where it makes a difference */
+    bool is_captured;             /* found out only if it makes a difference */
 };
 
-/* Why a call is passed by the decisions so far, which are equal on all ranks. */
+/* Why trials, the file or the table say that the call must be passed. Equal on all ranks. */
 static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, struct decision *decision)
@@ -96,7 +96,7 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
     const bool by_learning = process->learns && comm->learns && !cecl_nccl_is_message(call->op);
     const bool gains =
         by_learning || process->policy != CECL_NCCL_AUTO || cecl_nccl_gains(call, comm);
-    /* all captured calls of a group go the same way, and all are counted */
+    /* also needed in groups, whose captured calls are served or passed together, and for counting */
     if (gains || cecl_nccl_group_depth() > 0 || process->counts)
         decision->is_captured = is_captured(call, comm);
     if (by_learning)
@@ -105,7 +105,8 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
     return gains ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
-/* Ranks of one thread would wait for each other, outside of a group. */
+/* A thread that has several ranks cannot make a captured call outside of a group, because its ranks would
+ * wait for each other. */
 static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     return cecl_nccl_is_message(call->op) || (comm->together > 1 && cecl_nccl_group_depth() == 0);
@@ -140,8 +141,8 @@ static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_comm *comm)
     return cecl_nccl_life_is(&comm->life, CECL_NCCL_EARLY) ? CECL_NCCL_IN_PROGRESS : comm->reason;
 }
 
-/* The only function that decides whether a call is passed, and why. Last, ranks may find that some cannot
- * capture it (captured.h). */
+/* The only function that decides whether a call is passed, and why. If it is captured, ranks may still
+ * find that some of them cannot capture it (captured.h). */
 static enum cecl_nccl_reason reason_to_pass(const struct cecl_nccl_call *call,
                                             struct cecl_nccl_comm *comm, struct decision *decision)
 {
@@ -173,8 +174,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call, enum cecl_nccl_rea
     return ceclInvalidUsage;
 }
 
-/* Whether an abort has begun is no reason to pass, as ranks do not know it of each other. NCCL gives
- * the call its error. */
+/* Serves a call. Returns false if an abort has begun: NCCL then returns the error. The abort is no reason
+ * to pass a call, because other ranks may not know of it. */
 static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm, bool is_timed,
                   ncclResult_t *result)
 {
@@ -195,8 +196,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     return true;
 }
 
-/* Whether a passed call of a group is kept until the group ends. A message is, if cecl could serve
- * collectives of the group. */
+/* Whether a passed call of a group is kept until the group ends. A message is kept if cecl has a
+ * communicator that could serve collectives of the group. */
 static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ncclResult_t *result)
 {
@@ -217,14 +218,14 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
     return true;
 }
 
-/* Their own functions pass them. */
+/* One-sided calls, which their own functions pass. */
 static bool is_one_sided(enum cecl_nccl_op op)
 {
     return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
            op == CECL_NCCL_OP_ncclWaitSignal;
 }
 
-/* As cecl_nccl_take, when it is known why the call is passed. */
+/* As cecl_nccl_take, for a call that was decided on: `reason` says why it is passed. */
 static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                    enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
 {
@@ -252,7 +253,7 @@ bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason r
     return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
 }
 
-/* Ranks decide on a captured call that is in no group. On failure this rank's call returns the error. */
+/* Ranks decide together on a captured call outside of a group. On failure the call returns the error. */
 static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                             enum cecl_nccl_reason reason, ncclResult_t *result)
 {

@@ -18,8 +18,8 @@ enum cecl_nccl_op {
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
-/* The arguments of each call except ncclBcast, without the last two (communicator and stream). They
- * are equal in both libraries. */
+/* The arguments of each call except ncclBcast, without the last two (communicator and stream). They are
+ * the same in both libraries. */
 #define CECL_NCCL_CALLS(X)                                                                         \
     X(AllGather, send, recv, count, type)                                                          \
     X(AllReduce, send, recv, count, type, op)                                                      \
@@ -34,30 +34,32 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces;       /* computes, which needs SMs; otherwise the call only moves data */
+    bool reduces;       /* the call computes, which needs SMs; otherwise it only moves data */
     const void *caller; /* the code that the call returns to */
-    ncclComm_t comm; /* NCCL's own, never a wrapper: programs hand it to NCCL by other ways too */
-    size_t count;    /* in elements, as the call names them */
+    /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
+    ncclComm_t comm;
+    size_t count; /* in elements, as the call names them */
     ncclDataType_t datatype;
     ncclRedOp_t redop; /* for reductions */
     int root;          /* for calls with a root; for a send or a receive, the peer */
     const void *sendbuff;
     void *recvbuff;
     cudaStream_t stream;
-    bool is_captured;             /* a graph captures it: see captured.h */
-    enum cecl_nccl_reason reason; /* of a captured call in a group: why it alone would be passed */
+    bool is_captured; /* see captured.h */
+    /* a captured call in a group: why it would be passed, if it were alone */
+    enum cecl_nccl_reason reason;
 };
 
-/* Decides on `call`, and counts it. Returns true if the caller returns `*result` now: the call was
- * served, refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept
- * for the end of a group. False: the caller passes it to NCCL now. */
+/* Decides on `call`, and counts it. True: the caller must return `*result`, because the call was served,
+ * refused (because of CECL_NCCL=strict, or because the communicator is not ready) or kept for the end of a
+ * group. False: the caller must pass it to NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
 /* As cecl_nccl_take, for a one-sided call. */
 struct cecl_nccl_one_sided;
 bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);
 
-/* The same for a captured call of a group, of which it is known now why it is passed, or that it is served. */
+/* The same at the end of a group, for a captured call. reason: why it is passed; NO_REASON: it is served. */
 bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                       ncclResult_t *result);
 
@@ -67,7 +69,7 @@ static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
     return op == CECL_NCCL_OP_ncclSend || op == CECL_NCCL_OP_ncclRecv;
 }
 
-/* Whether recvbuff is used on all ranks; otherwise only on root. */
+/* Whether all ranks use recvbuff; otherwise only root does. */
 static inline bool cecl_nccl_has_result_on_all(enum cecl_nccl_op op)
 {
     return op != CECL_NCCL_OP_ncclGather && op != CECL_NCCL_OP_ncclReduce;

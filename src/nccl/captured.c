@@ -21,8 +21,8 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
     return is_captured(call, comm, &is_sound);
 }
 
-/* Whether cecl can capture the calls here, as one group on one stream: describes and registers their
- * buffers, as making the calls does, and enqueues nothing. */
+/* Whether cecl can capture the calls on this rank, as one group on one stream. Describes and registers
+ * their buffers, as making the calls would, and enqueues nothing. */
 static bool can_capture(const struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
                         int count)
 {

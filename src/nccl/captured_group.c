@@ -1,6 +1,6 @@
-/* The end of a group with captured calls; see captured.h. Other passed collectives go into NCCL's group at
- * once (group.h). Whether captured calls are passed is known only when the group ends and ranks have
- * decided. */
+/* The end of a group with captured calls; see captured.h. Whether captured calls are passed is known only
+ * at the group's end, when ranks have decided. Other passed collectives go into NCCL's group at once
+ * (group.h). */
 #include <stdlib.h>
 
 #include "nccl/captured.h"
@@ -11,11 +11,11 @@
 struct part {
     const struct cecl_nccl_call *calls; /* [count] */
     int count;
-    struct cecl_nccl_comm *comm; /* this thread is inside; NULL: it was aborted */
-    bool decides;                /* ranks decide; otherwise the part is passed on all of them */
+    struct cecl_nccl_comm *comm; /* this thread has entered it; NULL: it was aborted */
+    bool decides;                /* ranks decide together; otherwise all ranks pass the part */
 };
 
-/* Moves call `from` to place `to`, in front of those between. */
+/* Moves call `from` forward to place `to`. */
 static void move_up(struct cecl_nccl_call *calls, int from, int to)
 {
     const struct cecl_nccl_call call = calls[from];
@@ -24,7 +24,7 @@ static void move_up(struct cecl_nccl_call *calls, int from, int to)
     calls[to] = call;
 }
 
-/* Brings the calls on each communicator together, in their order. Returns how many parts there are. */
+/* Sorts the calls by communicator, and otherwise keeps their order. Returns how many parts there are. */
 static int divide(struct cecl_nccl_call *calls, int count, struct part *parts)
 {
     int nparts = 0;
@@ -38,8 +38,9 @@ static int divide(struct cecl_nccl_call *calls, int count, struct part *parts)
     return nparts;
 }
 
-/* Ranks need not have the same messages in the group, so only its collectives say whether ranks decide. A part
- * on several streams is passed, because a graph would have to hold the order among them. */
+/* Tells the peers whether this rank can serve a part. Ranks need not have the same messages in the group,
+ * so ranks decide only if the part has collectives. A part on several streams is passed, because cecl does
+ * not capture the order among streams. */
 static void tell(struct part *part)
 {
     const struct cecl_nccl_call *calls = part->calls;
@@ -78,7 +79,8 @@ static ncclResult_t settle(const struct part *part)
     return result;
 }
 
-/* All parts are told of before one is waited for: this thread may have several ranks of a communicator. */
+/* All parts are told before any is awaited, because this thread may have several ranks of one
+ * communicator. */
 ncclResult_t cecl_nccl_captured_end_group(void)
 {
     struct cecl_nccl_captured *kept = cecl_nccl_captured_kept();

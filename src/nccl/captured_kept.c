@@ -1,5 +1,5 @@
-/* The captured calls that the thread's open group keeps; see captured.h. Apart from captured_group.c, which
- * carries them out, because deciding on a call only keeps it. */
+/* The captured calls that the thread's open group keeps; see captured.h. Not in captured_group.c, which
+ * carries them out and depends on call.c, because call.c keeps them. */
 #include <stdlib.h>
 
 #include "nccl/captured.h"
@@ -19,7 +19,7 @@ void cecl_nccl_captured_forget(void)
     kept = (struct cecl_nccl_captured){0};
 }
 
-/* A thread may end with an open group. */
+/* Called if a thread ends with an open group. */
 static void forget_at_end(void *unused)
 {
     (void)unused;

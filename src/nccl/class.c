@@ -5,8 +5,9 @@
 #include "nccl/learned_file.h"
 #include "nccl/learning.h"
 
-/* The smallest time of all ranks is that of the call where no rank is done before the others have come. So
- * calls of a root but broadcasts are in no class: a rank that sends to the root may be done at once. */
+/* A call's time is the shortest of all ranks' times, which is correct only if no rank can be done before
+ * all have come. So only these operations have classes: in a gather or a reduce, a rank that sends to the
+ * root may be done at once. */
 static const char *const nouns[CECL_NCCL_OPS] = {
     [CECL_NCCL_OP_ncclAllGather] = "all-gather",
     [CECL_NCCL_OP_ncclAllReduce] = "all-reduce",
@@ -15,11 +16,12 @@ static const char *const nouns[CECL_NCCL_OPS] = {
     [CECL_NCCL_OP_ncclReduceScatter] = "reduce-scatter",
 };
 
-/* Sums and averages alone: the two libraries' maximum and minimum differ where there are NaNs. */
+/* Of reductions, only sums and averages are in classes, because the two libraries' maximum and minimum
+ * differ if there are NaNs. */
 uint32_t cecl_nccl_class_of(const struct cecl_nccl_call *call)
 {
     const size_t bytes = cecl_nccl_call_bytes(call);
-    /* some ranks may call a broadcast by its other name */
+    /* ranks may use either name of a broadcast */
     const enum cecl_nccl_op op =
         call->op == CECL_NCCL_OP_ncclBcast ? CECL_NCCL_OP_ncclBroadcast : call->op;
     const bool is_sum = call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg;

@@ -5,8 +5,8 @@
 
 #define REDUCES .reduces = true, .redop = op
 
-/* The body of each function: the call is served, refused, kept, or passed now. A macro, because it
- * needs the return address of the exported function. */
+/* The body of each function: serves, refuses, keeps or passes the call. A macro, because it needs the
+ * return address of the exported function. */
 #define DECIDE(name, send, recv, elements, ...)                                                    \
     const struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name,                                 \
                                         .caller = __builtin_return_address(0),                     \

@@ -17,12 +17,12 @@
 #include "util/thread.h"
 
 #define BUCKETS 256
-#define OUT_MS 10000 /* ms; how long ending waits for a thread that is in a call */
+#define OUT_MS 10000 /* ms that ending a communicator waits for a thread that is inside a call */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Guards reserving entries and removing them. A thread that looks an entry up under the lock, to
- * end its communicator, cannot hit a later communicator in the same entry. Calls look entries up
- * without the lock. */
+/* Held while entries are reserved or removed. So a thread that looks up an entry under the lock, to end
+ * its communicator, cannot end a later communicator in the same entry. Calls look up entries without the
+ * lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -33,7 +33,7 @@ static _Atomic(struct cecl_nccl_comm *) *bucket_of(ncclComm_t comm)
     return &buckets[bits >> 56];
 }
 
-/* In a child of fork nothing is found: communicators and threads belong to the parent. */
+/* A forked child finds nothing, because communicators and threads belong to its parent. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm)
 {
     if (!comm || cecl_nccl_process()->is_forked)
@@ -59,8 +59,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* An entry with this handle may be left over: NCCL may use the address of a communicator again that
- * ended without cecl's knowledge. */
+/* Aborts an old entry with this handle first: NCCL may use the address again of a communicator that ended
+ * without cecl's knowledge. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -143,7 +143,7 @@ static void *finalize_one(void *argument)
 {
     struct cecl_nccl_comm *entry = argument;
     ncclResult_t result = finalize_ours(entry);
-    if (entry->rails.exist) { /* the split has ended, so NCCL's communicator may */
+    if (entry->rails.exist) { /* the split has ended, so NCCL's communicator may end, too */
         const ncclResult_t theirs = cecl_nccl_pass_ncclCommFinalize(atomic_load(&entry->nccl));
         result = result == ceclSuccess && theirs != ceclInProgress ? theirs : result;
     }
@@ -153,8 +153,8 @@ static void *finalize_one(void *argument)
     return NULL;
 }
 
-/* The thread counts as inside. An abort interrupts it, and then waits until it has left. If no
- * thread can be made, the caller waits. */
+/* The thread counts as inside. An abort interrupts it, and then waits until it has left. If the thread
+ * cannot be started, the caller waits. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = enter_own(comm);
@@ -171,9 +171,9 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 
 /* ---- the end */
 
-/* Waits until at most `most` threads are inside, and returns true. False: the life left `state`
- * first, or `deadline` has passed. The number may grow again for a moment, by threads that are
- * about to see the state. */
+/* Waits until at most `most` threads are inside, and returns true. False: the life has left `state`, or
+ * `deadline` has passed. The number may grow again for a moment, by threads that have not seen the state
+ * yet. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
                       int64_t deadline)
 {
@@ -185,23 +185,23 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     return true;
 }
 
-/* Whether a thread is about to end the entry. After that another communicator may have the entry,
- * and the address. */
+/* Whether a thread is about to end the entry. After that another communicator may get the entry, and the
+ * same address. */
 static bool is_ending(const struct cecl_nccl_comm *entry)
 {
     return cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(DESTROYING) | CECL_NCCL_SET(ENDING) |
                                                CECL_NCCL_SET(GIVING_UP));
 }
 
-/* Waits until another thread has ended cecl's communicator, because NCCL's must not end before. */
+/* Waits until another thread has ended cecl's communicator, because NCCL's must not end before it. */
 static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64_t deadline)
 {
     while (atomic_load(&entry->nccl) == comm && is_ending(entry) && cecl_ms_left(deadline) != 0)
         cecl_nccl_pause_us(100);
 }
 
-/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread
- * also ends NCCL's: if it destroys, and no abort came meanwhile. */
+/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must
+ * also end NCCL's: if it destroys, and no abort came meanwhile. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -211,10 +211,11 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
         cecl_nccl_windows_forget(entry);
     }
     if (!is_out)
-        cecl_log(CECL_LOG_WARN, entry->rank,
-                 "a thread is still inside a call %d ms after its communicator was ended: what "
-                 "belongs to the communicator is kept",
-                 OUT_MS);
+        cecl_log(
+            CECL_LOG_WARN, entry->rank,
+            "a thread is still inside a call %d ms after its communicator was ended: memory of "
+            "the communicator is not freed",
+            OUT_MS);
     else if (entry->ours && destroys)
         cecl_nccl_library()->ceclCommDestroy(entry->ours);
     else if (entry->ours)
@@ -226,9 +227,9 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, makes cecl's communicator fail first, which ends the thread's wait. If no
- * thread is inside and no call is pending, peers do not fail, because many programs end by aborting
- * communicators that they no longer need. */
+/* If a thread is inside, revokes cecl's communicator first, which ends the thread's wait. Otherwise does
+ * not revoke it, because peers would fail, and many programs end by aborting communicators that they no
+ * longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -237,7 +238,7 @@ static void abort_ours(struct cecl_nccl_comm *entry)
 }
 
 /* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's
- * communicator, which may be freed. False: it was completed just now, and must be ended. */
+ * communicator, which may be freed. False: that thread has just completed it, so it must be ended. */
 static bool give_up(struct cecl_nccl_comm *entry)
 {
     (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
@@ -258,7 +259,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* `claims`: NCCL's communicator is to end, too. Returns whether the caller ends it. */
+/* claims: NCCL's communicator must end, too. Returns whether the caller must end it. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);
@@ -287,9 +288,9 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
     (void)!abort_it(comm, false);
 }
 
-/* Waits for other threads that are inside, and for pending calls, without a limit of its own
- * (ceclCommDestroy has one). Returns true if the caller ends cecl's communicator. False: an abort
- * in another thread has ended the wait. */
+/* Waits for other threads that are inside, and for pending calls. Has no time limit (ceclCommDestroy has
+ * one). Returns true if the caller must end cecl's communicator. False: an abort in another thread has
+ * ended the wait. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const unsigned here = CECL_NCCL_SET(DESTROYING);
@@ -334,8 +335,8 @@ bool cecl_nccl_comm_destroy(ncclComm_t comm)
 
 /* ---- errors */
 
-/* Two results of cecl do not exist in NCCL. The newest NCCL uses one of their numbers for something
- * else. */
+/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses one of their numbers for another
+ * error. */
 static ncclResult_t number_of(ceclResult_t result)
 {
     return result == ceclOutOfMemory ? (ncclResult_t)ceclSystemError
@@ -350,7 +351,7 @@ static ceclResult_t error_of(ceclComm_t ours)
     return asked != ceclSuccess ? asked : error;
 }
 
-/* Prints the last message, unless cecl has printed it as an asynchronous error. */
+/* Prints a message, unless cecl has printed it as an asynchronous error. */
 static void tell(struct cecl_nccl_comm *comm, const char *message)
 {
     char words[CECL_MESSAGE_BYTES];

@@ -1,5 +1,5 @@
-/* The table of what cecl has beside each communicator of NCCL's. An ncclComm_t is never wrapped, so
- * every call looks its communicator up here. */
+/* The table of NCCL's communicators, with what cecl has for each of them. An ncclComm_t is never wrapped,
+ * so every call looks up its communicator here. */
 #ifndef CECL_NCCL_COMMS_H
 #define CECL_NCCL_COMMS_H
 
@@ -7,7 +7,7 @@
 #include "nccl/life.h"
 #include "nccl/reason.h"
 
-/* Which library has the one-sided calls of a communicator; see windows.h. */
+/* Which library carries out the one-sided calls of a communicator; see windows.h. */
 enum cecl_nccl_one_sided_by {
     CECL_NCCL_ONE_SIDED_OPEN, /* not decided yet: calls are passed */
     CECL_NCCL_ONE_SIDED_SERVED,
@@ -16,17 +16,17 @@ enum cecl_nccl_one_sided_by {
 
 struct cecl_nccl_exchange;
 
-/* What leaves a node: see rails.h. */
+/* What cecl needs to send between nodes: see rails.h. */
 struct cecl_nccl_rails {
     _Atomic bool exist;
     _Atomic bool has_event; /* `event` was recorded */
-    void *event;            /* behind the latest exchange or passed call; NULL on the host device */
-    ncclComm_t split;       /* where NCCL writes it, perhaps after an abort */
-    struct cecl_nccl_exchange *exchange; /* while cecl's communicator is made */
-    /* -- the thread's open group of NCCL's has calls of the communicator -- */
+    void *event; /* recorded after the latest exchange or passed call; NULL on the host device */
+    ncclComm_t split; /* NCCL writes the handle here, perhaps only after an abort */
+    struct cecl_nccl_exchange *exchange; /* used while cecl's communicator is made */
+    /* -- for a thread's open group of NCCL with calls of this communicator -- */
     bool is_in_group;
     ncclComm_t comm;
-    cudaStream_t stream; /* of the latest such call */
+    cudaStream_t stream; /* the stream of the latest such call */
     struct cecl_nccl_comm *next_in_group;
 };
 
@@ -46,36 +46,36 @@ struct cecl_nccl_comm {
     const struct cecl_nccl_known *known;
     /* the same, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
-    /* [nranks] by which ranks agree (agree.c); NULL: they cannot */
+    /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
     struct cecl_nccl_rails rails;
     uint64_t drawn;       /* a random number, equal on all ranks */
-    bool is_non_blocking; /* NCCL works in the background */
-    bool learns;          /* decided by trials, or by verdicts from the file */
+    bool is_non_blocking; /* NCCL does its work in the background */
+    bool learns;          /* trials, or verdicts from the file, decide on its calls */
     int nranks, rank;
-    int together; /* how many ranks the thread made at once that made this one */
+    int together; /* how many communicators the thread made at once, including this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
-    /* -- of the thread that makes calls: served collectives, and agreements, so far -- */
+    /* -- used by the thread that makes calls. How many served collectives and agreements so far -- */
     uint64_t served, agreed;
     enum cecl_nccl_one_sided_by one_sided;
     bool has_passed_one_sided;
-    struct cecl_nccl_windows *windows; /* see windows.c; NULL: none is shared */
+    struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares none */
     /* -- shared by threads -- */
-    /* set if ranks could not exchange what they can do, or if the thread could not finalize */
+    /* an error: ranks could not exchange bytes while it was made, or finalizing it has failed */
     _Atomic(ncclResult_t) result;
-    _Atomic bool has_told; /* an error of it was printed */
-    /* NCCL has symmetric windows for it. All ranks know, because registering them is collective */
+    _Atomic bool has_told; /* one of its errors was printed */
+    /* NCCL has symmetric windows for it. Equal on all ranks, because registering windows is collective */
     _Atomic bool has_windows;
-    /* the thread's open group registers a window; `next_to_register` is the next such entry */
+    /* a thread's open group registers a window; `next_to_register` is the next such entry */
     bool is_to_register;
     struct cecl_nccl_comm *next_to_register;
 };
 
-/* Finds the entry of `comm`; NULL: there is none, or this is a child of fork. */
+/* Finds the entry of `comm`; NULL: there is none, or this is a forked child. */
 struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm);
 
-/* Begins to use the entry of `comm`, if entry->life is in one of `states`. False: it is not, or
- * another communicator has the entry by now. Nothing in the entry ends until cecl_nccl_comm_leave. */
+/* Begins to use the entry of `comm`, if entry->life is in one of `states`. False: it is not, or another
+ * communicator has the entry now. No part of the entry is freed before cecl_nccl_comm_leave. */
 static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t comm,
                                         unsigned states)
 {
@@ -95,79 +95,77 @@ static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
 
 /* A communicator that NCCL makes. */
 struct cecl_nccl_wish {
-    ncclComm_t
-        /* where NCCL writes the handle; NULL on a rank that ncclCommSplit leaves out */
-        *comm;
+    /* where NCCL writes the handle; NULL on a rank that ncclCommSplit leaves out */
+    ncclComm_t *comm;
     ncclComm_t parent; /* NULL: no parent */
 };
 
-/* Makes a communicator of cecl's beside each new one of NCCL's. Collective over the ranks of each,
- * blocking. A communicator is made on all of its ranks or on none; then the entry says why. Returns
- * an error if ranks could not exchange even that; then NCCL's communicator is of no use either. */
+/* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking.
+ * It is made on all ranks, or on none, and then the entry says why. Returns an error only if ranks could
+ * not exchange bytes through NCCL's communicator, which is then unusable. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
-/* The same without waiting, for a communicator that NCCL itself makes in the background: a thread
- * waits for NCCL, and makes cecl's. `together` is how many communicators the caller makes at
- * once. */
+/* The same without waiting, for a communicator that NCCL makes in the background: a thread waits for NCCL,
+ * and then makes cecl's. `together` is how many communicators the caller makes at once. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
 
 /* -- make.c. For begin.c -- */
 
-/* Makes a communicator of cecl's beside `comm`, by exchanges through NCCL's own communicator.
- * Collective over its ranks. All ranks get one in their `entry`, or none does, all with the same
- * reason. `together` is how many ranks the thread makes at once. Returns an error only if ranks
- * could not exchange what each of them can do. in_background: NCCL makes `comm` in the background,
- * so this function first waits for NCCL. If the life of the entry becomes GIVING_UP, this function
- * no longer uses `comm` and returns an error: at once, or after at most CECL_INIT_TIMEOUT_MS if it
- * is waiting for a peer. */
+/* Makes a cecl communicator for `comm`, by exchanges through `comm` itself. Collective over its ranks.
+ * Either all ranks get one in their `entry`, or none does, and all have the same reason. `together` is how
+ * many communicators the thread makes at once. Returns an error only if ranks could not exchange bytes
+ * through `comm`. in_background: NCCL makes `comm` in the background, so this function first waits for
+ * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error:
+ * at once, or after at most CECL_INIT_TIMEOUT_MS if it is waiting for a peer. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background);
 
 /* -- comms.c. For begin.c -- */
 
-/* Reserves an entry, whose life is then MAKING. Nobody finds it before it is published. NULL: no
- * host memory. */
+/* Reserves an entry, whose life is then MAKING. cecl_nccl_comm_find finds it once it is published. NULL:
+ * no host memory. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm);
 void cecl_nccl_comm_publish(struct cecl_nccl_comm *entry, ncclComm_t comm);
-/* Takes a step after which nobody finds the entry. False: its life is not in the state where the
- * step begins. */
+/* Takes a step after which cecl_nccl_comm_find does not find the entry. False: its life is not in the
+ * state in which the step begins. */
 bool cecl_nccl_comm_retire(struct cecl_nccl_comm *entry, enum cecl_nccl_step step);
 
 /* -- comms.c. For the functions of NCCL -- */
 
-/* Calls `each` with every entry, also with those that are not in use. */
+/* Calls `each` with every entry, also with unused ones. */
 void cecl_nccl_comms_each(void (*each)(struct cecl_nccl_comm *entry));
 
 /* Whether the life of the entry of `comm` is in one of `states`. */
 bool cecl_nccl_comm_is(ncclComm_t comm, unsigned states);
-/* Whether a thread still makes or finalizes cecl's communicator; prints so. Then all calls except
- * an abort are refused, as NCCL refuses calls on a communicator that is not ready. */
+/* Whether `function` must be refused, because a thread is still making or finalizing cecl's communicator;
+ * if so, prints that. All calls except an abort are refused then, as NCCL refuses calls on a communicator
+ * that is not ready. */
 bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 #define CECL_NCCL_REFUSED ((ncclResult_t)ceclInvalidArgument) /* NCCL's answer to such a call */
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* The same without waiting, for a communicator that NCCL itself finalizes in the background. If it has rails,
- * NCCL's communicator is finalized behind them. */
+/* The same without waiting, for a communicator that NCCL finalizes in the background. If it has rails,
+ * they end first, and then NCCL's communicator is finalized. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
-/* End cecl's communicator beside `comm`, if there is one. If another thread is in a call during an
- * abort, that thread gets an error, and the abort waits until it is out. Both functions return
- * whether the caller must end NCCL's communicator. False: another thread does. */
+/* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort,
+ * its call returns an error, and the abort waits until it has left. Both functions return whether the
+ * caller must end NCCL's communicator; false: another thread does. */
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
 bool cecl_nccl_comm_abort(ncclComm_t comm);
-/* Aborts cecl's communicator beside `comm`, while NCCL keeps `comm`, which may still get children.
- * If cecl has none there, the entry stays and still says why. */
+/* Aborts cecl's communicator for `comm`. NCCL keeps `comm`, which may still get children. If cecl has no
+ * communicator for it, the entry stays, and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
-/* The asynchronous error of cecl's communicator beside `comm`, by NCCL's numbers, or the error of
- * making or finalizing it in the background; ncclInProgress while it is being finalized. */
+/* The asynchronous error of cecl's communicator for `comm`, as an ncclResult_t, or the error of making or
+ * finalizing it in the background; ncclInProgress while it is being finalized. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
-/* NCCL's number for a result of cecl's. Prints the message of the first error on `comm`. comm NULL:
- * a communicator that was aborted. */
+/* The ncclResult_t for a result of libcecl.so. Prints the message of the first error on `comm`. comm NULL:
+ * the communicator was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
-/* The same for an error of this library itself, whose message it has recorded. */
+/* The same for an error of this library, whose message was recorded by cecl_fail. */
 ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 
 #endif

@@ -1,5 +1,4 @@
-/* See depth.h. Separate from group.c, which depends on learning, because learning needs the
- * depth. */
+/* See depth.h. Not in group.c, because group.c depends on learning, and learning needs the depth. */
 #include "nccl/depth.h"
 
 #include <stdatomic.h>
@@ -21,8 +20,8 @@ uint64_t cecl_nccl_group_number(void)
 
 void cecl_nccl_group_opened(void)
 {
-    static _Atomic uint64_t
-        numbers; /* shared by all threads, because groups of a communicator may come from several */
+    /* shared by all threads, because several may make groups of one communicator */
+    static _Atomic uint64_t numbers;
     if (groups.depth++ == 0)
         groups.number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
 }

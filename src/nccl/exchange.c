@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include "util/settings.h"
 
-#define IDLE_MS 2000 /* ms; how long a stream may take to end after NCCL's communicator has ended */
+#define IDLE_MS 2000 /* ms that a stream may take to finish after NCCL's communicator has ended */
 
 static ceclResult_t check(ncclResult_t result, const char *what)
 {
@@ -18,7 +18,7 @@ bool cecl_nccl_exchange_is_ended(const struct cecl_nccl_exchange *exchange)
     return exchange->entry && !cecl_nccl_life_is(&exchange->entry->life, CECL_NCCL_SET(MAKING));
 }
 
-/* ---- one use of the communicator, which another thread may want to end */
+/* ---- single uses of the communicator, which another thread may end */
 
 static ceclResult_t enter(const struct cecl_nccl_exchange *exchange)
 {
@@ -42,8 +42,7 @@ static ceclResult_t ask(struct cecl_nccl_exchange *exchange, int *device)
     return check(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
 }
 
-/* Whether NCCL's background work is done: it has made the communicator, or has enqueued the
- * call. */
+/* *is_done: NCCL's background work is done: it has made the communicator, or has enqueued the call. */
 static ceclResult_t look(struct cecl_nccl_exchange *exchange, bool *is_done)
 {
     ncclResult_t error = ceclSuccess;
@@ -71,13 +70,13 @@ static int64_t limit_ms(void)
     const enum cecl_setting_id id = CECL_SET_INIT_TIMEOUT_MS;
     int64_t limit = 0;
     bool is_set;
-    /* ceclCommInitOob will refuse a bad value, on all ranks. */
+    /* a bad value counts as the default here; ceclCommInitOobNccl refuses it, on all ranks */
     if (cecl_setting_read(id, &limit, &is_set) != ceclSuccess)
         (void)!cecl_setting_parse(id, cecl_setting_default(id), &limit);
     return limit;
 }
 
-/* Waits until NCCL's background work and the stream are done, for `limit` ms; 0: without a limit.
+/* Waits for at most `limit` ms until NCCL's background work and the stream are done; 0: without a limit.
  * Polls, because a stream whose peers have died is never done. */
 static ceclResult_t await(struct cecl_nccl_exchange *exchange, int64_t limit)
 {
@@ -103,7 +102,7 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
 {
     int device;
     *exchange = (struct cecl_nccl_exchange){.comm = comm, .entry = entry};
-    if (entry) /* then NCCL limits how long it waits for a rank */
+    if (entry) /* without a limit, because NCCL has its own */
         CECL_TRY(await(exchange, 0));
     CECL_TRY(enter(exchange));
     const ceclResult_t result = ask(exchange, &device);
@@ -113,7 +112,8 @@ ceclResult_t cecl_nccl_exchange_open(struct cecl_nccl_exchange *exchange, ncclCo
     return exchange->on_gpu ? cecl_nccl_gpu_enter(&exchange->gpu, device) : ceclSuccess;
 }
 
-/* Whether the stream ends soon, because NCCL's abort ends its kernels. */
+/* Waits until the stream is done, because NCCL's abort ends its kernels. Returns false if that takes too
+ * long. */
 static bool is_idle_soon(struct cecl_nccl_exchange *exchange)
 {
     const int64_t deadline = cecl_deadline(IDLE_MS);
@@ -129,7 +129,7 @@ void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
     struct cecl_nccl_gpu *gpu = &exchange->gpu;
     if (!exchange->on_gpu)
         return;
-    /* freeing would wait for work that may never end */
+    /* not freed, because freeing would wait for work that may never end */
     if (exchange->result != ceclSuccess && !(exchange->entry && is_idle_soon(exchange))) {
         gpu->memory = 0;
         gpu->stream = NULL;
@@ -137,7 +137,7 @@ void cecl_nccl_exchange_close(struct cecl_nccl_exchange *exchange)
     cecl_nccl_gpu_leave(gpu);
 }
 
-/* This rank's part lies before the parts of all ranks. */
+/* In the GPU's memory this rank's part comes first, then the parts of all ranks. */
 static ceclResult_t gather_by_gpu(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
                                   size_t bytes)
 {
@@ -171,7 +171,7 @@ ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void 
     return exchange->result;
 }
 
-/* NCCL splits as the communicator works: at once, or in the background. */
+/* NCCL splits at once, or in the background if the communicator is non-blocking. */
 ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void *config,
                                       ncclComm_t *split)
 {

@@ -1,8 +1,7 @@
-/* The functions of NCCL that make communicators, end them and group calls. These are passed on.
- * When NCCL has made a communicator, one of cecl's is made beside it at once: at the first
- * collective it would be too late, because ranks could not agree whether to make it. In a group
- * both are made at the outermost end. If NCCL returns ncclInProgress, both are made in the
- * background. */
+/* The functions of NCCL that make communicators, end them, and group calls. They are passed on. When NCCL
+ * has made a communicator, cecl's is made at once. At the first collective it would be too late, because
+ * ranks could not agree whether to make it. In a group both are made when the outermost group ends. If
+ * NCCL returns ncclInProgress, both are made in the background. */
 #include <stdlib.h>
 
 #include "nccl/birth.h"
@@ -21,12 +20,12 @@
  * address of the exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(__builtin_return_address(0))
 
-/* Refuses the program's call on a communicator while cecl's is still being made beside it. */
+/* Refuses the program's call on a communicator while cecl's is still being made or finalized. */
 #define REFUSE_EARLY(name)                                                                         \
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name))                                    \
     return CECL_NCCL_REFUSED
 
-/* ---- what the calling thread's group makes and registers at its end */
+/* ---- what the end of the calling thread's group makes and registers */
 
 static _Thread_local struct {
     struct cecl_nccl_wish *wishes;
@@ -41,8 +40,8 @@ static void forget_wishes(void)
     group.count = group.room = 0;
 }
 
-/* `has_windows`: NCCL has registered them. After a failure some calls are passed that could be
- * served. */
+/* has_windows: NCCL has registered the windows. Also true if that has failed; then some calls are passed
+ * that could be served. */
 static void end_registering(bool has_windows)
 {
     for (; group.to_register; group.to_register = group.to_register->next_to_register) {
@@ -52,7 +51,7 @@ static void end_registering(bool has_windows)
     }
 }
 
-/* A thread may end with an open group, which then makes and registers nothing. */
+/* If a thread ends with an open group, that group makes and registers nothing. */
 static void forget_at_end(void *unused)
 {
     (void)unused;
@@ -75,7 +74,7 @@ static ncclResult_t keep(struct cecl_nccl_wish wish)
     return ceclSuccess;
 }
 
-/* Registering windows is collective, so all ranks can decide by it. In a group it counts from the
+/* Registering windows is collective, so decisions may depend on it. In a group it counts only from the
  * group's end on, because ranks may make the calls of a group in any order. */
 static void note_window(struct cecl_nccl_comm *entry)
 {
@@ -89,7 +88,8 @@ static void note_window(struct cecl_nccl_comm *entry)
     }
 }
 
-/* If NCCL works in the background, it may not have written the handle of a child yet. */
+/* For communicators that NCCL makes in the background. NCCL may not have written the handle of a child
+ * yet. */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
@@ -103,7 +103,7 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
     return result;
 }
 
-/* What a call that makes communicators returns after NCCL has returned `result`. */
+/* Makes cecl's communicators after NCCL's call has returned `result`. Returns what the call must return. */
 static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wishes, int count)
 {
     if (result != ceclSuccess && result != ceclInProgress)
@@ -131,7 +131,8 @@ ncclResult_t ncclGroupStart(void)
     return result;
 }
 
-/* Runs when NCCL has carried out its part. If NCCL returned an error, cecl carries out nothing. */
+/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, carries out
+ * nothing. */
 static ncclResult_t end_group(ncclResult_t result)
 {
     if (!cecl_nccl_group_ended())
@@ -172,8 +173,8 @@ ncclResult_t ncclGroupEnd(void)
     return end_group(passed == ceclSuccess ? result : passed);
 }
 
-/* Ends the group without carrying out its collectives: NCCL estimates how long all calls would
- * take. Within another group only the inner group ends, and its calls stay in the outer one. */
+/* Ends the group without carrying out its collectives: NCCL estimates how long all calls would take. In a
+ * nested group only the inner group ends, and its calls stay in the outer one. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     if (IS_NCCLS_OWN())
@@ -252,7 +253,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     return IS_NCCLS_OWN() ? result : follow_one(result, shrunk, comm);
 }
 
-/* `comm` is NULL on a rank that joins. */
+/* `comm` is NULL on a new rank. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
@@ -263,10 +264,10 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 
 /* ---- ending them */
 
-/* The split ends first. */
+/* Finalizes a communicator with rails: cecl's, which has the split, and then NCCL's. */
 static ncclResult_t finalize_rails(ncclComm_t comm, bool is_non_blocking)
 {
-    if (is_non_blocking) { /* NCCL's communicator is finalized by the same thread */
+    if (is_non_blocking) { /* the same thread also finalizes NCCL's communicator */
         cecl_nccl_comm_finalize_later(comm);
         return ceclInProgress;
     }
@@ -275,8 +276,7 @@ static ncclResult_t finalize_rails(ncclComm_t comm, bool is_non_blocking)
     return theirs == ceclSuccess ? ours : theirs;
 }
 
-/* Finalizing waits until calls are done. NCCL's result tells whether it does so in the
- * background. */
+/* Finalizing waits until calls are done. NCCL's result says whether it waits in the background. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
@@ -291,8 +291,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return result == ceclSuccess ? cecl_nccl_comm_finalize(comm) : result;
 }
 
-/* cecl's communicator ends first, because its calls may be on streams of NCCL's. Its errors are not
- * returned here: the failed call or ncclCommGetAsyncError reports them. */
+/* cecl's communicator ends first, because its calls may be on streams that NCCL uses. Its errors are not
+ * returned here, because the failed call or ncclCommGetAsyncError reports them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (IS_NCCLS_OWN())
@@ -310,8 +310,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 
-/* No collective may follow, so cecl's communicator is no longer needed, and NCCL answers further
- * calls. If NCCL refuses the flags, the communicator stays. */
+/* No collective may follow, so cecl's communicator is not needed any more, and NCCL answers further calls.
+ * If NCCL refuses the flags, cecl's communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     if (IS_NCCLS_OWN())
@@ -350,9 +350,9 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
     return cecl_nccl_pass_ncclCommWindowDeregister(comm, win);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The first call of
- * NCCL's ncclCommGetAsyncError after its background work is done also cleans up, which two threads must
- * not do at the same time. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL: the first call of
+ * NCCL's ncclCommGetAsyncError after the background work is done also cleans up, and two threads must not
+ * do that at the same time. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!IS_NCCLS_OWN() && error && cecl_nccl_comm_is(comm, CECL_NCCL_UNMADE)) {

@@ -1,5 +1,5 @@
-/* See gains.h. Each row rests on a table of docs/measurements.md, named above the row. Sizes
- * between two measured ones count as measured. */
+/* See gains.h. Each row is based on a table of docs/measurements.md, which the comment above it names.
+ * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured. */
 #include "nccl/gains.h"
 
 #include "nccl/learned.h"
@@ -7,7 +7,7 @@
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* From `least` to `most` bytes, of one rank or one block, as the function's count. */
+/* From `least` to `most` bytes, of one rank or one block, as the function counts. */
 struct gain {
     enum cecl_nccl_op op;
     int nranks;
@@ -16,20 +16,20 @@ struct gain {
 
 static const struct gain gains[] = {
     /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the
-     * own block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB out of
-     * place was not compared. */
+     * own block copied by a kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. At 1 and 4 MiB, out of place
+     * was not measured. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.74 x in place, 1.36 to 1.75 x out of place. 4 MiB out of
      * place: 26.2 us, NCCL 36.6 ("What cecl_tune finds on 2 GPUs"). */
     {CECL_NCCL_OP_ncclAllGather, 2, 256, MIB(256)},
-    /* "Small calls by one kernel": 1.84 to 1.43 x. NCCL takes no all-to-all in place. */
+    /* "Small calls by one kernel": 1.84 to 1.43 x. NCCL has no all-to-all in place. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, KIB(4), KIB(256)},
     /* "All-to-all, out of place", CECL_SM_ALLOW: 1.28, 1.11, 1.07 and 1.06 x; 0.88 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, MIB(4), MIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.40 to 1.87 x, and 1.27 to 1.37 x; 0.96 x at 2 MiB. */
     {CECL_NCCL_OP_ncclAlltoAll, 2, 128, KIB(512)},
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(8), MIB(128)},
-    /* "Reduce-scatter, 4 GPUs": 1.63 to 1.07 x. Programs make it out of place. */
+    /* "Reduce-scatter, 4 GPUs": 1.63 to 1.07 x. In programs it is out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(4), MIB(256)},
     /* "Reductions, 2 GPUs": 1.86 to 1.04 x; the same with plain memory (4 to 64 MiB). In nccl-tests
      * one loop at 2 MiB took 0.79 x and one at 4 MiB 0.40 x ("nccl-tests, times"), probably because
@@ -37,13 +37,13 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(4), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.78 to 1.02 x; 64 MiB out of place 1.04 x. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(4), MIB(1024)},
-    /* "Reductions, 2 GPUs": 1.81 to 1.06 x; with plain memory, out of place, the same. */
+    /* "Reductions, 2 GPUs": 1.81 to 1.06 x; the same with plain memory, out of place. */
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
-/* For communicators with registered windows, for which NCCL has other kernels. */
+/* For communicators with symmetric windows, for which NCCL uses other kernels. */
 static const struct gain gains_on_windows[] = {
-    /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took as long, or longer. */
+    /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took the same time, or more. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
     /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.09 x, but
      * 0.86 x at 1 MiB on 2 GPUs. */
@@ -55,7 +55,7 @@ static const struct gain gains_on_windows[] = {
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
-/* Whether one of `count` rows covers such a call with so many ranks. */
+/* Whether one of `count` rows covers the call. */
 static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_call *call,
                   int nranks)
 {
@@ -76,16 +76,16 @@ static bool is_measured_reduction(const struct cecl_nccl_call *call)
            (call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg);
 }
 
-/* "Flags in memory of the host": the kernels of larger reductions wait for such flags, and take 50
- * us longer. Only all-reduces were timed. */
+/* Whether flags in memory of the host slow the call down. "Flags in memory of the host": kernels of larger
+ * reductions wait for such flags, and take 50 us longer. Only all-reduces were measured. */
 static bool is_slowed(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     return call->reduces && comm->limits.hostFlags &&
            (call->op != CECL_NCCL_OP_ncclAllReduce || cecl_nccl_call_bytes(call) > KIB(64));
 }
 
-/* What the file of CECL_NCCL_LEARNED says of this machine: 1 if cecl is faster, 0 if not, -1 if it
- * has no row for such calls. */
+/* What the file of CECL_NCCL_LEARNED says: 1: cecl is faster; 0: it is not; -1: the file has no row for
+ * such calls. */
 static int measured(const struct cecl_nccl_known *known, const struct cecl_nccl_call *call,
                     bool on_windows)
 {

@@ -37,7 +37,8 @@ ceclResult_t cecl_nccl_gathered_open(struct cecl_nccl_gathered *gathered,
     return result;
 }
 
-/* Freeing would wait for all work on the GPU. During an abort that may never end. */
+/* Does not free memory of the GPU during an abort, because freeing waits for all work on the GPU, which
+ * may never end. */
 void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered, bool aborts)
 {
     if (has_gpu(gathered) && cecl_nccl_gpu_return(&gathered->gpu)) {
@@ -64,8 +65,8 @@ static ceclResult_t failure_of(const struct cecl_nccl_comm *entry)
                : cecl_fail(ceclRemoteError, "the communicator has failed");
 }
 
-/* Waits for the exchange that was begun one period before. An abort of the communicator ends the wait, and so does
- * its failure: a peer may have died, and the program's call is to return that. */
+/* Waits for the exchange that began one period before. Ends the wait if the communicator is aborted or has
+ * failed: a peer may have died, and the program's call must return that error. */
 static ceclResult_t await(struct cecl_nccl_gathered *gathered, const struct cecl_nccl_comm *entry)
 {
     bool is_done = !has_gpu(gathered);
@@ -87,7 +88,7 @@ static ceclResult_t begin(struct cecl_nccl_gathered *gathered, struct cecl_nccl_
                           const struct cecl_trial_rank *mine)
 {
     void *at = gathered->room;
-    memcpy(gathered->room, mine, PART); /* the thread that publishes is this one */
+    memcpy(gathered->room, mine, PART); /* no other thread publishes meanwhile */
     if (has_gpu(gathered)) {
         at = (void *)(uintptr_t)gathered->gpu.memory;
         CECL_TRY(cecl_nccl_gpu_put(&gathered->gpu, 0, gathered->room, PART));
@@ -123,8 +124,9 @@ void cecl_nccl_gathered_exchange(struct cecl_nccl_gathered *gathered, struct cec
     if (gathered->has_failed)
         return;
     const bool is_here = !has_gpu(gathered) || cecl_nccl_gpu_return(&gathered->gpu);
-    const ceclResult_t result = is_here ? exchange(gathered, entry, mine, all)
-                                        : cecl_fail(ceclUnhandledCudaError, "no context of CUDA's");
+    const ceclResult_t result =
+        is_here ? exchange(gathered, entry, mine, all)
+                : cecl_fail(ceclUnhandledCudaError, "the CUDA context could not be made current");
     if (has_gpu(gathered) && is_here)
         cecl_nccl_gpu_pause(&gathered->gpu);
     gathered->has_failed = result != ceclSuccess;

@@ -1,6 +1,6 @@
-/* What ranks of several nodes publish for trials (learn/trial.h). They need not share memory, so it is exchanged
- * by an all-gather of NCCL's, which the program's next period runs beside, and read one period later: the host
- * waits there until its GPU has come as far. */
+/* Exchanges what ranks of several nodes publish for trials (learn/trial.h). Such ranks share no memory, so
+ * it is exchanged by an all-gather of NCCL, which runs during the program's next period. The result is
+ * read one period later, when the host waits until the GPU has finished the all-gather. */
 #ifndef CECL_NCCL_GATHERED_H
 #define CECL_NCCL_GATHERED_H
 
@@ -9,20 +9,21 @@
 #include "nccl/gpu.h"
 
 struct cecl_nccl_gathered {
-    struct cecl_trial_shared *shared; /* this rank's own. NULL: not open */
+    struct cecl_trial_shared *shared; /* memory of this rank. NULL: not open */
     unsigned char *room;              /* this rank's part, then those of all ranks */
-    struct cecl_nccl_gpu gpu;         /* has the same room */
+    struct cecl_nccl_gpu gpu;         /* has memory of the same size */
     bool is_pending;
-    bool has_failed; /* nothing is exchanged any more; the communicator has failed, or ends */
+    /* nothing is exchanged any more, because the communicator has failed or ends */
+    bool has_failed;
 };
 
-/* `entry` has `ours` and rails, and is open until cecl_nccl_gathered_close. `aborts`: the program's streams may wait
- * forever. */
+/* `entry` has `ours` and rails, and stays open until cecl_nccl_gathered_close. aborts: the program's
+ * streams may wait forever. */
 ceclResult_t cecl_nccl_gathered_open(struct cecl_nccl_gathered *gathered,
                                      const struct cecl_nccl_comm *entry);
 void cecl_nccl_gathered_close(struct cecl_nccl_gathered *gathered, bool aborts);
 
-/* As cecl_trial_host's. */
+/* The `exchange` of struct cecl_trial_host. */
 void cecl_nccl_gathered_exchange(struct cecl_nccl_gathered *gathered, struct cecl_nccl_comm *entry,
                                  const struct cecl_trial_rank *mine, struct cecl_trial_rank *all);
 

@@ -1,5 +1,5 @@
-/* See gpu.h. The driver's functions are looked up by name, so that this library also loads where
- * there is no CUDA. */
+/* See gpu.h. The driver's functions are looked up by name, so that this library also loads on machines
+ * without CUDA. */
 #include "nccl/gpu.h"
 
 #include <dlfcn.h>
@@ -13,8 +13,8 @@
 #define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
 #define ACTIVE 1       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 
-/* At least so much is allocated. Only many ranks need more; then the old memory is freed, which
- * waits for all work on the GPU. */
+/* Bytes that are allocated at least. Only communicators of many ranks need more. Then the old memory is
+ * freed, which waits for all work on the GPU. */
 #define LEAST_BYTES ((size_t)1 << 20)
 
 typedef unsigned long long address; /* CUdeviceptr */
@@ -51,7 +51,8 @@ static struct {
 #undef FIELD
 } driver;
 
-/* A process that uses a GPU has loaded the driver before it makes a communicator. */
+/* Only looks for a driver that is loaded: a process that uses a GPU has loaded it before it makes a
+ * communicator. */
 static void find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -79,7 +80,7 @@ static ceclResult_t check(int error, const char *what)
 #define TRY(field, ...) CECL_TRY(check(driver.field(__VA_ARGS__), #field))
 
 /* The GPU is used if its primary context is active, because CUDA's runtime, and so NCCL, uses that
- * one. */
+ * context. */
 bool cecl_nccl_gpu_is_used(int ordinal)
 {
     unsigned flags;
@@ -236,8 +237,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
     return result;
 }
 
-/* Relaxed: another thread may capture a stream in a mode that forbids such calls to all threads,
- * and would lose its capture. */
+/* Uses the relaxed mode, because another thread may be capturing a stream in a mode that forbids such
+ * calls in all threads, and its capture would break. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
 {
     int mode = RELAXED;

@@ -1,8 +1,7 @@
-/* See group.h. A turn is a group of cecl's. Most groups of NCCL's are carried out in one turn.
- * Calls that cecl refuses to have in one group go into turns that follow each other. Sends and
- * receives have turns of their own behind all others, because ranks need not have the same ones in
- * their groups. (NCCL, too, makes them behind the collectives of a group.) The first of these turns
- * has the passed messages, and is a group of NCCL's. */
+/* See group.h. A turn is a cecl group. Most NCCL groups are carried out in one turn. Calls that cecl
+ * refuses to have in one group go into consecutive turns. Sends and receives have their own turns after
+ * all others, because ranks need not have the same ones in their groups. The first of these turns has the
+ * passed messages, and is an NCCL group. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -23,13 +22,13 @@
 
 struct kept {
     struct cecl_nccl_call call;
-    int number; /* the order in which calls were kept */
+    int number; /* how many calls were kept before */
     int turn;   /* collectives: from 0; messages: PASSED_TURN, or from FIRST_MESSAGE_TURN on */
-    /* how many calls of the turn came before on the same communicator; for a message, how many
-     * between the same ranks in the same direction */
+    /* how many earlier calls of the turn are on the same communicator; for a message, how many are between
+     * the same ranks in the same direction */
     int nth;
     /* -- while its turn is carried out -- */
-    struct cecl_nccl_comm *comm; /* NULL: it was aborted; the call is dropped */
+    struct cecl_nccl_comm *comm; /* NULL: it was aborted, so the call is dropped */
 };
 
 static _Thread_local struct {
@@ -37,7 +36,7 @@ static _Thread_local struct {
     int count, room;
     int last_turn;   /* the last turn of the kept calls */
     int collectives; /* how many kept calls are collectives */
-    bool unsorted;   /* a call was kept after one of a later turn */
+    bool unsorted;   /* a call was kept after a call of a later turn */
     /* communicator of the last call that went into NCCL's group; NULL: there was none */
     ncclComm_t passed;
     ncclResult_t refusal; /* the result of the first refused call */
@@ -49,7 +48,7 @@ static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_ncc
     return a->comm == b->comm && a->op == b->op && a->root == b->root;
 }
 
-/* Whether the turn of `call`, a served call, depends on this kept call. */
+/* Whether the turn of a served call depends on this kept call. */
 static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *call)
 {
     if (cecl_nccl_is_message(call->op))
@@ -57,7 +56,8 @@ static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *cal
     return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 
-/* The last kept call, from `index` back, on which the turn of `call` depends; -1: there is none. */
+/* The last kept call, searching backwards from `index`, on which the turn of `call` depends; -1: there is
+ * none. */
 static int last_of(const struct cecl_nccl_call *call, int index)
 {
     while (index >= 0 && !is_counted(&group.kept[index], call))
@@ -71,9 +71,8 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* How many calls of this kind a turn has at most. A group of NCCL's may have any number. Ranks divide
- * calls into turns alike, because each communicator's calls are counted separately, and messages for
- * each pair of ranks. */
+/* The most calls of this kind in a turn; an NCCL group may have any number. Ranks divide calls into turns
+ * alike, because calls are counted separately for each communicator, and messages for each pair of ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
@@ -82,10 +81,10 @@ static int most_at_once(const struct cecl_nccl_call *call)
                                             : comm->limits.groupCalls;
 }
 
-/* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that
- * writes twice to the same memory. NCCL takes such a group, and benchmarks repeat their call in
- * one. Ranks must decide alike, so only equal recvbuffs are compared, and only for calls that use
- * recvbuff on all ranks. */
+/* Whether `call` does not fit into the turn of the kept call `last`. cecl refuses a group that writes
+ * twice to the same memory. NCCL accepts such a group, and benchmarks repeat a call in one group. Ranks
+ * must decide alike, so a call does not fit only if its recvbuff is equal to another's, and only if both
+ * calls use recvbuff on all ranks. */
 static bool is_full(int last, const struct cecl_nccl_call *call)
 {
     if (group.kept[last].nth + 1 >= most_at_once(call))
@@ -97,16 +96,17 @@ static bool is_full(int last, const struct cecl_nccl_call *call)
     return have_one_result(&group.kept[last].call, call);
 }
 
-/* Warns that turns follow each other, while NCCL's messages of a group go on together. */
+/* Warns that a group's messages are divided into turns, while NCCL makes all messages of a group at the
+ * same time. */
 static void warn_of_turns(const struct cecl_nccl_call *call)
 {
     static _Atomic bool has_warned;
     if (!atomic_exchange(&has_warned, true))
         cecl_log(
             CECL_LOG_WARN, -1,
-            "a group has more than %d calls of %s with rank %d: each %d of them begin when those "
-            "before are done. A peer that waits for a later one before it takes part in an earlier "
-            "one waits forever",
+            "a group has more than %d calls of %s with rank %d: %d of them are carried out at a "
+            "time. A peer that waits for a later one before it takes part in an earlier one waits "
+            "forever",
             most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
 }
 
@@ -127,7 +127,7 @@ static struct kept place_served(const struct cecl_nccl_call *call)
     return kept;
 }
 
-/* A thread may end with an open group. */
+/* Called if a thread ends with an open group. */
 static void forget_at_end(void *unused)
 {
     (void)unused;
@@ -212,7 +212,7 @@ ncclResult_t cecl_nccl_group_pass_all(void)
     return pass_calls(group.kept, group.count);
 }
 
-/* Asks one communicator, because NCCL completes a group on all of its communicators at once. */
+/* Asks only one communicator, because NCCL completes a group on all of its communicators at once. */
 void cecl_nccl_group_await_passed(void)
 {
     while (group.count > 0 && group.passed &&
@@ -222,7 +222,7 @@ void cecl_nccl_group_await_passed(void)
 
 /* ---- one turn: `count` calls from `kept` on */
 
-/* The turn's first call on the same communicator. It may be the call itself. */
+/* The turn's first call on the communicator of call `index`, which may be that call. */
 static const struct kept *first_of(const struct kept *kept, int index)
 {
     int first = 0;
@@ -231,7 +231,7 @@ static const struct kept *first_of(const struct kept *kept, int index)
     return &kept[first];
 }
 
-/* Enters each call's communicator, so that no other thread can end it until leave. */
+/* Enters each call's communicator, so that no other thread can end it before `leave`. */
 static void enter(struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -241,7 +241,8 @@ static void enter(struct kept *kept, int count)
     }
 }
 
-/* Not when calls are kept: one rank alone may let NCCL estimate a group. */
+/* Calls are counted here, and not when they are kept, because a single rank may end its group by
+ * ncclGroupSimulateEnd. */
 static void note_calls(const struct kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
@@ -267,7 +268,8 @@ static bool has_new_stream(int index)
     return first == index;
 }
 
-/* Orders `common` against all other streams of the group's kept calls on one communicator. */
+/* Orders the stream `common` before or after all other streams of the group's kept calls on one
+ * communicator. */
 static ceclResult_t order_with_all(const struct cecl_nccl_comm *comm, ncclComm_t of,
                                    cudaStream_t common, bool before)
 {
@@ -281,10 +283,9 @@ static ceclResult_t order_with_all(const struct cecl_nccl_comm *comm, ncclComm_t
     return result;
 }
 
-/* With NCCL the calls of a group on one communicator may go to several streams, which then wait for
- * each other. A group of cecl's has one stream for each communicator: that of the turn's first
- * call. This stream waits for the streams of all kept calls before the turn, and they wait for it
- * behind the turn. */
+/* With NCCL the calls of a group on one communicator may be on several streams, which then wait for each
+ * other. A cecl group has one stream for each communicator: that of the turn's first call. Before the turn
+ * this stream waits for the streams of all kept calls, and after the turn they wait for it. */
 static ceclResult_t order_streams(const struct kept *kept, int count, bool before)
 {
     ceclResult_t result = ceclSuccess;
@@ -315,8 +316,7 @@ static ceclResult_t complete(const struct kept *kept, int count)
     return result;
 }
 
-/* The communicator that is named in a turn's error: the first that was not aborted. NULL: all
- * were. */
+/* The communicator for a turn's error: the first one that was not aborted. NULL: all were aborted. */
 static struct cecl_nccl_comm *any_comm(const struct kept *kept, int count)
 {
     struct cecl_nccl_comm *comm = NULL;
@@ -341,7 +341,7 @@ static ncclResult_t serve_turn(struct kept *kept, int count)
     return number;
 }
 
-/* A single call is made without a group of cecl's, because a small call alone is faster. */
+/* A single call is made without a cecl group, because a small call is faster that way. */
 static ncclResult_t serve_one(struct kept *kept)
 {
     enter(kept, 1);
@@ -354,8 +354,8 @@ static ncclResult_t serve_one(struct kept *kept)
     return result;
 }
 
-/* A second group of NCCL's, after the one that the program ended. An error of a call is returned by
- * the group's end, as with NCCL. */
+/* Carries out the calls in a second NCCL group, after the one that the program has ended. As with NCCL,
+ * the group's end returns an error of a call. */
 static ncclResult_t pass_in_a_group(const struct kept *kept, int count)
 {
     ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
@@ -383,8 +383,8 @@ static bool has_several_streams(void)
     return i < group.count;
 }
 
-/* The turn of the passed messages. The thread is in no entry while it calls NCCL: an abort that is
- * to end NCCL's call first waits until no thread is inside. */
+/* The turn of the passed messages. The thread is not inside an entry while it calls NCCL, because an
+ * abort, which must end NCCL's call, first waits until no thread is inside. */
 static ncclResult_t pass_turn(struct kept *kept, int count)
 {
     const bool is_last = kept + count == group.kept + group.count;

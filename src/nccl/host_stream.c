@@ -6,7 +6,7 @@
 
 #include "nccl/process.h"
 
-/* The stand-in's own function; NULL: its streams never capture. */
+/* The stand-in's function; NULL: its streams never capture. */
 static ceclStream_t (*lend)(ceclComm_t ours, cudaStream_t stream);
 
 static void find(void)

@@ -26,8 +26,8 @@ void cecl_nccl_job_has_table(void)
         close(fd);
 }
 
-/* Runs at the end of every process that has the library preloaded, also of shells and helpers of
- * the job. Only the command's own process has something to do. */
+/* Runs at the end of every process that has the library preloaded, also of shells and helpers of the job.
+ * Does nothing unless this is the command's own process. */
 __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 {
     static const char words[] =

@@ -1,13 +1,12 @@
-/* Passes calls on without knowing what they are. Each symbol is a jump through its target, so
- * arguments in registers and on the stack arrive as the caller left them. No signature is needed
- * here, and NCCL may change its signatures.
+/* Passes calls on without knowing their signatures, which NCCL may change. Each function is only a jump to
+ * the symbol's target, so arguments in registers and on the stack stay as the caller set them.
  *
- * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME are
- * the same address, or a function of collectives.c or follow.c.
+ * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME have the same
+ * address as it, unless they are a function of collectives.c or follow.c.
  *
- * The stubs leave the symbol's address in a register that no calling convention uses for arguments,
- * where cecl_nccl_lazy finds it. cecl_nccl_lazy hands the symbol and the return address of the call
- * to cecl_nccl_resolve. */
+ * The stubs put the symbol's address into a register that no calling convention uses for arguments.
+ * cecl_nccl_lazy finds it there. cecl_nccl_lazy hands the symbol and the return address of the call to
+ * cecl_nccl_resolve. */
 #include "nccl/names.h"
 #include "nccl/symbol.h"
 
@@ -69,8 +68,8 @@
     "    ldr x17, [x16]\n"                                                                         \
     "    br x17\n"
 
-/* Registers that may hold arguments: x0 to x7, x8 (the address of a large result; x9 only completes
- * the pair), and q0 to q7. */
+/* Registers that may hold arguments: x0 to x7, x8 (the address of a large result; x9 only fills the pair),
+ * and q0 to q7. */
 #define ARGUMENTS(PAIR)                                                                            \
     PAIR("x0, x1", "16")                                                                           \
     PAIR("x2, x3", "32")                                                                           \

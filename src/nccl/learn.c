@@ -14,14 +14,15 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* --stats is updated after so many calls, and when a trial begins or ends. */
+/* --stats is updated each time after so many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
 
-/* ---- one communicator of a process tries at a time */
+/* ---- only one communicator of a process has a trial at a time */
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t id; /* of the communicator, which may have several ranks in one process */
+    /* of the communicator. It may have several ranks in one process, each of which is a holder */
+    uint64_t id;
     int holders;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -47,7 +48,8 @@ static void release(void *context, uint64_t id)
     pthread_mutex_unlock(&trying.lock);
 }
 
-/* A class whose verdict has worn out is tried anew, and the file has that verdict by now. */
+/* Finds the arm of the file's verdict; -1: there is none. A class that was tried before is tried again,
+ * because the file may have only its old verdict. */
 static int recall(void *context, uint64_t subject)
 {
     const struct cecl_nccl_comm *comm = context;
@@ -70,7 +72,8 @@ static void exchange(void *context, const struct cecl_trial_rank *mine, struct c
     cecl_nccl_gathered_exchange(&comm->learn->gathered, comm, mine, all);
 }
 
-/* Words that all ranks share; over several nodes this rank's own. NULL: they do not fit, on all ranks. */
+/* Finds words for the trial, which all ranks share; over several nodes they are this rank's own. NULL:
+ * they do not fit, on all ranks alike. */
 static ceclResult_t find_words(struct cecl_nccl_comm *entry, struct cecl_nccl_learn *learn,
                                void **words)
 {
@@ -128,9 +131,9 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry, bool aborts)
     free(learn);
 }
 
-/* ---- what a sequence can try */
+/* ---- which arms are tried */
 
-/* The ways in which the calls of a period differ. Under a policy that forbids SMs, WITH_SMS is none. */
+/* The arms that treat some call of the period differently. Without CECL_SM_ALLOW there is no WITH_SMS. */
 static uint32_t arms_of_period(const struct cecl_nccl_learn *learn)
 {
     const uint64_t before = learn->period.calls - learn->period.length;
@@ -145,8 +148,8 @@ static uint32_t arms_of_period(const struct cecl_nccl_learn *learn)
     return arms;
 }
 
-/* What a call takes by itself says nothing of the computation beside it, which is why NO_SMS exists. So
- * of cecl's ways only that of the communicator's own policy is tried. */
+/* The time of a single call does not show how it slows down computation beside it, which is the reason for
+ * NO_SMS. So of cecl's arms only the one of the communicator's own policy is tried. */
 static uint32_t arms_of_class(const struct cecl_nccl_learn *learn)
 {
     return ARM(BY_NCCL) | (learn->policies == CECL_SM_ALLOW ? ARM(WITH_SMS) : ARM(NO_SMS));
@@ -165,10 +168,10 @@ static void count_in_group(struct cecl_nccl_learn *learn)
     learn->group = group;
 }
 
-/* What is equal on all ranks. */
+/* A hash of those properties of a call that are equal on all ranks. */
 static uint64_t token_of(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call)
 {
-    /* some ranks may call a broadcast by its other name */
+    /* ranks may use either name of a broadcast */
     const bool is_old_name = call->op == CECL_NCCL_OP_ncclBcast;
     const enum cecl_nccl_op op = is_old_name ? CECL_NCCL_OP_ncclBroadcast : call->op;
     uint64_t hash = mix((uint64_t)op + 1, call->count);
@@ -179,7 +182,7 @@ static uint64_t token_of(const struct cecl_nccl_learn *learn, const struct cecl_
 
 /* ---- a call */
 
-/* Where nothing is tried, no clock is read and nothing is published. */
+/* Called at the first call of a period. If nothing is tried, reads no clock and publishes nothing. */
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                          const struct cecl_nccl_comm *comm)
 {
@@ -228,8 +231,9 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     }
 }
 
-/* A call in a group has no time of its own. Ranks need not have the same groups, so such a call is a boundary
- * all the same, and its time is lost. */
+/* Called at a call that is a boundary of a trial on a class. Returns whether the call is timed. A call in
+ * a group cannot be timed. It is a boundary nevertheless, because ranks need not have the same groups, and
+ * its time counts as lost. */
 static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial_mark *here)
 {
     struct cecl_trial *trial = &learn->trial;
@@ -262,7 +266,7 @@ static const struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
     return step.its;
 }
 
-/* The policy of cecl's calls from here on. A group's calls are made with one policy. */
+/* Sets the policy of cecl's calls from here on. All calls of a group are made with one policy. */
 static void set_policy(struct cecl_nccl_learn *learn, const struct cecl_nccl_comm *comm, int policy)
 {
     if (policy == learn->policy || learn->in_group > 0)
@@ -279,14 +283,15 @@ static enum cecl_nccl_reason by_table(const struct cecl_nccl_call *call,
     return cecl_nccl_gains(call, comm) ? CECL_NCCL_NO_REASON : CECL_NCCL_NO_GAIN;
 }
 
-/* The libraries differ where there are NaNs. */
+/* For maximum and minimum the libraries' results differ if there are NaNs, so these are not tried. */
 static bool is_extreme(const struct cecl_nccl_call *call)
 {
     return call->reduces &&
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
-/* An arm that is in force for a call. */
+/* The arm that decides on a call: has_arm: there is one; is_turn: it is the trial's turn; by_period: it is
+ * on the period, and otherwise on a class. */
 struct in_force {
     bool has_arm, is_turn, by_period;
     uint32_t arm;
@@ -309,7 +314,7 @@ static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
     return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
 }
 
-/* A verdict on the period or its turn comes first, then those on the class. */
+/* The period's verdict or turn decides; if there is none, that of the class does. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                                     bool *is_timed)
@@ -327,7 +332,8 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     return follow_arm(learn, call, comm, in_force);
 }
 
-/* Verdicts fall at the same call on all ranks, so at a captured call all have the same. A turn is not one. */
+/* Only verdicts decide on captured calls, not turns of a trial. All ranks get a verdict at the same call,
+ * so they agree. */
 static enum cecl_nccl_reason decide_captured(struct cecl_nccl_learn *learn,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm)

@@ -13,7 +13,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-/* Used only when a trial begins or ends, and not at each call. */
+/* The lock is taken only when a communicator is made and when a trial begins or ends, not at each call. */
 static struct {
     pthread_mutex_t lock;
     bool is_read, is_usable, has_told;
@@ -42,8 +42,10 @@ static void read_once(void)
     learned.is_usable =
         name_file(name) && cecl_nccl_rows_read(learned.path, &learned.rows) == ceclSuccess;
     if (!learned.is_usable)
-        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is left aside: %s",
-                 *learned.path ? cecl_message() : "the folder has no name");
+        cecl_log(CECL_LOG_WARN, -1, "CECL_NCCL_LEARNED is ignored: %s",
+                 *learned.path
+                     ? cecl_message()
+                     : "the name of the working directory cannot be found out, or is too long");
 }
 
 static void warn_of_misfit(const struct cecl_nccl_setup *setup)
@@ -52,7 +54,7 @@ static void warn_of_misfit(const struct cecl_nccl_setup *setup)
     if (learned.has_told || !cecl_nccl_rows_differ(&learned.rows, setup, words, sizeof(words)))
         return;
     learned.has_told = true;
-    cecl_log(CECL_LOG_WARN, -1, "%s is left aside: %s", learned.path, words);
+    cecl_log(CECL_LOG_WARN, -1, "%s is ignored: %s", learned.path, words);
 }
 
 static struct cecl_nccl_setup setup_of(int ordinal, int nranks)
@@ -148,7 +150,8 @@ void cecl_nccl_learned_keep(const struct cecl_nccl_known *known, struct cecl_ncc
         return;
     cecl_nccl_verdict_text(&verdict, line);
     if (cecl_nccl_rows_append(learned.path, line) != ceclSuccess)
-        cecl_log(CECL_LOG_WARN, -1, "what was learned is not kept: %s", cecl_message());
+        cecl_log(CECL_LOG_WARN, -1, "a verdict could not be added to CECL_NCCL_LEARNED: %s",
+                 cecl_message());
 }
 
 const char *cecl_nccl_learned_name(void)

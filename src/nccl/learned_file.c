@@ -27,7 +27,7 @@ struct cecl_nccl_setup cecl_nccl_setup_make(const char *gpu, int nranks, int ncc
     return setup;
 }
 
-/* How many things agree. */
+/* How many of the four parts are equal. */
 static int agreement(const struct cecl_nccl_setup *a, const struct cecl_nccl_setup *b)
 {
     return (strcmp(a->gpu, b->gpu) == 0) + (a->nranks == b->nranks) + (a->nccl == b->nccl) +
@@ -43,13 +43,16 @@ static void tell(const struct cecl_nccl_setup *its, const struct cecl_nccl_setup
                  size_t bytes)
 {
     if (strcmp(its->gpu, here->gpu) != 0)
-        snprintf(words, bytes, "it is of the GPU %s, and this is %s", its->gpu, here->gpu);
+        snprintf(words, bytes, "its rows are for GPU %s, and this GPU is %s", its->gpu, here->gpu);
     else if (its->nccl != here->nccl)
-        snprintf(words, bytes, "it is of NCCL %d, and this is %d", its->nccl, here->nccl);
+        snprintf(words, bytes, "its rows are for NCCL %d, and this NCCL is %d", its->nccl,
+                 here->nccl);
     else if (strcmp(its->cecl, here->cecl) != 0)
-        snprintf(words, bytes, "it is of cecl %s, and this is %s", its->cecl, here->cecl);
+        snprintf(words, bytes, "its rows are for cecl %s, and this cecl is %s", its->cecl,
+                 here->cecl);
     else
-        snprintf(words, bytes, "it is of %d ranks, and here are %d", its->nranks, here->nranks);
+        snprintf(words, bytes, "its rows are for %d ranks, and this communicator has %d",
+                 its->nranks, here->nranks);
 }
 
 bool cecl_nccl_rows_differ(const struct cecl_nccl_rows *rows, const struct cecl_nccl_setup *here,
@@ -81,7 +84,7 @@ void cecl_nccl_rows_forget(struct cecl_nccl_rows *rows)
 /* Makes room for one more row. False: no host memory. */
 static bool grow(void **rows, size_t count, size_t bytes)
 {
-    if (count & (count - 1)) /* otherwise there is room up to the next power of two */
+    if (count & (count - 1)) /* there is room up to the next power of two */
         return true;
     void *larger = realloc(*rows, (count > 0 ? 2 * count : 1) * bytes);
     if (larger)
@@ -152,7 +155,7 @@ static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *
         if (number == 1 && !is_header)
             return cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
                              CECL_NCCL_LEARNED_HEADER);
-        /* the first line may be there twice, if two processes made the file at the same time */
+        /* the header may be there twice, if two processes created the file at the same time */
         if (is_header || line[strspn(line, " \t")] == '#' || line[strspn(line, " \t")] == '\0')
             continue;
         CECL_TRY(take(path, number, line, rows));
@@ -177,7 +180,7 @@ ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)
 
 /* ---- writing */
 
-/* What must be written before a new line: the first line, or the end of an unfinished line. */
+/* What must be written before a new line: the header, or the end of an unfinished line. */
 static const char *before_line(int file)
 {
     struct stat status;

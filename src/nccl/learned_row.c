@@ -1,4 +1,4 @@
-/* One row of a file of what was learned, as text (learned_file.h). */
+/* One row of the file of CECL_NCCL_LEARNED, as text (learned_file.h). */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const struct {
     {CECL_NCCL_OP_ncclReduceScatter, "reduce_scatter"},
 };
 
-/* By the number of the ncclDataType_t. */
+/* By ncclDataType_t. */
 static const char *const types[] = {"int8",    "uint8",    "int32",      "uint32",
                                     "int64",   "uint64",   "float16",    "float32",
                                     "float64", "bfloat16", "float8e4m3", "float8e5m2"};
@@ -59,7 +59,7 @@ static const char *take_type(const char *name, int *type)
     return "a type, such as bfloat16, or any";
 }
 
-/* Whether only blanks and a comment are left of the line. */
+/* Whether the rest of the line is only blanks and a comment. */
 static bool is_end(const char *rest)
 {
     while (isspace((unsigned char)*rest))

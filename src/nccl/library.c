@@ -18,7 +18,7 @@ static ceclResult_t find(void *handle, const char *name, void **found)
     return *found ? ceclSuccess : cecl_fail(ceclSystemError, FILE_NAME ": %s", dlerror());
 }
 
-/* The RUNPATH of this library says where the file is. */
+/* dlopen finds the file by this library's RUNPATH. */
 static ceclResult_t open_library(void)
 {
     void *handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);

@@ -1,5 +1,5 @@
 /* cecl's own library, libcecl.so, through its public calls. libcecl.so is opened when the first
- * communicator is made. So other processes of a job, in which libnccl.so.2 is preloaded too, do not
+ * communicator is made. So shells and helpers of a job, which also have libnccl.so.2 preloaded, do not
  * load it. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H

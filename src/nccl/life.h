@@ -1,6 +1,6 @@
-/* The life of an entry beside a communicator of NCCL's, in one word: its state, how many threads
- * are inside, and whether a call has claimed to end NCCL's communicator. "Ours" is cecl's
- * communicator of the entry. docs/models/life.pml is the model. */
+/* The life of an entry for an NCCL communicator, in one word: its state, how many threads are inside, and
+ * whether a call has claimed to end NCCL's communicator. "Ours" is cecl's communicator in the entry.
+ * docs/models/life.pml is the model. */
 #ifndef CECL_NCCL_LIFE_H
 #define CECL_NCCL_LIFE_H
 
@@ -12,14 +12,14 @@
 enum cecl_nccl_state {
     CECL_NCCL_FREE,       /* the entry is not in use */
     CECL_NCCL_MAKING,     /* a thread makes ours */
-    CECL_NCCL_READY,      /* ours is made, or there is a reason why there is none */
+    CECL_NCCL_READY,      /* ours is made, or the entry says why there is none */
     CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
-    /* a thread of the program waits until the calls are done, and then ends ours */
+    /* a thread of the program waits until the calls on ours are done, and then ends ours */
     CECL_NCCL_DESTROYING,
-    CECL_NCCL_ENDING, /* one thread ends ours; no other may begin to use it */
-    /* one thread waits until the maker (the thread that makes ours) is not inside */
+    CECL_NCCL_ENDING, /* one thread ends ours; no other thread may begin to use it */
+    /* one thread waits until the maker (the thread that makes ours) has left */
     CECL_NCCL_GIVING_UP,
-    /* the maker no longer uses NCCL's communicator, and will end what it makes */
+    /* the maker no longer uses NCCL's communicator, and will end what it has made */
     CECL_NCCL_GIVEN_UP,
     CECL_NCCL_LOST /* a thread never left, so the entry cannot be used again */
 };
@@ -27,20 +27,20 @@ enum cecl_nccl_state {
 /* All steps, STEP(from, to). Other steps have no name, so code that takes one does not compile. */
 #define CECL_NCCL_STEPS(STEP)                                                                      \
     STEP(FREE, MAKING)        /* NCCL has a new communicator */                                    \
-    STEP(MAKING, FREE)        /* ranks could not exchange anything, or there is no thread */       \
+    STEP(MAKING, FREE)        /* ranks could not exchange bytes, or no thread could start */       \
     STEP(MAKING, READY)       /* the maker has finished */                                         \
     STEP(MAKING, GIVING_UP)   /* abort or revoke */                                                \
-    STEP(GIVING_UP, GIVEN_UP) /* the maker is not inside */                                        \
-    STEP(GIVING_UP, ENDING)   /* the maker has finished: the thread that gave up ends ours */      \
+    STEP(GIVING_UP, GIVEN_UP) /* the maker has left */                                             \
+    STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends ours */      \
     STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */                               \
     STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */                    \
     STEP(FINALIZING, READY)   /* the calls are done */                                             \
     STEP(READY, DESTROYING)   /* destroy */                                                        \
-    STEP(READY, ENDING)       /* abort or revoke, as in the next two steps */                      \
+    STEP(READY, ENDING)       /* abort or revoke; the same in the next two steps */                \
     STEP(FINALIZING, ENDING)                                                                       \
-    STEP(DESTROYING, ENDING) /* or the calls are done */                                           \
+    STEP(DESTROYING, ENDING) /* also: the calls are done */                                        \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \
-    STEP(ENDING, LOST)       /* a thread is still inside after the longest wait */
+    STEP(ENDING, LOST)       /* a thread is still inside when the wait for it ends */
 
 enum cecl_nccl_step {
 #define STEP(from, to) CECL_NCCL_##from##_TO_##to = CECL_NCCL_##from << 4 | CECL_NCCL_##to,
@@ -54,10 +54,10 @@ enum cecl_nccl_step {
     (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
 #define CECL_NCCL_UNMADE                                                                           \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
-/* Calls are refused, as NCCL refuses calls on a communicator that is not ready. */
+/* In these states calls are refused, as NCCL refuses calls on a communicator that is not ready. */
 #define CECL_NCCL_EARLY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
 
-/* The word: threads inside, a bit for the claim, and the state. */
+/* The word: the number of threads inside, a bit for the claim, and the state. */
 typedef _Atomic uint32_t cecl_nccl_life;
 #define CECL_NCCL_STATE_SHIFT 28
 #define CECL_NCCL_CLAIM (UINT32_C(1) << 27)
@@ -78,7 +78,7 @@ static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
     return atomic_load(life) & CECL_NCCL_INSIDE;
 }
 
-/* Takes a step. False: the life is not in the state where the step begins. A new life has no
+/* Takes a step. False: the life is not in the state in which the step begins. A step to MAKING clears the
  * claim. */
 static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
 {
@@ -93,7 +93,7 @@ static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step s
     return false;
 }
 
-/* Claims to end NCCL's communicator. False: another call has claimed that. */
+/* Claims to end NCCL's communicator. False: another call has claimed it before. */
 static inline bool cecl_nccl_life_claim(cecl_nccl_life *life)
 {
     return !(atomic_fetch_or(life, CECL_NCCL_CLAIM) & CECL_NCCL_CLAIM);
@@ -104,7 +104,7 @@ static inline void cecl_nccl_life_leave(cecl_nccl_life *life)
     atomic_fetch_sub(life, 1);
 }
 
-/* Enters, if the life is in one of `states`. Until cecl_nccl_life_leave nothing ends. */
+/* Enters, if the life is in one of `states`. No part of the entry is freed before cecl_nccl_life_leave. */
 static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
 {
     if (states >> (atomic_fetch_add(life, 1) >> CECL_NCCL_STATE_SHIFT) & 1)
@@ -113,7 +113,7 @@ static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
     return false;
 }
 
-/* A pause between two looks of a wait. Such waits are rare, and end when another thread is done. */
+/* Sleeps between two looks of a wait for another thread. Such waits are rare. */
 static inline void cecl_nccl_pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = 1000 * us};

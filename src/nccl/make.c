@@ -1,5 +1,5 @@
-/* Makes a communicator. First ranks tell each other what they want and can do. Then they make the
- * communicator by exchanges through NCCL. At the end they check that all ranks have it. */
+/* Makes a communicator. First, ranks tell each other their settings and what they can do. Then they make
+ * the communicator by exchanges through NCCL. At the end they check that all ranks have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #define HELLO UINT32_C(0x6e63636c)
 #define WORDS 200
 
-/* What a rank tells the others in the first exchange. */
+/* What a rank sends in the first exchange. */
 enum { LEARNS_NOTHING, LEARNS_FROM_FILE, LEARNS_BY_TRIALS };
 
 struct hello {
@@ -28,12 +28,12 @@ struct hello {
     int32_t together;
     int32_t learns; /* LEARNS_... */
     int32_t reason; /* why this rank passes all calls, or NO_REASON */
-    uint64_t drawn; /* rank 0's counts */
+    uint64_t drawn; /* a random number; rank 0's is used */
     uint64_t gains; /* hash of the gains of CECL_NCCL_LEARNED; 0: none */
     char words[WORDS];
 };
 
-/* Keeps the message of this process's first failure for the table, and prints it. */
+/* Keeps the message of this process's first failure for the table of calls, and prints it. */
 static void note_failure(int rank, const char *words)
 {
     if (cecl_nccl_note_failure(words))
@@ -74,8 +74,7 @@ static struct hello introduce(int together, const struct cecl_nccl_known *known)
     return mine;
 }
 
-/* The reason of the first rank that has one. Equal on all ranks, because all look at the same
- * words. */
+/* The reason of the first rank that has one. Equal on all ranks, because all compare the same data. */
 static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, int *whose)
 {
     bool is_even = true, is_alike = true;
@@ -105,7 +104,7 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* Exchanges `bytes` of each rank. The caller frees the result. NULL: the exchange has failed. */
+/* Exchanges `bytes` bytes of each rank. The caller frees the result. NULL: the exchange has failed. */
 static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine, size_t bytes,
                           ceclResult_t *result)
 {
@@ -118,7 +117,7 @@ static void *exchange_all(struct cecl_nccl_exchange *exchange, const void *mine,
     return NULL;
 }
 
-/* *learns: the least that any rank wants. */
+/* The first exchange. Fills in the entry. *learns: the least LEARNS_... of all ranks. */
 static ceclResult_t settle(struct cecl_nccl_exchange *exchange, int together,
                            struct cecl_nccl_comm *entry, int32_t *learns)
 {
@@ -161,8 +160,8 @@ static int meet(void *context)
     return (int)result;
 }
 
-/* As with NCCL, a rank may come late without a limit, unless CECL_TIMEOUT_MS is set. Under `auto`
- * calls may use SMs, because the faster way is taken. */
+/* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may
+ * use SMs, because the faster way is taken. */
 static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -175,8 +174,8 @@ static ceclConfig_t config_for(const struct cecl_nccl_exchange *exchange)
     return config;
 }
 
-/* The environment may have chosen another device than NCCL's. Under `strict` settings must not
- * allow SMs for calls that only move data. */
+/* Checks the device, because the environment may have chosen another one than NCCL's. Under `strict`,
+ * forbids SMs for calls that only move data, whatever other settings say. */
 static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -195,7 +194,7 @@ static ceclResult_t check_made(const struct cecl_nccl_comm *entry)
                : ceclSuccess;
 }
 
-/* Makes the communicator, on all ranks or on none. In what follows, one rank alone may fail. */
+/* ceclCommInitOobNccl makes the communicator on all ranks or on none. After it, a single rank may fail. */
 static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_nccl_comm *entry,
                               int32_t learns)
 {
@@ -217,8 +216,8 @@ static ceclResult_t make_here(struct cecl_nccl_exchange *exchange, struct cecl_n
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
-/* Checks that all ranks have it. A rank that has failed keeps its own message; the others name that
- * rank. */
+/* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the others
+ * the message names that rank. */
 static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine,
                           ceclResult_t *common)
 {
@@ -230,7 +229,8 @@ static ceclResult_t agree(struct cecl_nccl_exchange *exchange, ceclResult_t mine
     *common = mine == ceclSuccess ? ceclSuccess : cecl_fail_with(mine, words);
     for (int rank = 0; all && rank < exchange->nranks && *common == ceclSuccess; rank++)
         if (all[rank] != ceclSuccess)
-            *common = cecl_fail((ceclResult_t)all[rank], "rank %d could not make it", rank);
+            *common =
+                cecl_fail((ceclResult_t)all[rank], "rank %d could not make its communicator", rank);
     free(all);
     return result;
 }
@@ -275,7 +275,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     if (entry->reason == CECL_NCCL_NO_REASON)
         CECL_TRY(make_on_all(exchange, entry, learns));
     entry->learns = learns != LEARNS_NOTHING;
-    if (entry->rails.exist) /* nothing else reports it before it ends */
+    if (entry->rails.exist) /* otherwise it would be reported only at its end */
         cecl_nccl_learn_report(entry);
     return ceclSuccess;
 }
@@ -300,11 +300,10 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
         result = make(&exchange, together, entry);
         cecl_nccl_exchange_close(&exchange);
     }
-    if (result != ceclSuccess) { /* ranks could not exchange what each of them can do */
+    if (result != ceclSuccess) { /* ranks could not exchange bytes */
         entry->reason = CECL_NCCL_NOT_MADE;
         if (!cecl_nccl_exchange_is_ended(&exchange))
-            cecl_log(CECL_LOG_WARN, -1, "a communicator of NCCL's cannot be used: %s",
-                     cecl_message());
+            cecl_log(CECL_LOG_WARN, -1, "an NCCL communicator cannot be used: %s", cecl_message());
     }
     return (ncclResult_t)result;
 }

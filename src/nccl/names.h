@@ -1,11 +1,11 @@
-/* Every symbol of NCCL up to 2.32, once. No other place repeats the list. NCCL has a second name
- * for each function, with a p in front, for tools that replace the first name and call the second.
- * So has this library.
+/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL has a second
+ * name, with a p in front, for tools that replace the first name and call the second. So has each function of
+ * this library.
  *
- * COUNTED(name): collectives.c has a C function of that name, which decides on each call. It
- * returns an ncclResult_t. FOLLOWED(name, answer): follow.c has a C function of that name, which
- * passes the call on and keeps track of communicators, groups and errors. JUMP(name, answer):
- * jump.c passes the call on unseen. `answer` is the type that the symbol returns (enum
+ * COUNTED(name): collectives.c has a C function of that name, which decides for each call whether cecl
+ * serves it. It returns an ncclResult_t. FOLLOWED(name, answer): follow.c has a C function of that name,
+ * which passes the call on and keeps track of communicators, groups and errors. JUMP(name, answer): jump.c
+ * passes the call on without looking at it. `answer` is the type that the function returns (enum
  * cecl_nccl_answer), for calls that cannot be passed on. */
 #ifndef CECL_NCCL_NAMES_H
 #define CECL_NCCL_NAMES_H

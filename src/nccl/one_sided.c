@@ -13,7 +13,7 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-/* cecl has no contexts: each has some of cecl's signals. */
+/* cecl has no contexts, so each of NCCL's contexts gets some of cecl's signals. */
 #define CONTEXTS 8
 #define SIGNALS_OF_CONTEXT (CECL_SIGNALS / CONTEXTS)
 
@@ -33,8 +33,9 @@ static int number_of(int signal, int context)
     return context * SIGNALS_OF_CONTEXT + signal;
 }
 
-/* A put to this rank itself. cecl's own needs leave to use an SM, which the program does not care for;
- * CECL_NCCL=strict does. */
+/* Whether the call is a put to this rank itself, made by a local copy, which may use an SM. ceclPutSignal
+ * would refuse it unless the policy is CECL_SM_ALLOW. Programs expect it to work, except under
+ * CECL_NCCL=strict. */
 static bool copies_locally(const struct cecl_nccl_one_sided *call,
                            const struct cecl_nccl_comm *comm)
 {
@@ -48,7 +49,7 @@ static ceclResult_t check_window(const struct cecl_nccl_one_sided *call,
     const struct cecl_nccl_window *window = cecl_nccl_window_find(comm, call->window);
     const size_t element = cecl_nccl_type_bytes(call->datatype);
     if (!window)
-        return cecl_fail(ceclInvalidArgument, "peerWin %p: no window of this communicator",
+        return cecl_fail(ceclInvalidArgument, "peerWin %p: not a window of this communicator",
                          (void *)call->window);
     if (!window->ours)
         return cecl_fail(ceclInvalidUsage,
@@ -64,7 +65,7 @@ static ceclResult_t check_window(const struct cecl_nccl_one_sided *call,
     return ceclSuccess;
 }
 
-/* What cecl itself does not check. */
+/* Checks what libcecl.so does not check. */
 static ceclResult_t check(const struct cecl_nccl_one_sided *call, const struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_call captured = {.stream = call->stream};
@@ -107,7 +108,7 @@ static ceclResult_t put(const struct cecl_nccl_one_sided *call, const struct cec
         call->offset, number_of(call->signal, call->context), comm->ours, on);
 }
 
-/* So many at a time. An entry that waits for no signal is left out. */
+/* One call of ceclWaitSignal gets at most so many entries. An entry that waits for no signal is left out. */
 #define WAITS 64
 
 static ceclResult_t await(const struct cecl_nccl_one_sided *call, const struct cecl_nccl_comm *comm,
@@ -142,7 +143,7 @@ static ceclResult_t enqueue(const struct cecl_nccl_one_sided *call,
     }
 }
 
-/* Both libraries keep messages of their own; the check's are this library's. */
+/* check() records its message in this library; other messages are in libcecl.so. */
 static ncclResult_t carry_out(const struct cecl_nccl_one_sided *call, struct cecl_nccl_comm *comm)
 {
     const ceclResult_t refused = check(call, comm);
@@ -157,7 +158,7 @@ static ncclResult_t carry_out(const struct cecl_nccl_one_sided *call, struct cec
 /* ---- groups */
 
 static _Thread_local struct {
-    struct cecl_nccl_one_sided *calls; /* each with `waits` of its own */
+    struct cecl_nccl_one_sided *calls; /* each with its own copy of `waits` */
     int count, room;
 } group;
 
@@ -198,7 +199,7 @@ static ncclResult_t carry_out_kept(const struct cecl_nccl_one_sided *call)
 {
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     if (!comm || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
-        return ceclSuccess; /* it was aborted; the call is dropped */
+        return ceclSuccess; /* the communicator was aborted, so the call is dropped */
     const ncclResult_t result = carry_out(call, comm);
     cecl_nccl_comm_leave(comm);
     return result;
@@ -229,8 +230,8 @@ ncclResult_t cecl_nccl_one_sided_serve(const struct cecl_nccl_one_sided *call,
     if (call->nwaits < 0 || (call->nwaits > 0 && !call->waits))
         return cecl_nccl_comm_own_result(comm,
                                          cecl_fail(ceclInvalidArgument,
-                                                   "nDesc %d, signalDescs %p: so many descriptors "
-                                                   "expected",
+                                                   "nDesc %d, signalDescs %p: an array of nDesc "
+                                                   "descriptors expected",
                                                    call->nwaits, (const void *)call->waits));
     return cecl_nccl_group_depth() > 0 ? keep(call) : carry_out(call, comm);
 }

@@ -1,6 +1,6 @@
-/* ncclPutSignal, ncclSignal and ncclWaitSignal (NCCL 2.29). windows.h says for which communicators they are
- * served. Calls of a group are made when it ends: first puts and signals, then waits, as NCCL's calls of
- * a group wait for none of them. */
+/* ncclPutSignal, ncclSignal and ncclWaitSignal (NCCL 2.29). windows.h says for which communicators they
+ * are served. Calls of a group are made when the group ends: first puts and signals, then waits, because
+ * with NCCL a wait does not hold up other calls of its group. */
 #ifndef CECL_NCCL_ONE_SIDED_H
 #define CECL_NCCL_ONE_SIDED_H
 

@@ -1,4 +1,4 @@
-/* Calls that NCCL carries out: they are passed on, behind and before the exchanges of rails. */
+/* Passes calls on to NCCL, in order with the exchanges of rails. */
 #include "nccl/passed.h"
 
 #include "nccl/gpu.h"
@@ -25,12 +25,12 @@ ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
     }
 }
 
-/* ---- a call beside rails. The thread is in no entry while it calls NCCL: an abort that is to end NCCL's call first
- * waits until no thread is inside. */
+/* ---- calls of a communicator with rails. The thread is not inside an entry while it calls NCCL, because
+ * an abort, which must end NCCL's call, first waits until no thread is inside. */
 
 static _Thread_local struct cecl_nccl_comm *in_group;
 
-/* A thread may end with an open group. */
+/* Called if a thread ends with an open group. */
 static void forget_at_end(void *unused)
 {
     (void)unused;
@@ -68,7 +68,7 @@ static ceclResult_t begin_pass(const struct cecl_nccl_call *call, struct cecl_nc
     return result;
 }
 
-/* Returns what NCCL has returned, or an error of its own. */
+/* Returns `result`, which NCCL has returned, or this function's own error. */
 static ncclResult_t end_pass(struct cecl_nccl_comm *entry, ncclComm_t comm, cudaStream_t stream,
                              ncclResult_t result)
 {
@@ -83,7 +83,8 @@ static ncclResult_t end_pass(struct cecl_nccl_comm *entry, ncclComm_t comm, cuda
                : result;
 }
 
-/* All streams of a group's calls wait for its kernel, so an event on one of them is behind all calls. */
+/* All streams of an NCCL group's calls wait for its kernel, so an event on one of them comes after all
+ * calls. */
 ncclResult_t cecl_nccl_pass_ended(ncclResult_t result)
 {
     while (in_group) {

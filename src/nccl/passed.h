@@ -8,16 +8,17 @@
 /* Passes a call to NCCL. */
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
-/* The same. If the call's communicator (`entry`, which may be NULL) has rails, the call is ordered with their
- * exchanges. `ends`: it is in no group of NCCL's. Otherwise cecl_nccl_pass_ended must be called once the
- * group has ended. */
+/* The same. If the call's communicator (`entry`, which may be NULL) has rails, orders the call with their
+ * exchanges. ends: the call is not in an NCCL group. Otherwise cecl_nccl_pass_ended must be called when
+ * the group has ended. */
 ncclResult_t cecl_nccl_pass_ordered(const struct cecl_nccl_call *call, struct cecl_nccl_comm *entry,
                                     bool ends);
-/* Makes later exchanges wait for the calls of the group of NCCL's that has just ended with `result`. Returns
- * `result`, or an error of its own. */
+/* Makes later exchanges wait for the calls of the NCCL group that has just ended with `result`. Returns
+ * `result`, or this function's own error. */
 ncclResult_t cecl_nccl_pass_ended(ncclResult_t result);
 
-/* Whether NCCL has enqueued what it enqueues on `comm` in the background. `entry`: that of `comm`, or NULL. */
+/* Whether NCCL has enqueued all calls on `comm` that it enqueues in the background. entry: the entry of
+ * `comm`, or NULL. */
 bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry);
 
 #endif

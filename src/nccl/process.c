@@ -14,7 +14,7 @@
 
 static struct cecl_nccl_process process;
 
-/* A child of fork passes its calls on like its parent. */
+/* Marks a forked child, in which cecl serves no call. */
 static void mark_forked(void)
 {
     process.is_forked = true;
@@ -44,7 +44,7 @@ static void warn_of_others(void)
     char other[PATH_MAX];
     if (cecl_nccl_real_other(&process.real, other))
         cecl_log(CECL_LOG_WARN, -1,
-                 "two NCCL are in this process: calls are passed to %s, not to %s",
+                 "this process has two NCCL libraries: calls are passed to %s, not to %s",
                  process.real.path, other);
 }
 

@@ -1,6 +1,5 @@
-/* What this process knows from its first call of NCCL on: its settings and the real NCCL. Nothing
- * is opened or read earlier, because a preloaded library is also in every shell and helper of a
- * job. */
+/* The settings and the real NCCL, as this process has found them at its first call of NCCL. Nothing is
+ * opened or read before that, because every shell and helper of a job has this library preloaded, too. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 
@@ -13,22 +12,22 @@ enum cecl_nccl_policy { CECL_NCCL_OFF, CECL_NCCL_AUTO, CECL_NCCL_ALL, CECL_NCCL_
 
 struct cecl_nccl_process {
     struct cecl_nccl_real real;
-    ceclResult_t result;          /* why there is no real NCCL; the result of calls */
-    char why[CECL_MESSAGE_BYTES]; /* the same as a message */
+    ceclResult_t result;          /* the result of all calls, if there is no real NCCL */
+    char why[CECL_MESSAGE_BYTES]; /* the message of `result` */
     enum cecl_nccl_policy policy;
     bool counts;               /* CECL_NCCL_STATS=1 */
-    char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: there is none */
+    char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: not set */
     bool tries;                /* CECL_NCCL_TRIALS=1 */
     bool learns;               /* trials are on, or CECL_NCCL_LEARNED names a file with verdicts */
     int timeout_ms;            /* CECL_TIMEOUT_MS; 0: waits for ranks have no limit */
     bool is_old;               /* the real NCCL is older than cecl needs */
-    bool is_forked;            /* the parent process has called NCCL before the fork */
+    bool is_forked; /* this is a forked child, whose parent called NCCL before the fork */
 };
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
 
-/* Whether `caller`, the return address of a call, is in the real NCCL: then the call is a part of
- * another one. */
+/* Whether `caller`, the return address of a call, is in the real NCCL. If so, the call is a part of
+ * another call. */
 static inline bool cecl_nccl_is_own(const void *caller)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();

@@ -27,8 +27,8 @@ void cecl_nccl_rails_close(struct cecl_nccl_comm *entry)
     rails->event = NULL;
 }
 
-/* ---- the order. On the host device there are no events: calls of the stand-in for NCCL are complete when
- * they return, and so are served calls. */
+/* ---- the order. The host device needs no events, because calls of the stand-in for NCCL and served calls
+ * are complete when they return. */
 
 ceclResult_t cecl_nccl_rails_before(struct cecl_nccl_rails *rails, cudaStream_t stream)
 {
@@ -41,8 +41,7 @@ ceclResult_t cecl_nccl_rails_behind(struct cecl_nccl_rails *rails, cudaStream_t 
     if (!rails->event)
         return ceclSuccess;
     if (!cecl_nccl_gpu_note(rails->event, stream))
-        return cecl_fail(ceclUnhandledCudaError,
-                         "no event could be recorded behind a call of NCCL");
+        return cecl_fail(ceclUnhandledCudaError, "no event could be recorded after a call of NCCL");
     rails->has_event = true;
     return ceclSuccess;
 }

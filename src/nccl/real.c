@@ -1,5 +1,5 @@
-/* Opens the real NCCL. It is searched for by path, because this library has the same name, and RTLD_NEXT
- * does not reach libraries that a program's own libraries would have loaded. */
+/* Opens the real NCCL. It is searched for by path, because this library has the same name, and because
+ * RTLD_NEXT does not find a library that one of the program's libraries would have loaded. */
 #include "nccl/real.h"
 
 #include <dlfcn.h>
@@ -10,9 +10,9 @@
 #include "nccl/abi.h"
 #include "util/find_nccl.h"
 
-#define OTHERS 8 /* how many libraries with NCCL's name are looked at */
+#define OTHERS 8 /* at most so many libraries with NCCL's name are looked at */
 
-/* Distinguishes this library and its copies from NCCL. Exported, and read only through dlsym. */
+/* Distinguishes this library and its copies from NCCL. Exported, and looked up only by dlsym. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
 const char cecl_in_place_of_nccl = 1;
 
@@ -26,9 +26,9 @@ static bool malloc_is_replaced(void)
     return dlsym(RTLD_DEFAULT, "malloc") != malloc_of_libc;
 }
 
-/* RTLD_DEEPBIND keeps NCCL's calls of its own functions in NCCL. With a replaced malloc it cannot
- * be used, because NCCL would free memory of the replacement by libc. Then such calls come here,
- * and cecl_nccl_real_has tells them from the program's. */
+/* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. It cannot be used with a replaced
+ * malloc, because libc would then free memory that the replacement has allocated. Without it, such calls
+ * come to this library, and cecl_nccl_real_has tells them from the program's calls. */
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);

@@ -18,7 +18,7 @@ struct cecl_nccl_real {
 /* Finds the real NCCL (util/find_nccl.h) and opens it. */
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
 
-/* The first other NCCL in this process, found when `real` was opened. Returns false if there is
+/* Finds another NCCL library, besides `real`, that this process has loaded. Returns false if there is
  * none. */
 bool cecl_nccl_real_other(const struct cecl_nccl_real *real, char path[PATH_MAX]);
 

@@ -8,7 +8,7 @@
 #include "util/error.h"
 #include "util/log.h"
 
-#define NCCL_BYTES 2048 /* of NCCL's message; the rest is cut off */
+#define NCCL_BYTES 2048 /* most bytes of NCCL's message */
 
 const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT] = {
 #define WORDS(id, words) words,

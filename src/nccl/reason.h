@@ -4,15 +4,15 @@
 
 #include <stdbool.h>
 
-/* X(id, "in words"). NO_REASON: it is served. */
+/* X(id, text). NO_REASON: the call is served. */
 #define CECL_NCCL_REASONS(X)                                                                       \
     X(NO_REASON, "-")                                                                              \
     X(FORKED, "this process was forked after its parent called NCCL")                              \
     X(OLD, "NCCL is older than 2.19")                                                              \
     X(BY_SETTING, "CECL_NCCL=off")                                                                 \
     X(SETTINGS_DIFFER, "CECL_NCCL differs between ranks")                                          \
-    X(UNEVEN, "some threads are more ranks than others")                                           \
-    X(NOT_MADE, "cecl could make no communicator")                                                 \
+    X(UNEVEN, "some threads have more ranks than others")                                          \
+    X(NOT_MADE, "cecl could not make a communicator")                                              \
     X(IN_PROGRESS, "the communicator was not ready: ncclCommGetAsyncError says ncclInProgress")    \
     X(UNKNOWN, "the communicator was made by a call that cecl does not follow")                    \
     X(ONE_RANK, "the communicator has one rank")                                                   \
@@ -20,14 +20,14 @@
     X(MANY_RANKS, "cecl has no sends and receives between so many ranks")                          \
     X(NO_SUCH_RANK, "the communicator does not have the rank that the call names")                 \
     X(EMPTY, "the call moves no bytes")                                                            \
-    X(TYPE, "cecl lacks the datatype, the reduction, or the size")                                 \
+    X(TYPE, "cecl does not support the datatype, the reduction or the size")                       \
     X(SMS_FORBIDDEN, "CECL_SM_POLICY=never: a reduction needs SMs")                                \
     X(BETWEEN_NODES, "several nodes: what leaves a node needs SMs, which settings forbid")         \
     X(NO_GAIN, "no measurement says that cecl is faster")                                          \
     X(TURN, "a trial: it was NCCL's turn")                                                         \
     X(NOT_SHORTER, "tried: the program's step is not clearly shorter with cecl")                   \
     X(NOT_FASTER, "tried: such calls are not clearly faster with cecl")                            \
-    X(NO_WINDOW, "cecl shares no window of the communicator, or a one-sided call came before it")  \
+    X(NO_WINDOW, "cecl shares no window here, or a one-sided call was made before it did")         \
     X(CAPTURED, "cecl cannot capture the call on some rank")
 
 enum cecl_nccl_reason {
@@ -38,20 +38,20 @@ enum cecl_nccl_reason {
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
 
-/* Keeps the message of the first communicator that could not be made. False: another one failed
+/* Keeps the message of the first communicator that could not be made. False: another one has failed
  * before. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
-/* The message that is kept; empty: nothing has failed. */
+/* That message; empty: none has failed. */
 const char *cecl_nccl_failure(void);
 
-/* Keeps cecl's message of the calling thread's last failure. ncclGetLastError returns it with
- * NCCL's own, because it is not known which of the two came last. */
+/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns it together
+ * with NCCL's message, because it is not known which failed last. */
 void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
-/* Says that CECL_NCCL=strict refuses function `name`, and prints it if `is_first`. */
+/* Records that CECL_NCCL=strict refuses the function `name`, and prints this if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* cecl's message, if there is one, and NCCL's behind it. Valid until the thread's next call of this
+/* cecl's message, if there is one, followed by NCCL's. Valid until the thread's next call of this
  * function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 

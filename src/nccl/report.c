@@ -18,9 +18,9 @@ static struct {
 
 const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS] = {
     "passed to NCCL",
-    "served, without SMs but for reductions",
+    "served, with SMs for reductions only",
     "served",
-    "served but for reductions",
+    "served, except reductions",
 };
 const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS] = {"nccl", "no_sms", "with_sms",
                                                             "moves_alone"};
@@ -33,9 +33,9 @@ static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "not tried yet, because another communicator was being tried when its trial was to begin",
     "not tried yet, because ranks were too many steps apart when its trial was to begin",
     "a trial is under way",
-    "not tried: each attempt to begin failed. It is tried some hundred steps later",
+    "not tried: each attempt to begin failed; more follow some hundred steps later",
     "not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period",
-    "not tried, because it has learned too many periods before",
+    "not tried, because it has decided on too many periods already",
     "decided",
     "decided by what was learned earlier",
 };
@@ -91,7 +91,7 @@ static double ms(const struct cecl_nccl_report *report, double ns)
     return ns / 1e6 / (report->repeated > 0 ? report->repeated : 1);
 }
 
-/* Without the program's locale, which may have a decimal comma. */
+/* Does not use the program's locale, which may have a decimal comma. */
 static void json_number(FILE *out, const char *name, double value)
 {
     const int64_t millionths = (int64_t)(value * 1e6 + (value < 0 ? -0.5 : 0.5));

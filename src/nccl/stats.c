@@ -1,5 +1,5 @@
-/* Counts calls by function, size and outcome. Counting is two atomic additions: threads of one
- * process share the counters, and no lock is held when a program aborts. */
+/* Counts calls by function, size and result. Counting is two atomic additions, because the threads of a
+ * process share the counters, and a program that aborts must not leave a lock held. */
 #include "nccl/stats.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "nccl/symbol.h"
 #include "util/log.h"
 
-/* Classes of sizes, by the most bytes. The last class has all larger sizes. */
+/* Classes of sizes: each has the sizes up to `most` bytes that are not in an earlier class. */
 static const struct {
     size_t most;
     const char *words;
@@ -37,12 +37,12 @@ struct counter {
     _Atomic uint64_t calls;
     _Atomic uint64_t bytes;
 };
-static _Atomic bool has_counted; /* set by this process, not by its parent */
-/* the last index has two bits: the mark, and whether a graph captured the calls */
+static _Atomic bool has_counted; /* this process has counted a call. Cleared in a forked child */
+/* bits of the last index: the `mark` of cecl_nccl_stats_count, and whether the calls were captured */
 enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 
-/* All symbols that are only jumped through; symbol.c counts the collectives among them. */
+/* All symbols whose calls jump.c passes on; symbol.c counts the collectives among them. */
 #define SYMBOL(name, answer) extern struct cecl_nccl_symbol cecl_nccl_at_##name;
 CECL_NCCL_NAMES(CECL_NCCL_SKIP, CECL_NCCL_SKIP, SYMBOL)
 #undef SYMBOL
@@ -53,8 +53,8 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Communicators on which calls were made, so that the table can name this process's rank. Those for
- * which there is no room are left out. */
+/* Communicators on which calls were made, so that the table can name this process's rank. Has only the
+ * first MEMBERS of them. */
 #define MEMBERS 64
 static struct member {
     _Atomic(ncclComm_t) comm;
@@ -64,8 +64,7 @@ static struct member {
 
 /* ---- printing */
 
-/* "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks. The numbers are of the largest
- * communicator. */
+/* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks, as in the largest communicator. */
 static void print_ranks(FILE *out)
 {
     int most = 0, count = 0;
@@ -81,13 +80,13 @@ static void print_ranks(FILE *out)
         fprintf(out, " of %d", most);
 }
 
-/* What became of some calls of one function. */
+/* A row of the table: calls of one function with the same result. */
 struct row {
     const char *name, *class, *by, *zero_sm, *why;
     uint64_t calls, bytes;
-    bool is_known; /* whether `bytes` is known; if not, nor are the calls' arguments */
+    bool is_known; /* `bytes` is known; it is not if the calls' arguments are not known */
     bool is_failure, is_first;
-    bool is_captured; /* counted as captured; replays are not counted */
+    bool is_captured; /* the calls were captured; replays are not counted */
 };
 
 static struct row row_of(const char *name, const char *class, uint64_t calls, size_t reason,
@@ -99,7 +98,7 @@ static struct row row_of(const char *name, const char *class, uint64_t calls, si
                         .by = served ? "cecl"
                               : mark ? "refused"
                                      : "NCCL",
-                        /* whether NCCL's calls used SMs is NCCL's to know */
+                        /* only NCCL knows whether its calls used SMs */
                         .zero_sm = served ? (mark ? "no" : "yes")
                                    : mark ? "-"
                                           : "unknown",
@@ -108,7 +107,7 @@ static struct row row_of(const char *name, const char *class, uint64_t calls, si
                         .is_failure = reason == CECL_NCCL_NOT_MADE};
 }
 
-/* Writes a row, if there were such calls. */
+/* Writes a row, if it has calls. */
 static void put(FILE *out, void (*write)(FILE *, const struct row *), struct row *row, bool *any)
 {
     row->is_first = !*any;
@@ -182,8 +181,8 @@ static void json_table(FILE *out)
 
 /* ---- at the process's end */
 
-/* Writes all at once: processes share a terminal, or a file, and their tables must not mix. On failure
- * errno says why. */
+/* Writes a table with a single write, because processes share a terminal or a file, and their tables must
+ * not mix. On failure errno says why. */
 static bool write_whole(int fd, void (*table)(FILE *out))
 {
     char *text = NULL;
@@ -194,7 +193,7 @@ static bool write_whole(int fd, void (*table)(FILE *out))
     table(out);
     fclose(out);
     const ssize_t written = text ? write(fd, text, length) : -1;
-    if (written >= 0) /* a part, where the disk is full */
+    if (written >= 0) /* if a part was written, the disk is full */
         errno = ENOSPC;
     const int error = errno;
     free(text);
@@ -259,7 +258,7 @@ static size_t class_of(size_t bytes)
     return which;
 }
 
-/* In a child of fork the calls so far were its parent's. */
+/* Forgets the calls so far in a forked child: its parent made them. */
 static void forget(void)
 {
     memset(counters, 0, sizeof(counters));
@@ -276,7 +275,7 @@ static void begin(void)
     atexit(print);
 }
 
-/* Run when the first call is counted. */
+/* Called for each counted call. Registers the handlers at the first one. */
 static void note_count(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -300,6 +299,6 @@ void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_rea
     struct counter *counter = &counters[call->op][class_of(bytes)][reason][kind];
     atomic_fetch_add_explicit(&counter->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&counter->bytes, bytes, memory_order_relaxed);
-    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* otherwise NCCL would not answer */
+    if (call->comm && reason != CECL_NCCL_IN_PROGRESS) /* NCCL would not answer then */
         note_member(call->comm);
 }

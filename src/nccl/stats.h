@@ -1,13 +1,13 @@
-/* The table of what became of calls. A process with CECL_NCCL_STATS=1 prints the table to stderr
- * when it ends. */
+/* The table of calls: which were served, passed or refused, and why. A process with CECL_NCCL_STATS=1
+ * prints the table to stderr when it ends. */
 #ifndef CECL_NCCL_STATS_H
 #define CECL_NCCL_STATS_H
 
 #include "nccl/call.h"
 #include "nccl/symbol.h"
 
-/* Counts a call. `mark`: for a served call, whether it used SMs; for other calls, whether they were
- * refused instead of passed. */
+/* Counts a call. mark: whether a served call used SMs, or whether another call was refused instead of
+ * passed. */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                            bool mark);
 /* Counts a call of a function whose arguments are not known. */

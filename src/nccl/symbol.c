@@ -1,5 +1,5 @@
-/* Finds where calls of a symbol go: into the real NCCL, or to a function of this library that
- * answers. */
+/* Finds where calls of a symbol go: to the real NCCL, or to a function of this library that returns an
+ * error. */
 #include "nccl/symbol.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 CECL_NCCL_NAMES(COUNTED, FOLLOWED, JUMP)
 
-/* ---- answers to calls that cannot be passed on; they ignore their arguments */
+/* ---- functions that answer calls that cannot be passed on; they ignore their arguments */
 
 static int no_nccl_result(void)
 {
@@ -38,7 +38,7 @@ static int lacking_result(void)
 
 static const char *lacking_words(void)
 {
-    return "the NCCL at hand lacks the function that would say it";
+    return "this NCCL lacks the function that returns this text";
 }
 
 static void nothing(void)
@@ -79,7 +79,7 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Keeps the target at `kept`. Two threads may do so at once; the first one warns. */
+/* Keeps the target at `kept`. If two threads do so at once, only the first one warns. */
 static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *kept)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
@@ -92,8 +92,8 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
     return target;
 }
 
-/* ---- collectives whose arguments are not known: they are passed; under CECL_NCCL=strict they are
- * refused if they only move data */
+/* ---- collectives whose arguments cecl does not know: they are passed to NCCL; under CECL_NCCL=strict
+ * they are refused if they only move data */
 
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {

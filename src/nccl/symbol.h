@@ -1,4 +1,4 @@
-/* Where the calls of each symbol go. jump.c jumps there; symbol.c finds the place at the first
+/* The function to which the calls of each symbol go. jump.c jumps there; symbol.c finds it at the first
  * call. */
 #ifndef CECL_NCCL_SYMBOL_H
 #define CECL_NCCL_SYMBOL_H
@@ -6,14 +6,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* The type that a symbol returns, which decides the answer to a call that cannot be passed on. */
+/* The type that a function returns, which decides the answer to a call that cannot be passed on. */
 enum cecl_nccl_answer {
     CECL_NCCL_RESULT, /* ncclResult_t: an error */
     CECL_NCCL_WORDS,  /* a string: the reason */
     CECL_NCCL_NOTHING,
     CECL_NCCL_TEAM,   /* three ints: a team of no ranks */
-    CECL_NCCL_NUMBER, /* an int: -1, which is neither a rank nor a number of slots */
-    /* as RESULT, for a collective that moves data and whose arguments are not known */
+    CECL_NCCL_NUMBER, /* an int: -1, which is not a rank and not a number of slots */
+    /* as RESULT, for a collective that only moves data, and whose arguments cecl does not know */
     CECL_NCCL_MOVE,
     CECL_NCCL_REDUCTION, /* the same, for a collective that computes */
     CECL_NCCL_ANSWERS
@@ -25,18 +25,18 @@ struct cecl_nccl_symbol {
     _Atomic(cecl_nccl_target) target; /* first, because jump.c reads it without an offset */
     const char *name;
     enum cecl_nccl_answer answer;
-    /* -- for MOVE and REDUCTION, of which each call comes to cecl_nccl_resolve -- */
+    /* -- for MOVE and REDUCTION, for which every call goes through cecl_nccl_resolve -- */
     _Atomic(cecl_nccl_target) found; /* NULL: not looked for yet */
-    _Atomic uint64_t calls[2];       /* passed; refused. Counted under CECL_NCCL_STATS=1 */
+    _Atomic uint64_t calls[2]; /* how many were passed, and refused; counted if CECL_NCCL_STATS=1 */
 };
 
-/* jump.c. The first target of every symbol: calls cecl_nccl_resolve and jumps to the target that it
- * returns, with all arguments as they came. */
+/* jump.c. The first target of every symbol: calls cecl_nccl_resolve, and jumps to the target that it
+ * returns, with all arguments unchanged. */
 void cecl_nccl_lazy(void);
 
-/* Finds the target of `symbol`, and keeps it. The target of a MOVE or REDUCTION is kept in `found`,
- * so that later calls come here, too, and are counted. `caller` is the return address of the
- * call. */
+/* Finds the target of `symbol`, and keeps it. The target of a MOVE or REDUCTION is kept in `found`
+ * instead, so that later calls also go through this function, and are counted. `caller` is the return
+ * address of the call. */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
 #endif

@@ -1,4 +1,4 @@
-/* What becomes of a verdict: a line, a row of CECL_NCCL_LEARNED, an entry of --stats. */
+/* Reports a verdict: as a printed line, a row of CECL_NCCL_LEARNED, and an entry of --stats. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,15 +8,16 @@
 #include "nccl/process.h"
 #include "util/log.h"
 
-/* What a verdict says of NCCL's way and of another one. Both the line and the file have `after` by the gain,
- * which the decision goes by. The medians of both ways may differ from it. */
+/* What a verdict says about NCCL's way and another one. `after` is calculated from the gain, on which the
+ * decision is based. The ratio of the two ways' medians may differ from it. */
 struct summary {
-    double before_ns, after_ns, percent; /* of one step or call; negative: shorter */
+    double before_ns, after_ns, percent; /* times of one step or call; percent negative: shorter */
     double gain;
     uint32_t counts[2];
 };
 
-/* The way with which NCCL's is compared: the one in force, or the best of those that lost. */
+/* The way with which NCCL's is compared: the one that was decided on, or, if that is NCCL's, the best
+ * other one. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -27,7 +28,7 @@ static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
     return best;
 }
 
-/* What was decided, and on what. */
+/* A decision: on what, and which arm. */
 struct ruling {
     const char *what; /* "step", or a class */
     uint64_t subject;
@@ -89,7 +90,7 @@ static void tell(const struct cecl_nccl_comm *comm, const struct ruling *ruling,
         return;
     }
     if (found->counts[0] == 0 || found->counts[1] == 0)
-        cecl_log(CECL_LOG_WARN, -1, "%s: the times of both libraries did not come in time: %s",
+        cecl_log(CECL_LOG_WARN, -1, "%s: the times of both libraries were not measured in time: %s",
                  ruling->what, way);
     else if (ruling->is_class)
         cecl_log(CECL_LOG_WARN, -1, "%s: %.1f -> %.1f us (%+.1f %%, %u and %u calls): %s",
@@ -182,7 +183,7 @@ static void report(const struct cecl_nccl_comm *comm)
         .rank = comm->rank, .nranks = comm->nranks, .has_rails = has_rails};
     ceclCallStats_t stats = {0};
     (void)!cecl_nccl_library()->ceclCallStats(comm->ours, &stats);
-    if (!comm->learn && !has_rails && stats.told == 0) /* there is nothing to say */
+    if (!comm->learn && !has_rails && stats.told == 0) /* there is nothing to report */
         return;
     now.told = stats.told;
     now.late = stats.late;
@@ -191,7 +192,7 @@ static void report(const struct cecl_nccl_comm *comm)
     cecl_nccl_report_set(comm, &now);
 }
 
-/* Apart from the report, which is large, because calls come here. */
+/* Separate from report(), whose stack frame is large, because calls run this function. */
 void cecl_nccl_learn_report(const struct cecl_nccl_comm *comm)
 {
     if (comm->ours && cecl_nccl_process()->counts)

@@ -15,13 +15,13 @@
 /* The first NCCL that has ncclPutSignal. */
 #define OLDEST CECL_NCCL_VERSION(2, 29)
 
-/* The bits by which ranks agree: this rank can share the new window; and, of the first windows, that this
- * rank has deregistered them. */
+/* The bits of an agreement: this rank can share the new window; and, for each of the first MOST_CLOSED
+ * windows, this rank has deregistered it. */
 enum { CAN_SHARE = 1, FIRST_CLOSED = 1, MOST_CLOSED = 31 };
 
 struct cecl_nccl_windows {
-    struct cecl_nccl_window
-        *list; /* [count] in the order in which all ranks have registered them */
+    /* [count] in the order of registering, which is equal on all ranks */
+    struct cecl_nccl_window *list;
     int count, room;
 };
 
@@ -62,7 +62,7 @@ void cecl_nccl_window_deregistered(struct cecl_nccl_comm *entry, ncclWindow_t wi
         entry->windows->list[window - entry->windows->list].is_closed = true;
 }
 
-/* ---- registering: all ranks come here with the same window */
+/* ---- registering: all ranks call these functions for the same window */
 
 static uint32_t closed_bits(const struct cecl_nccl_windows *windows)
 {
@@ -72,8 +72,8 @@ static uint32_t closed_bits(const struct cecl_nccl_windows *windows)
     return bits;
 }
 
-/* Ends the windows that all ranks have deregistered. If a call of some rank to one is pending, cecl refuses that
- * on all ranks, and it is ended the next time. */
+/* Frees the windows that all ranks have deregistered. If a rank still has a pending call to a window,
+ * ceclWindowFree fails on all ranks, and the next registration tries again. */
 static void end_closed(struct cecl_nccl_comm *entry, uint32_t bits)
 {
     struct cecl_nccl_windows *windows = entry->windows;
@@ -100,8 +100,8 @@ static ceclResult_t share(struct cecl_nccl_comm *entry, struct cecl_nccl_window 
                can = has_place && window.nccl && !entry->has_passed_one_sided;
     uint32_t bits = 0;
     cecl_nccl_agree_tell(entry, closed_bits(entry->windows) | (can ? CAN_SHARE : 0));
-    /* What this rank tells decides. It does not wait, as NCCL may not wait either: the program's thread may
-     * register the windows of other ranks behind this one. */
+    /* This rank's bit alone decides that cecl is not used. So it does not wait. NCCL may not wait here
+     * either, and the program's thread may register windows for other ranks next. */
     if (!can && entry->one_sided == CECL_NCCL_ONE_SIDED_OPEN) {
         entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;
         return ceclSuccess;
@@ -109,7 +109,7 @@ static ceclResult_t share(struct cecl_nccl_comm *entry, struct cecl_nccl_window 
     CECL_TRY(cecl_nccl_agree_await(entry, "a window is registered", &bits));
     if (entry->windows)
         end_closed(entry, bits);
-    if ((bits & CAN_SHARE) && /* all ranks have the window then, or none has it */
+    if ((bits & CAN_SHARE) && /* ceclWindowShare succeeds on all ranks or on none */
         cecl_nccl_library()->ceclWindowShare(entry->ours, window.buff, window.bytes,
                                              &window.ours) != ceclSuccess)
         cecl_log(CECL_LOG_INFO, entry->rank, "a window is not shared for one-sided calls: %s",
@@ -121,7 +121,7 @@ static ceclResult_t share(struct cecl_nccl_comm *entry, struct cecl_nccl_window 
     return ceclSuccess;
 }
 
-/* A window of an open group, or of a call. */
+/* A window that a call registers, now or at the end of its group. */
 struct registered {
     struct cecl_nccl_comm *entry;
     ncclComm_t comm;
@@ -189,7 +189,7 @@ ncclResult_t cecl_nccl_window_registered(struct cecl_nccl_comm *entry, ncclComm_
     return one.result;
 }
 
-/* A communicator's windows, in order. The list ends with an entry without a communicator. */
+/* Registers all windows of a communicator, in order. The list ends with an entry without a communicator. */
 static void *register_all_of(void *argument)
 {
     struct registered *first = argument;
@@ -208,8 +208,8 @@ static bool is_first_of_comm(const struct registered *list, int index)
     return i == index;
 }
 
-/* How many windows of the group ranks share. In a group that goes on in the background NCCL may not have written
- * the handles. */
+/* How many windows of the group are registered. If NCCL ends the group in the background, it may not have
+ * written the handles yet, so they are not used. */
 static int count_registered(ncclResult_t ended)
 {
     for (int i = 0; ended == ceclInProgress && i < group.count; i++)
@@ -217,7 +217,7 @@ static int count_registered(ncclResult_t ended)
     return ended == ceclSuccess || ended == ceclInProgress ? group.count : 0;
 }
 
-/* Ranks of one thread wait for each other, so each but the first gets a thread of its own. */
+/* A thread's ranks wait for each other, so each of them except the first gets its own thread. */
 ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended)
 {
     ncclResult_t result = ceclSuccess;

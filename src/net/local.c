@@ -1,5 +1,5 @@
-/* Mailboxes between pretended nodes of one host: a ring of bytes for each pair of ranks and direction, in memory
- * that all ranks share, with a writer and a reader. See pipes.h. */
+/* Mailboxes between pretended nodes of one host: for each pair of ranks and direction a ring of bytes, in
+ * memory that all ranks share, with one writer and one reader. See pipes.h. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct mailboxes {
     int rank, nranks;
 };
 
-#define RINGS_BYTES (UINT64_C(16) << 20) /* of all together, about */
+#define RINGS_BYTES (UINT64_C(16) << 20) /* of all rings together, about */
 #define RING_MIN_BYTES 1024u
 #define RING_MAX_BYTES 65536u
 
@@ -43,7 +43,7 @@ static struct mailbox *mailbox_of(const struct mailboxes *local, int from, int t
                                         (sizeof(struct mailbox) + local->room));
 }
 
-/* Copies to or from the bytes of a ring that begin at `at`, around its end. */
+/* Copies to (puts) or from a ring, from position `at` on, and wraps around at the ring's end. */
 static void copy_ring(const struct mailboxes *local, struct mailbox *box, uint64_t at, void *bytes,
                       size_t count, bool puts)
 {

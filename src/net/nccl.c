@@ -2,14 +2,14 @@
  *
  * One communicator of NCCL has all ranks. NCCL connects two ranks when they first exchange. So connections
  * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
- * NET_SMS SMs. NCCL is used as non-blocking: what it does in the background is polled, within time limits.
+ * NET_SMS SMs. NCCL's communicator is non-blocking: its background work is polled, within time limits.
  *
- * A program that runs on NCCL lends it (ceclNcclNet_t): then the communicator is split from the program's,
- * and exchanges are ordered with the program's calls. On the host device, where only a lent NCCL is used,
- * NCCL is a stand-in that knows no streams: the thread of the stream calls it.
+ * A program that uses NCCL itself lends it (ceclNcclNet_t). Then NCCL's communicator is split from the
+ * program's, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used only
+ * if it is lent, and is then a stand-in without streams: the stream's thread calls it.
  *
- * Two words tell the host how many exchanges have begun and ended. An exchange that has begun waits for some
- * of its ranks; NCCL does not say for which. */
+ * Two words tell the host how many exchanges have begun and ended. NCCL does not say for which of its
+ * ranks a running exchange waits. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "net/nccl_internal.h"
 #include "util/clock.h"
 
-/* ---- calling NCCL. The caller holds the lock, or nobody else knows the transport. */
+/* ---- calling NCCL. The caller holds the lock, or no other thread knows the transport. */
 
 static ceclResult_t check(const struct nccl *nccl, const char *what, nccl_result result)
 {
@@ -29,7 +29,7 @@ static ceclResult_t check(const struct nccl *nccl, const char *what, nccl_result
                      nccl->api->GetErrorString(result), nccl->api->GetLastError(nccl->comm));
 }
 
-/* Whether NCCL still works in the background. Other states than that and success are errors. */
+/* *goes_on: NCCL still works in the background. States other than this and success are errors. */
 static ceclResult_t poll_once(struct nccl *nccl, const char *what, bool *goes_on)
 {
     nccl_result state = NCCL_SUCCESS;
@@ -97,7 +97,8 @@ static bool exchanges_with(const struct request *request, int rank)
     return false;
 }
 
-/* NCCL connects ranks at their first exchange, and does not say which of them is missing. */
+/* The error for an exchange that could not begin. Names all of its peers, because NCCL does not say which
+ * one did not connect. */
 static ceclResult_t name_peers(const struct request *request)
 {
     const struct nccl *nccl = request->nccl;
@@ -169,7 +170,8 @@ static ceclResult_t enqueue_in_stream(const struct request *request)
     return dev->ops->call(dev, request->work, &x->call);
 }
 
-/* NCCL warns of two communicators at work on one GPU. */
+/* Orders an exchange with the program's calls of NCCL, because NCCL warns against two communicators that
+ * run on one GPU at the same time. */
 static ceclResult_t order(const struct nccl *nccl, ceclStream_t work, bool is_before)
 {
     const int failed = nccl->lent.order ? nccl->lent.order(nccl->lent.context, work, is_before) : 0;
@@ -226,7 +228,7 @@ static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *mo
     return true;
 }
 
-/* Does not wait for a thread that is inside NCCL. */
+/* Does not wait for a thread that is calling NCCL. */
 static ceclResult_t error_of(struct cecl_net *net)
 {
     struct nccl *nccl = (struct nccl *)net;
@@ -382,7 +384,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         } else {
             char words[CECL_MESSAGE_BYTES];
             cecl_keep_message(words);
-            atomic_store(&nccl->failed, true); /* no orderly end */
+            atomic_store(&nccl->failed, true); /* abort instead of finalizing */
             cecl_net_nccl_close(&nccl->net);
             (void)!cecl_fail_with(result, words);
         }

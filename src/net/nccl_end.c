@@ -1,7 +1,7 @@
 /* How the network of GPUs fails and ends; see nccl.c.
  *
- * An abort frees memory of the GPU, which may wait for streams that wait for flags. So a separate thread
- * aborts, and the watchdog continues. */
+ * An abort of NCCL frees memory of the GPU, which may wait for streams that wait for flags. So a separate
+ * thread aborts, while the watchdog goes on. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -11,7 +11,7 @@
 #include "util/thread.h"
 
 #define FINALIZE_MS 2000
-#define ABORT_MS 10000 /* how long the end waits for an abort in the background */
+#define ABORT_MS 10000 /* how long give_up and close wait for an abort in the background */
 
 static ceclResult_t abort_now(void *context)
 {
@@ -37,7 +37,7 @@ void cecl_net_nccl_fail(struct cecl_net *net)
         nccl->aborted = nccl->comm;
         nccl->comm = NULL;
         nccl->has_aborter = cecl_thread_start(&nccl->aborter, "cecl-net", abort_apart, nccl) == 0;
-        if (!nccl->has_aborter) /* tried again at the watchdog's next turn */
+        if (!nccl->has_aborter) /* the watchdog calls this function again */
             nccl->comm = nccl->aborted;
     }
     pthread_mutex_unlock(&nccl->lock);
@@ -45,10 +45,11 @@ void cecl_net_nccl_fail(struct cecl_net *net)
 
 struct ending {
     struct nccl *nccl;
-    nccl_comm comm; /* which nobody else knows any more */
+    nccl_comm comm; /* taken out of `nccl`, so no other thread uses it */
 };
 
-/* Whether NCCL has ended in order. A peer that has gone would hold that up. */
+/* Finalizes NCCL's communicator. Returns false if that does not end in time, for example because a peer
+ * has gone. */
 static bool is_finalized(const struct ending *ending)
 {
     const struct nccl_functions *api = ending->nccl->api;
@@ -87,7 +88,7 @@ void cecl_net_nccl_finish(struct cecl_net *net)
         (void)!nccl->dev->ops->within(nccl->dev, end_comm, &ending);
 }
 
-/* Returns whether an abort in the background, if there is one, has ended. */
+/* Waits for an abort in the background, if there is one. Returns whether it has ended. */
 static bool await_aborter(const struct nccl *nccl)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
@@ -97,7 +98,8 @@ static bool await_aborter(const struct nccl *nccl)
     return !nccl->has_aborter || atomic_load(&nccl->has_aborted);
 }
 
-/* The program's communicator ends next, and NCCL's abort of this one is to come first. */
+/* Waits for the abort, because the program ends its own communicator next, and NCCL must abort the split
+ * before that. */
 void cecl_net_nccl_give_up(struct cecl_net *net)
 {
     cecl_net_nccl_fail(net);

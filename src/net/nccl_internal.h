@@ -17,7 +17,7 @@ struct nccl_id {
     char internal[128];
 };
 
-/* The fields of NCCL 2.17. NCCL takes the size of the caller's structure for what it knows of. */
+/* The fields of NCCL 2.17. From `size` NCCL knows which fields the caller has. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -60,26 +60,29 @@ struct nccl {
     struct cecl_net net;
     const struct nccl_functions *api;
     struct nccl_functions lent_api;
-    ceclNcclNet_t lent; /* without a library: the communicator is cecl's own */
+    /* if it has no library, the program lends nothing, and the communicator is cecl's own */
+    ceclNcclNet_t lent;
     struct cecl_device *dev;
     int rank, nranks, timeout_ms;
     pthread_mutex_t lock; /* held while NCCL is called */
     nccl_comm comm;       /* NULL: aborted, or not made yet */
-    nccl_comm aborted;    /* what `aborter` aborts */
+    nccl_comm aborted;    /* the communicator that `aborter` aborts */
     pthread_t aborter;
     bool has_aborter;
     _Atomic bool failed, has_aborted;
-    const _Atomic bool *abandon; /* the device closes: an exchange in its stream's thread ends */
-    _Atomic int error;           /* of such an exchange, with its message */
+    /* set when the device closes: an exchange in a stream's thread must end */
+    const _Atomic bool *abandon;
+    _Atomic int error; /* the error of such an exchange; its message is in `words` */
     char words[CECL_MESSAGE_BYTES];
-    uint32_t *begun, *ended;             /* written by the stream */
-    uint32_t count;                      /* of exchanges that were enqueued */
-    _Atomic uint64_t peers[NOTES][SETS]; /* of recent exchanges, by their numbers */
+    uint32_t *begun, *ended; /* written by the stream: how many exchanges have begun, and ended */
+    uint32_t count;          /* how many exchanges were enqueued */
+    /* sets of ranks: the peers of recent exchanges, by exchange number */
+    _Atomic uint64_t peers[NOTES][SETS];
 };
 
-/* nccl_library.c. Finds the functions of an open library. */
+/* nccl_library.c: finds the functions of an open library. */
 ceclResult_t cecl_net_nccl_find(void *library, struct nccl_functions *api);
-/* The functions of the library that is opened once in a process. */
+/* The functions of the library that a process opens once. */
 ceclResult_t cecl_net_nccl_load(const struct nccl_functions **out);
 
 /* nccl_end.c: see struct cecl_net_ops */

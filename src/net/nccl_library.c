@@ -41,7 +41,7 @@ ceclResult_t cecl_net_nccl_find(void *library, struct nccl_functions *api)
 
 #define OPEN_FLAGS (RTLD_NOW | RTLD_LOCAL)
 
-/* The program's own NCCL comes first. */
+/* Takes the NCCL that the program has loaded, if there is one. */
 static ceclResult_t open_library(struct nccl_functions *api)
 {
     void *library = cecl_setting_text(CECL_SET_NCCL_PATH)
@@ -59,7 +59,7 @@ static ceclResult_t open_library(struct nccl_functions *api)
     return cecl_net_nccl_find(library, api);
 }
 
-/* The library stays open. A failure is tried again by the next communicator. */
+/* The library stays open. After a failure the next communicator tries again. */
 ceclResult_t cecl_net_nccl_load(const struct nccl_functions **out)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

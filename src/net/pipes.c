@@ -1,8 +1,9 @@
-/* Exchanges by pipes, for the host device; see pipes.h and net.h.
+/* Exchanges through pipes, for the host device; see pipes.h and net.h.
  *
- * Each transfer begins with its size, so the receiver finds out if both ends do not agree. A stream's thread
- * carries out an exchange: it goes through all transfers again and again, and moves what the pipes let it
- * move. So a transfer waits only for earlier transfers between the same two ranks. */
+ * Each transfer begins with its size, so the receiver notices if the two ends differ. A stream's thread
+ * carries out an exchange: it passes through all transfers repeatedly, and moves the bytes that the pipes
+ * take or have. So a transfer waits only for earlier transfers between the same two ranks in the same
+ * direction. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,13 +24,13 @@ struct piped {
     struct cecl_device *dev;
     struct cecl_net_pipes pipes;
     int rank, nranks;
-    ceclStream_t work; /* of the last exchange; NULL: there was none */
+    ceclStream_t work; /* the stream of the last exchange; NULL: there was none */
     _Atomic bool failed;
     /* -- written by the stream's thread that carries out the exchange -- */
     _Atomic bool runs;
     _Atomic uint32_t passes, moved;
-    _Atomic uint64_t
-        waits[SETS];   /* a bit for each rank whose transfers did not end in the last pass */
+    /* a bit for each rank with which a transfer has not ended in the last pass */
+    _Atomic uint64_t waits[SETS];
     _Atomic int error; /* ceclResult_t; `words` is written before */
     char words[CECL_MESSAGE_BYTES];
 };
@@ -39,7 +40,7 @@ struct piped {
 struct under_way {
     struct cecl_net_transfer transfer;
     uint64_t done;
-    bool begun; /* its size has been told, or heard */
+    bool begun; /* its size was sent, or received */
     bool ended;
 };
 
@@ -51,7 +52,7 @@ struct exchange {
     struct under_way list[];
 };
 
-/* The words are the calling thread's last message. */
+/* Keeps an error, and the calling thread's last message as its text. */
 static void note_error(struct piped *piped, ceclResult_t error)
 {
     cecl_keep_message(piped->words);
@@ -68,7 +69,7 @@ static size_t move(const struct piped *piped, const struct cecl_net_transfer *t,
                     : pipes->take(pipes->context, t->peer, at, count, least);
 }
 
-/* Tells the size of a transfer, or hears it. */
+/* Sends the size of a transfer, or receives and checks it. Returns whether that is done. */
 static bool begin(struct piped *piped, const struct cecl_net_transfer *t)
 {
     uint64_t size = t->bytes;
@@ -83,7 +84,7 @@ static bool begin(struct piped *piped, const struct cecl_net_transfer *t)
     return false;
 }
 
-/* Moves what can be moved now. Returns whether anything was. */
+/* Moves the bytes that can be moved now. Returns whether any were moved. */
 static bool advance(struct piped *piped, struct under_way *way)
 {
     const struct cecl_net_transfer *t = &way->transfer;
@@ -141,7 +142,7 @@ static bool pass(struct exchange *x)
 #define PASSES_IN_A_ROW 50
 #define PAUSE_NS 50000
 
-/* Peers may share this processor. */
+/* Yields first, because peers may share this processor. */
 static void pause_a_little(uint32_t idle)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -187,8 +188,8 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
 
 #define FRESH_MS 20 /* a pass takes far less, unless the thread has no processor */
 
-/* Lists whom a pass still waited for that began after this call. So a rank that sent all of its bytes before
- * the call is not listed. */
+/* Waits for a pass that began after this call, and lists the ranks for which it still waited. So a rank
+ * that sent all of its bytes before this call is not listed. */
 static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
 {
     struct piped *piped = (struct piped *)net;
@@ -221,8 +222,8 @@ static void fail_net(struct cecl_net *net)
 
 /* ---- life */
 
-/* In a failed communicator a call may be over while its exchanges are still to be taken from the queue. They
- * look at the transport. */
+/* Waits for the stream first: in a failed communicator, exchanges of a call that has ended may still be in
+ * the stream's queue, and they use the transport. */
 static void close_net(struct cecl_net *net)
 {
     struct piped *piped = (struct piped *)net;

@@ -1,9 +1,9 @@
-/* Pipes between ranks: what carries bytes out of a node where streams are threads of the host. pipes.c makes a
- * transport of them (net.h). Mailboxes in shared memory are such pipes (local.c), and messages of MPI are
- * (src/api/mpi), which libcecl_mpi lends, because libcecl does not link MPI.
+/* Pipes between ranks: they carry bytes out of a node on the host device, where streams are threads. pipes.c
+ * makes a transport of them (net.h). There are two kinds: mailboxes in shared memory (local.c), and messages
+ * of MPI (src/api/mpi). libcecl_mpi lends the latter, because libcecl does not link MPI.
  *
- * A pipe keeps the order of the bytes that one rank puts for another. One thread at a time uses the pipes of
- * a rank. */
+ * A pipe keeps the order of the bytes that one rank puts for another. Only one thread at a time uses the
+ * pipes of a rank. */
 #ifndef CECL_NET_PIPES_H
 #define CECL_NET_PIPES_H
 
@@ -14,12 +14,14 @@
 
 struct cecl_net_pipes {
     void *context;
-    /* Puts at most `count` bytes for a peer, and at least `least` or none. Returns how many. Never waits. */
+    /* Puts at most `count` bytes for a peer, and at least `least` or none. Returns how many. Never waits.
+     * `take` receives likewise. */
     size_t (*put)(void *context, int peer, const void *bytes, size_t count, size_t least);
     size_t (*take)(void *context, int peer, void *bytes, size_t count, size_t least);
-    /* Whether the peer can take all that was put for it without this rank. NULL: always */
+    /* Whether the peer can take all bytes that were put for it without help of this rank. NULL: always */
     bool (*has_left)(void *context, int peer);
-    /* Words for an error of the pipes, or NULL. NULL: they have none */
+    /* Returns the message of an error of the pipes, or NULL. The function is NULL if the pipes have no
+     * errors */
     const char *(*error)(void *context);
     void (*close)(void *context);
 };
@@ -28,11 +30,11 @@ struct cecl_net_pipes {
 struct cecl_net_lender {
     void *context;
     const char *name;
-    /* Whether this rank can; local. Then opens the pipes between all ranks; collective. */
+    /* Checks whether this rank can open pipes; local. Opens the pipes between all ranks; collective. */
     ceclResult_t (*check)(void *context);
     ceclResult_t (*open)(void *context, struct cecl_net_pipes *pipes);
 };
-/* NULL: no longer. */
+/* Lends to the calling thread. NULL: nothing, from now on. */
 void cecl_net_lend(const struct cecl_net_lender *lender);
 /* What the calling thread was lent, or NULL. */
 const struct cecl_net_lender *cecl_net_lent(void);

@@ -167,7 +167,7 @@ static void peers_out_of_range_are_named(void **state)
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, multi_nranks, &peer),
                   ceclInvalidArgument, "expected");
     multi_refused(comm, ceclGetPeerPointer(comm, &peer, 0, &peer), ceclInvalidArgument,
-                  "no memory of this communicator");
+                  "not memory of this communicator");
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, 0, NULL), ceclInvalidArgument,
                   "peerPtr: NULL");
 }
@@ -184,7 +184,7 @@ static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **
     multi_refused(NULL, ceclCommInitRank(&other, 4, id, -1), ceclInvalidArgument, "rank -1");
     multi_refused(NULL, ceclCommInitRank(NULL, 4, id, 0), ceclInvalidArgument, "comm: NULL");
     multi_refused(NULL, ceclCommInitRank(&other, 4, id, 0), ceclInvalidUsage,
-                  "not one of ceclGetUniqueId");
+                  "not made by ceclGetUniqueId");
     multi_refused(NULL, ceclCommInitOob(&other, 4, 0, NULL, NULL), ceclInvalidArgument,
                   "oob: NULL");
     assert_null(other);

@@ -68,10 +68,10 @@ static void pads_and_slices_are_no_memory_of_the_users(void **state)
     const ceclDeviceComm_t dc = device_comm(comm);
     void *there = NULL;
     multi_refused(comm, ceclGetPeerPointer(comm, dc.pads, 0, &there), ceclInvalidArgument,
-                  "in no allocation");
+                  "not in an allocation");
     multi_refused(comm, ceclMemFree(comm, dc.pads), ceclInvalidArgument, "not allocated");
     multi_refused(comm, ceclGetPeerPointer(comm, dc.slices, 0, &there), ceclInvalidArgument,
-                  "in no allocation");
+                  "not in an allocation");
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 

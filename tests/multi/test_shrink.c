@@ -261,7 +261,7 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
         if (multi_rank == late)
             multi_pause_ms(50);
         multi_refused(NULL, ceclCommShrink(comm, &last, multi_rank == 0, &rest, NULL),
-                      ceclInvalidUsage, "ranks differ in whom they exclude: ");
+                      ceclInvalidUsage, "ranks differ in which ranks they exclude: ");
         char words[32];
         snprintf(words, sizeof(words), "rank %d on rank 0", last);
         assert_non_null(strstr(ceclGetLastError(NULL), words));
@@ -290,7 +290,7 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
                           "excludeRanks: holds rank 0, which makes this call");
         else
             multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclInvalidUsage,
-                          "ranks differ in whom they exclude: ");
+                          "ranks differ in which ranks they exclude: ");
         assert_non_null(multi_rank == 0 ? "" : strstr(ceclGetLastError(NULL), "no rank on rank "));
         assert_non_null(multi_rank == 0 ? ""
                                         : strstr(ceclGetLastError(NULL),
@@ -321,7 +321,7 @@ static void another_list_is_told_to_two_meetings(void **state)
         multi_pause_ms(50);
     if (multi_rank < 3)
         multi_refused(NULL, ceclCommShrink(comm, list, others + (multi_rank < 2), &rest, NULL),
-                      ceclInvalidUsage, "ranks differ in whom they exclude: ");
+                      ceclInvalidUsage, "ranks differ in which ranks they exclude: ");
     assert_true(multi_seconds() - start < PROMPT);
     assert_ptr_equal(rest, (ceclComm_t)8);
     MPI_Barrier(MPI_COMM_WORLD);

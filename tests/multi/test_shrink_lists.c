@@ -149,7 +149,7 @@ static void both_lists_are_named(const struct lists *lists)
     int list[64], other[64];
     char words[200], others[200];
     bool found = false;
-    assert_non_null(strstr(ceclGetLastError(NULL), "ranks differ in whom they exclude: "));
+    assert_non_null(strstr(ceclGetLastError(NULL), "ranks differ in which ranks they exclude: "));
     assert_true(names_list_of(lists, multi_rank));
     words_of(list, lists->list(multi_rank, list), words);
     for (int r = 0; r < multi_nranks; r++)
@@ -180,7 +180,7 @@ static void lists_that_differ_end_at_once_in_any_order(void **state)
             const double start = multi_seconds();
             multi_pause_ms(4 * place_in(order * step));
             multi_refused(NULL, ceclCommShrink(comm, list, count, &rest, NULL), ceclInvalidUsage,
-                          "ranks differ in whom they exclude: ");
+                          "ranks differ in which ranks they exclude: ");
             both_lists_are_named(lists);
             assert_true(multi_seconds() - start < PROMPT);
             assert_ptr_equal(rest, (ceclComm_t)8);
@@ -207,7 +207,7 @@ static void all_meet_at_their_next_tries(void **state)
             multi_pause_ms(place_in(order));
             while (ceclCommShrink(comm, list, count, &rest, NULL) != ceclSuccess) {
                 assert_non_null(
-                    strstr(ceclGetLastError(NULL), "ranks differ in whom they exclude: "));
+                    strstr(ceclGetLastError(NULL), "ranks differ in which ranks they exclude: "));
                 count = 0;
                 assert_true(++tries < 8);
             }

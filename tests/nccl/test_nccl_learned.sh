@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails unless a second run begins with what the first one learned, without a trial, and a file that does not
-# fit is left aside with one line.
+# fit is ignored with one line.
 # test_nccl_learned.sh TEST_NCCL_TRIALS
 trials=$1
 dir=$(mktemp -d)
@@ -41,7 +41,7 @@ misfit() {
     CECL_TEST_TAKES_US=500 CECL_NCCL_LEARNED=$dir/other CECL_NCCL_TRIALS=0 "$trials" >"$dir/said" 2>&1 && fails "served by a file that does not fit: $1"
     [ "$(grep -c "$dir/other.*$2" "$dir/said")" -eq 1 ] || fails "$1 is not told once: $(cat "$dir/said")"
 }
-misfit 's/ host / NVIDIA_H200 /' 'is left aside: it is of the GPU NVIDIA_H200, and this is host'
-misfit 's/^verdict host \([0-9]*\) [0-9]*/verdict host \1 21900/' 'is left aside: it is of NCCL 21900, and this is '
+misfit 's/ host / NVIDIA_H200 /' 'is ignored: its rows are for GPU NVIDIA_H200, and this GPU is host'
+misfit 's/^verdict host \([0-9]*\) [0-9]*/verdict host \1 21900/' 'is ignored: its rows are for NCCL 21900, and this NCCL is '
 misfit 's/^cecl-learned 1/cecl-learned 9/' 'line 1: cecl-learned 9: cecl-learned 1 expected'
 exit $failed

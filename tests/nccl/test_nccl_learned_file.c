@@ -99,7 +99,7 @@ static void the_nearest_row_says_what_differs(void **state)
     assert_false(cecl_nccl_rows_differ(&rows, &here, words, sizeof(words)));
     here.nranks = 2;
     assert_true(cecl_nccl_rows_differ(&rows, &here, words, sizeof(words)));
-    assert_string_equal(words, "it is of 8 ranks, and here are 2");
+    assert_string_equal(words, "its rows are for 8 ranks, and this communicator has 2");
 }
 
 /* Each writer finds the file empty, or with an open line. */

@@ -351,7 +351,7 @@ static bool refuse(struct rank *r)
         says(r, ncclPutSignal(mine, 1, ncclUint32, 0, other, 0, 0, 0, 0, r->comm, NULL),
              "cannot share this window") &&
         says(r, ncclPutSignal(mine, 1, ncclUint32, 0, NULL, 0, 0, 0, 0, r->comm, NULL),
-             "no window of this communicator") &&
+             "not a window of this communicator") &&
         says(r, ncclPutSignal(mine, 2, ncclUint32, r->rank, win, BYTES - 4, 0, 0, 0, r->comm, NULL),
              "not within") &&
         says(r, ncclSignal(0, 8, 0, 0, r->comm, NULL), "sigIdx 8") &&

@@ -132,7 +132,7 @@ static void lines_say_why_nothing_was_tried(void **state)
         {CECL_NCCL_TRIAL_RUNNING, "a trial is under way", "\"running\""},
         {CECL_NCCL_TRIAL_LEFT, "each attempt to begin failed", "\"left\""},
         {CECL_NCCL_TRIAL_UNKNOWN, "CECL_NCCL_LEARNED does not know its period", "\"unknown\""},
-        {CECL_NCCL_TRIAL_FULL, "it has learned too many periods before", "\"full\""}};
+        {CECL_NCCL_TRIAL_FULL, "it has decided on too many periods already", "\"full\""}};
     (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .state = all[i].state};

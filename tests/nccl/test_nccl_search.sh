@@ -121,7 +121,7 @@ expect_passed_to "$scratch/site2/nvidia/nccl/lib"
 case="two NCCL in a process"
 run env CECL_NCCL_PATH="$standin" "$probe" load="$scratch/other/libnccl.so.2" "$library"
 expect_lines 1
-expect_error "two NCCL are in this process: calls are passed to $standin, not to $scratch/other/"
+expect_error "this process has two NCCL libraries: calls are passed to $standin, not to $scratch/other/"
 expect_output "result 0"
 
 case="an old NCCL"

@@ -112,10 +112,10 @@ expect_status 0
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "CECL_SM_POLICY=never: a reduction needs SMs"
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 
-case="the reason is that cecl could make no communicator, in its words"
+case="the reason is that cecl could not make a communicator, in its words"
 run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 expect_status 0
-why="cecl could make no communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
+why="cecl could not make a communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 

@@ -378,7 +378,7 @@ static void what_is_no_message_ends_its_connection(void **state)
 {
     (void)state;
     send_raw(no_message, 100, 3);
-    expect_refusal("it is not one of cecl");
+    expect_refusal("it is not a message of cecl's");
 }
 
 static void a_received_message_that_is_too_long_ends_its_connection(void **state)
@@ -393,7 +393,7 @@ static void too_many_descriptors_end_their_connection(void **state)
     (void)state;
     const uint32_t good_header[] = {0x74736f70u, 100u << 16};
     send_raw(good_header, sizeof(good_header), 100);
-    expect_refusal("descriptors were lost");
+    expect_refusal("it has more or fewer descriptors");
 }
 
 /* The limit of open files leaves room for some of them. */

@@ -167,7 +167,7 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
     lives[2].rank = 1;
     run(lives,
         (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "rank 1 was taken twice");
+        "two ranks joined as rank 1");
 }
 
 static void differing_nranks_are_told_to_all(void **state)
@@ -270,7 +270,7 @@ static void what_is_no_id_is_refused(void **state)
     int all[2];
     memset(&id, 0x5a, sizeof(id));
     assert_int_equal(join(&id, 2, 0, 1000, 0, all), ceclInvalidUsage);
-    assert_non_null(strstr(cecl_message(), "not one of ceclGetUniqueId"));
+    assert_non_null(strstr(cecl_message(), "not made by ceclGetUniqueId"));
 }
 
 static void an_interface_that_is_not_there_is_named(void **state)
@@ -353,7 +353,7 @@ static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
     assert_true(cecl_tcp_is_loopback(&inside));
     memcpy(&id, &inside, sizeof(inside));
     assert_int_equal(join(&id, 2, 0, 1000, 0, all), ceclInvalidUsage);
-    assert_non_null(strstr(cecl_message(), "nobody listens"));
+    assert_non_null(strstr(cecl_message(), "no process listens"));
     assert_non_null(strstr(cecl_message(), "set CECL_SOCKET_IFNAME there"));
 }
 

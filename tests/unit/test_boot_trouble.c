@@ -226,7 +226,7 @@ static void a_descriptor_too_many_is_told_as_that(void **state)
     pthread_join(ranks[1].thread, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(result, ceclSystemError);
-    assert_non_null(strstr(cecl_message(), "no descriptor is left here"));
+    assert_non_null(strstr(cecl_message(), "this rank has no descriptor left"));
     close_ranks();
 }
 
