@@ -459,14 +459,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nra
  *          GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm` runs on. Read
  *          during the call only.
  * Collective over `comm`: all ranks call, those without a color too; not in a group. Blocking;
- * waits for ranks that have not come to the call for at most the timeout of `comm`, and then for
- * CECL_INIT_TIMEOUT_MS at most while the new communicators are made.
+ * waits at most the timeout of `comm` for ranks that have not come to the call, and then at most
+ * CECL_INIT_TIMEOUT_MS while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; config; device of another
  * kind; all ranks get this result if one does), and ceclInvalidUsage (between ceclGroupStart and
  * ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If a
- * new communicator cannot be made, its ranks alone get an error, which is one of
+ * new communicator cannot be made, only its ranks get an error, which is one of
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
  * come: `comm` has failed. Messages name ranks by their numbers in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
@@ -578,8 +578,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * otherwise returns at once and exchanges nothing (except under CECL_CHECK=1). In a group the
  * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written; so one thread
  * may allocate for several ranks. Not capturable.
- * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
- * left is freed with comm.
+ * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; allocations
+ * that are left are freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
  * sequence of ceclMemAlloc and ceclMemFree; noticed when the pool grows, and at every call under
  * CECL_CHECK=1), ceclOutOfMemory (on any rank; the message says which), ceclRemoteError,
@@ -717,7 +717,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
  * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
- * calling thread waits a little for peers that have not told yet; if one of them does not come in
+ * calling thread waits a little for peers that have not told yet; if one of them does not tell in
  * that time, the call is late. In a late call the later one of each two ranks moves the bytes of
  * both directions, because the earlier one does not know its buffers. Results are the same, and so
  * is the use of SMs in calls that only move data.
@@ -805,7 +805,7 @@ typedef struct ceclStrided {
  *           apart (default: nranks * width). Bytes between rows are not touched. In place:
  *           sendbuff is recvbuff + rank * recvStride, and the pitches are equal.
  * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
- *           the pitch) or one behind the other; a pitch is 2147483647 bytes at most.
+ *           the pitch) or one after the other; a pitch is 2147483647 bytes at most.
  * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for
  * rows or blocks that overlap. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
@@ -861,7 +861,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.
  * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
- *             NULL: one behind the other. Blocks must not overlap. Host memory, as recvcounts.
+ *             NULL: one after the other. Blocks must not overlap. Host memory, as recvcounts.
  * stream, collective, threads, ownership, errors: as ceclAllGather. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount,
                                                   void *recvbuff, const size_t recvcounts[],
@@ -869,7 +869,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
                                                   ceclComm_t comm, ceclStream_t stream);
 
 /* Copies root's elements to every rank.
- * sendbuff  [count] elements, read on root alone; others may pass NULL. In place when it is
+ * sendbuff  [count] elements, read only on root; other ranks may pass NULL. In place when it is
  *           recvbuff on root.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
@@ -890,18 +890,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
  *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
- *             behind the other.
+ *             after the other.
  * recvbuff    memory as in ceclAllGather; a rank that receives nothing may pass any address but
  *             NULL. Bytes that no block covers are not touched.
  * recvcounts  [nranks] elements from each rank, equal to that rank's sendcounts for this rank.
  * rdispls     [nranks] where the block from each rank begins in recvbuff, in elements; NULL: one
- *             behind the other. Blocks must not overlap.
+ *             after the other. Blocks must not overlap.
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
  * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
- * same reason the call is refused within a group. If the places are known beforehand,
- * ceclAlltoAllvAt does the same without waiting.
+ * same reason the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt
+ * does the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
@@ -921,14 +921,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, the contents
- * of recvbuff are undefined, but nothing behind its last block is written; CECL_CHECK=1 compares
- * them.
+ * of recvbuff are undefined, but nothing after its last block is written; CECL_CHECK=1 compares the
+ * counts and places.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
  * beyond an address space; blocks of recvbuff that overlap; what this rank sends to itself is not
- * what it receives from itself), ceclInvalidUsage (a block ends behind all blocks that the peer
- * receives or sends: the communicator fails, because peers were told of the call). */
+ * what it receives from itself), ceclInvalidUsage (a block would end past all blocks that the peer
+ * receives or sends: the communicator fails, because peers already rely on the call). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
@@ -948,19 +948,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
  * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
  *             offset.
- * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
+ * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows after the
  *             received ones are not touched.
  * recvsplits  [2 * nranks] written: [r] is the number of rows from rank r, and [nranks + r] the row
  *             of recvbuff at which they begin. Memory of the device, 8-byte aligned. Must not
  *             overlap sendsplits.
  * rowcount    elements of a row, at least 1, equal on all ranks.
- * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
- *             and recvsplits be read by work behind it.
- *
- * Two kernels do the call. The first, on one SM, sends the splits to the peers. The second, on maxSms
- * SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers. No kernel
- * waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the call is
- * refused unless the policy is CECL_SM_ALLOW.
+ * stream      as in ceclAllGather. Work before the call may write sendsplits, as sendbuff, and work
+ *             after it may read recvsplits.
+ * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
+ * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
+ * No kernel waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the
+ * call is refused unless the policy is CECL_SM_ALLOW.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
  * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
  * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
@@ -1070,20 +1069,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
                                                size_t rowcount, ceclDataType_t datatype,
                                                ceclComm_t comm, ceclStream_t stream);
 
-/* Gathers `count` elements from every rank, in rank order, on root alone.
+/* Gathers `count` elements from every rank, in rank order, on root only.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
  * count     elements of one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective (but root alone may be in place), threads, ownership, errors: as
- * ceclAllGather; ceclInvalidArgument also for a root that is no rank. */
+ * stream, collective (but only root may be in place), threads, ownership, errors: as ceclAllGather;
+ * ceclInvalidArgument also for a root that is no rank. */
 CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, int root, ceclComm_t comm,
                                               ceclStream_t stream);
 
 /* Sends block r of root's `sendbuff` to rank r.
- * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
+ * sendbuff  [nranks * count] elements on root's device, read only on root; other ranks may pass
+ *           NULL.
  * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * count     elements for one rank, equal on all; 0 is a call without effect.
@@ -1108,7 +1108,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * receive, wait until the timeout. Between ceclGroupStart and ceclGroupEnd messages have no order
  * and run at the same time: each ends once both of its ranks have reached their groups, whatever
  * else these groups hold. The two groups may have different shapes. If a group also has
- * collectives, messages come behind them.
+ * collectives, messages come after them.
  * The rank whose host thread comes second moves the bytes: the sender pushes them, or the receiver
  * pulls them, by copy engines under every policy. In a group that has only messages, and both sends
  * and receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits up to about
@@ -1126,7 +1126,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
- * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that ends behind its
+ * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that passes the end of its
  * allocation; too many messages in a group; unequal numbers of sends and receives of this rank to
  * itself; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
  * failed). */
@@ -1232,7 +1232,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *rec
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
  * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
- * recvbuff  [count] elements on every rank; written on root alone.
+ * recvbuff  [count] elements on every rank; written only on root.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, count, op, stream, collective, threads, ownership, errors: as ceclAllReduce;
  * ceclInvalidArgument also for a root that is no rank. */
@@ -1244,7 +1244,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * reached the call. That work sees everything that any rank wrote before the call, also to peers'
  * memory. It moves no data and needs no SM.
  * stream  as in ceclAllGather. The host does not wait.
- * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
+ * Collective: all ranks call, in the same order on `comm`; it may be in a group.
  * Threads: one call at a time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the
  * asynchronous error. */
@@ -1279,8 +1279,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags; reductions follow, one after the other. ceclCommInitRank and ceclMemAlloc may
- * stand in a group too, so that one thread can make them for several ranks. Groups may be nested;
- * the outermost end counts.
+ * be in a group too, so that one thread can make these calls for several ranks. Groups may be
+ * nested; the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
@@ -1292,10 +1292,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * order on each communicator; if one fails, its communicator keeps none, and other communicators
  * keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) come behind them; a peer may have a message in another group, or alone. But if a peer
- * makes the message before these collectives, the two ranks wait for each other until the timeout.
- * Communicators whose calls go to one stream come in the order of their first calls, which
- * must be the same on all ranks. The host waits as in collectives (once for all calls on a
+ * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
+ * But if a peer makes the message before these collectives, the two ranks wait for each other until
+ * the timeout. Communicators whose calls go to one stream come in the order of their first calls,
+ * which must be the same on all ranks. The host waits as in collectives (once for all calls on a
  * communicator), for ranks that join, and for allocations for which the pool must grow. One thread
  * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
@@ -1305,8 +1305,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * that passes the end of its allocation, a stream of another device, and CECL_SM_NEVER. Also
  * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two
  * streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of
- * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless an allocation's peer
- * did not come, or peers were told of calls already (see Errors at the top). */
+ * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did not come to
+ * an allocation, or peers already rely on calls (see Errors at the top). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
@@ -1361,10 +1361,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *     ceclRequestFree(request);
  *
  * ceclStart does what the call itself does, with the arguments and options that the request was
- * made with. It takes a small part of the host time: arguments were checked, and ranks have told
- * each other where their buffers lie. So no rank is ever late to a start, and no thread waits for a
- * peer in one, except in the first start of each request: that waits until all ranks have made the
- * request.
+ * made with. It takes a small part of the host time, because arguments were checked and ranks have
+ * told each other where their buffers lie when the request was made. So no rank is ever late to a
+ * start, and no thread waits for a peer in one, except in the first start of each request: that
+ * waits until all ranks have made the request.
  *
  * Starts and ordinary calls run in the order in which they were made. */
 
@@ -1521,15 +1521,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  * need not exchange flags first. For a gather that is prefetched, call it after the last use of
  * what the buffer held before.
  *
- *     ceclReady(request, compute);   // behind the kernels that used recvbuff
+ *     ceclReady(request, compute);   // after the kernels that used recvbuff
  *     ...
  *     ceclStart(request, gather);    // sendbuff may be written until here
  *
  * For requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these.
  * Ranks push then, whatever direction the options say. In three cases the start exchanges flags as
- * any other start does, on all ranks alike: over several nodes, for small calls that touch no
- * buffer of a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks
- * among more than 8 ranks).
+ * any other start does, on all ranks: over several nodes, for small calls that touch no buffer of
+ * a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks among
+ * more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
  *         The program may use recvbuff before this call and after the start, but not between.
  *
@@ -1589,7 +1589,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *
  * One rank moves bytes to or from the memory of another, whose host makes no call for it. All ranks
  * first share a window, which may be memory of any kind that peers can open (see Buffers). The
- * bytes then move by copy engines alone, under every policy.
+ * bytes then move only by copy engines, under every policy.
  *
  *     ceclWindowShare(comm, mine, bytes, &window);              // on all ranks
  *
@@ -1694,8 +1694,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
- * destroyed), ceclInvalidUsage (a buffer that ends behind its allocation; the peer has freed its
- * memory; the peer is this rank, and an SM is not allowed; inside a group),
+ * destroyed), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
+ * its memory; the peer is this rank, and an SM is not allowed; inside a group),
  * ceclRemoteError (the peer has left: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
@@ -1780,8 +1780,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
  * stream).
  * stream  [out] written on success only.
- * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; what is left
- * is destroyed with comm.
+ * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; streams that
+ * are left are destroyed with comm.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
