@@ -954,7 +954,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             of recvbuff at which they begin. Memory of the device, 8-byte aligned. Must not
  *             overlap sendsplits.
  * rowcount    elements of a row, at least 1, equal on all ranks.
- * stream      as in ceclAllGather. Work before the call may write sendsplits, as sendbuff, and work
+ * stream      as in ceclAllGather. Work before the call may write sendsplits and sendbuff, and work
  *             after it may read recvsplits.
  * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
@@ -1402,7 +1402,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff,
                                                            ceclDataType_t datatype, ceclComm_t comm,
                                                            ceclRequest_t *request);
 
-/* Make requests of the other collectives. All are as ceclAllGatherInit is, with the arguments
+/* Make requests of the other collectives. They work as ceclAllGatherInit does, with the arguments
  * of the call itself. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
                                                             const ceclStrided_t *strided,
