@@ -727,8 +727,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *     spent on registering memory (at most 100 ms). For a peer that has not made the call before
  *     this one either: 0 us. While an earlier call of this rank is pending on its GPU: 500 us longer
  *     (late.pending_ns; shared by the calls of a group), but at most 2 ms in all
- *     (late.pending_sum_ns) and a 64th of the time. Among more than 64 ranks all wait for all.
- *     cecl_info --tuning prints these times.
+ *     (late.pending_sum_ns) plus a 64th of the elapsed time. Among more than 64 ranks all wait for
+ *     all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1047,7 +1047,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
  * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
- * nrows     0 allowed.
+ * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. A number of nrows or more is skipped; if
  *           all numbers of a token are skipped, its sum is 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
@@ -1170,8 +1170,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
- * op         not ceclAvg for integers; equal on all ranks.
- * Both buffers are aligned to their elements.
+  * op         not ceclAvg for integers; equal on all ranks.
+ * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership: as ceclAllGather.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (unknown op; ceclAvg of
  * integers; a buffer that is not aligned), ceclInvalidUsage (under CECL_SM_NEVER; staging too small
@@ -1209,8 +1209,8 @@ typedef struct {
  * tiles     read during the call, with the array `begins`. count, width, rows and pitch are equal
  *           on all ranks; `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the
  *           caller's.
- * op        as in ceclReduceScatter.
- * Both buffers are aligned to their elements.
+  * op        as in ceclReduceScatter.
+ * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
  * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and sizes beyond an address
  * space. Over several nodes it is refused (ceclInvalidUsage). */
@@ -1532,9 +1532,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  * more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
  *         The program may use recvbuff before this call and after the start, but not between.
- *
- * Collective: all ranks make the same requests ready, each once before each start, in the same
- * order among starts. It waits for peers only where the first start of a request does.
+ * Collective: all ranks make the same requests ready, each once before each of its starts, in the
+ * same order relative to starts. It waits for peers only where the first start of a request does.
  * Threads: one call at a time on its communicator. Ownership: the request stays the caller's. It
  * cannot be freed before it is started.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device),
