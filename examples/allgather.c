@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         mine[i] = 100 * rank + i;
     check(ceclMemcpyAsync(comm, recv + rank * COUNT, mine, sizeof(mine), stream));
-    /* In place: the numbers already lie where the result wants them. No SM is used. */
+    /* In place: the numbers already lie where the result needs them. No SM is used. */
     check(ceclAllGather(recv + rank * COUNT, recv, COUNT, ceclInt, comm, stream));
     check(ceclMemcpyAsync(comm, all, recv, (size_t)nranks * sizeof(mine), stream));
     check(ceclStreamSynchronize(comm, stream));

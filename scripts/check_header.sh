@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Fails when a public function's comment leaves out one of: collective or local, threads, ownership,
-# errors, since. A comment may refer to another function's instead ("see ceclX", "as ceclX").
+# errors. A comment may refer to another function's instead ("see ceclX", "as ceclX").
 # check_header.sh [HEADER ...]   default: all public headers
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 [ $# -gt 0 ] || set -- "$root"/include/cecl/*.h
 awk '
-    BEGIN { nwords = split("Collective|Local Threads|threads Ownership|ownership " \
-                           "Errors|errors Since", words, " ") }
+    BEGIN { nwords = split("Collective|Local Threads|threads Ownership|ownership Errors|errors", words, " ") }
     function complain(what) { print FILENAME ": " name ": " what; bad = 1 }
     /^\/\*/ { comment = ""; inside = 1 }
     inside { line = $0; sub(/^ \*/, "", line); comment = comment " " line }

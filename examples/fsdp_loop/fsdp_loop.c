@@ -47,7 +47,7 @@ int open_buffers(size_t element_bytes)
     return 0;
 }
 
-/* Begins to gather a layer into its buffer, as soon as compute has done with what was there. */
+/* Begins to gather a layer into its buffer, as soon as compute no longer uses that buffer. */
 static int gather(int layer, const void *shard)
 {
     const int b = layer % BUFFERS;
@@ -71,7 +71,7 @@ static int forward(int layers, void *const shards[])
     return 0;
 }
 
-/* Begins to reduce a layer's gradients to this rank's shard of their mean, once they stand. */
+/* Begins to reduce a layer's gradients to this rank's shard of their mean, once they are computed. */
 static int reduce(int layer, void *gradient_shard)
 {
     const int b = layer % BUFFERS;
@@ -90,7 +90,7 @@ static int backward(int layers, void *const shards[], void *const gradient_shard
         if (l > 0)
             CHECK(gather(l - 1, shards[l - 1]));
         cudaStreamWaitEvent(compute, gathered[b], 0);
-        cudaStreamWaitEvent(compute, reduced[b], 0); /* what was in gradients[b] is away */
+        cudaStreamWaitEvent(compute, reduced[b], 0); /* gradients[b] is free again */
         compute_layer_back(l, whole[b], gradients[b], compute);
         cudaEventRecord(used[b], compute);
         CHECK(reduce(l, gradient_shards[l])); /* runs while the layer before computes */

@@ -166,7 +166,7 @@ static bool fits(struct sum_file *file, const struct header *h, const struct ide
         }
     }
     if (h->step != step || h->elements != elements)
-        sum_file_refuse(file, "damaged: its step or size is not what belongs there");
+        sum_file_refuse(file, "damaged: it has another step or size than expected");
     return !file->failed;
 }
 

@@ -4,7 +4,7 @@
  *     DIR/latest                       the step to continue from
  *
  * A file is written under another name, synced, and then renamed. `latest` names a step only after
- * the files of all ranks are complete. So the checkpoint before is whole, wherever writing is
+ * the files of all ranks are complete. So the previous checkpoint stays whole, wherever writing is
  * interrupted. */
 #ifndef CECL_FSDP_CHECKPOINT_H
 #define CECL_FSDP_CHECKPOINT_H

@@ -1,4 +1,4 @@
-/* All communication of the training, behind one table of functions: by cecl, or by NCCL for
+/* All communication of the training, behind one table of functions: with cecl, or with NCCL for
  * comparison.
  *
  * Calls are enqueued on communication streams, in lanes. Each buffer has a lane, which is its queue
@@ -19,7 +19,7 @@ struct comm {
     int device;    /* CUDA ordinal; -1: the host device */
     bool hidden;   /* calls run at the same time as compute, which should lose little by them */
     bool requests; /* cecl: gathers and reductions are requests, which are made once and started */
-    /* Only the first step communicates. The steps behind it compute on what it gathered, so that they
+    /* Only the first step communicates. The steps after it compute on what it gathered, so that they
      * show what a step takes without communication. */
     bool once;
     struct compute *compute;
@@ -43,8 +43,8 @@ struct comm {
     void (*close)(struct comm *c);
 };
 
-/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, for the first
- * step alone. Returns false with a message on stderr. */
+/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, but only for the first
+ * step. Returns false with a message on stderr. */
 bool comm_open(struct comm *c, const char *kind, bool hidden, bool requests);
 /* The reason why this build does not have that kind, or NULL if it has. */
 const char *comm_missing(const char *kind);
@@ -57,7 +57,7 @@ bool comm_mean(struct comm *c, int lane, double *values, size_t count);
  * after. The time between them is communication that nothing hides. */
 bool comm_await(struct comm *c, int lane);
 
-/* Whether all ranks say yes. It uses the hosts alone, and blocks. */
+/* Whether all ranks say yes. It uses only the hosts, and blocks. */
 bool all_agree(bool mine);
 
 /* The kinds. */

@@ -10,7 +10,7 @@
 
 /* SMs for a reduction that runs at the same time as matrix products. With fewer than a dozen SMs,
  * its speed is proportional to their number. (12 SMs read from three peers as fast as the links of
- * an H200 allow.) So fewer SMs work for longer, which compute hides, and none of them only waits
+ * an H200 allow.) So fewer SMs take longer, which compute hides, and no SM only waits
  * for the links. 8 of 132 SMs leave 94 % to compute. The number is an estimate: CECL_MAX_SMS
  * overrides it. */
 enum { HIDDEN_SMS = 8 };

@@ -62,10 +62,11 @@ static const char *take(struct fsdp *f, int position, int length)
  *
  *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
- * So the next group's parameters never wait behind p's gradients. Those of p + 1 + prefetch do, but
- * they could not begin before the reduction: both wait for p's backward pass, which writes the
- * gradients and reads the buffer of the gather. Besides, the reduction is needed first: p + 2
- * writes its gradients where the reduction reads, and those parameters are needed then or later. */
+ * So the next group's parameters never wait behind p's gradients. The parameters of p + 1 +
+ * prefetch do, but their gather could not begin before the reduction: both wait for p's backward
+ * pass, which writes the gradients and reads the buffer of the gather. Besides, the reduction is
+ * needed first: p + 2 writes its gradients where the reduction reads, and those parameters are
+ * needed then or later. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -79,8 +80,8 @@ static bool finish_reduce(struct fsdp *f, int group)
     return comm_await(f->comm, reduce_lane(f, group));
 }
 
-/* Enqueues the reduction of `group`'s gradients, which are complete in their buffer. The reduction
- * before it ran during this group's backward pass; once it is done, its buffer is free for the next
+/* Enqueues the reduction of `group`'s gradients, which are complete in their buffer. The previous
+ * reduction ran during this group's backward pass; once it is done, its buffer is free for the next
  * group. */
 static bool reduce(struct fsdp *f, int group)
 {
@@ -92,7 +93,7 @@ static bool reduce(struct fsdp *f, int group)
     return finish_reduce(f, f->prefetch > 0 ? group + 1 : group);
 }
 
-/* Where a group's backward pass writes. The padding of the last shard is no gradient, and is
+/* Where a group's backward pass writes. The padding of the last shard has no gradients, and is
  * zeroed. */
 static char *gradients_of(struct fsdp *f, int group)
 {

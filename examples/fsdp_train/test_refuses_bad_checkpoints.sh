@@ -21,7 +21,7 @@ refuses 2 1 "checkpoint $shard: made with --batch 4; " "${here[@]}" --batch 2
 refuses 2 1 "checkpoint $shard: made with --seed 1; " "${here[@]}" --seed 2
 refuses 2 1 "checkpoint $shard: made with a --data of bytes " "${here[@]}" --data "$work/text"
 refuses 3 1 "checkpoint $kept: made by 2 ranks; as many expected, here are 3" "${here[@]}"
-refuses 2 1 "--steps 1: the checkpoint has 2 behind it" "${here[@]}" --steps 1
+refuses 2 1 "--steps 1: the checkpoint has done 2 steps" "${here[@]}" --steps 1
 
 truncate -s -1 "$shard"
 refuses 2 1 "checkpoint $shard: cut short" "${here[@]}"

@@ -117,8 +117,8 @@ static bool make(struct job *j)
     if (step > (uint64_t)o->steps) {
         if (is_rank_0(j))
             fprintf(stderr,
-                    "fsdp_train: --steps %d: the checkpoint has %llu behind it; as many or "
-                    "more expected\n",
+                    "fsdp_train: --steps %d: the checkpoint has done %llu steps; at least as "
+                    "many expected\n",
                     o->steps, (unsigned long long)step);
         return false;
     }
@@ -238,7 +238,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (!options_parse(&job.options, argc, argv, words, sizeof(words))) {
         if (rank == 0)
-            fprintf(stderr, "fsdp_train: %s (--help tells all options)\n", words);
+            fprintf(stderr, "fsdp_train: %s (--help lists all options)\n", words);
         end = END_USAGE;
     } else if (job.options.help) {
         if (rank == 0)

@@ -1,4 +1,4 @@
-/* Trains a layer of experts on tokens of four kinds, each of which wants another matrix.
+/* Trains a layer of experts on tokens of four kinds, each of which needs another matrix.
  *
  *     mpirun -n 4 example_moe [--way dispatch|gather] [--steps N]
  *
@@ -26,7 +26,7 @@ float *allocate(ceclComm_t used, size_t numbers)
     return memory;
 }
 
-/* ---- tokens and parameters, alike wherever they are drawn */
+/* ---- tokens and parameters, equal on whichever rank they are drawn */
 
 static float draw(uint64_t *x)
 {
@@ -91,7 +91,7 @@ static float step(const struct way *way, struct layer *layer, const struct token
     check(ceclAllReduce(losses, losses, 1, ceclFloat, ceclSum, comm, NULL));
     check(ceclStreamSynchronize(comm, NULL));
     descend(layer->router, d_router, WIDTH * experts);
-    descend(weights, d_weights, LOCAL * MATRIX); /* nobody else has gradients of these experts */
+    descend(weights, d_weights, LOCAL * MATRIX); /* no other rank has gradients of these experts */
     return losses[0];
 }
 

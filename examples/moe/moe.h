@@ -39,12 +39,12 @@ struct routes {
 void route(const float *router, int experts, const struct tokens *tokens, struct routes *routes);
 /* out = x times an expert's matrix [WIDTH][WIDTH]: a GEMM of `rows` rows. */
 void expert_forward(const float *weights, const float *x, size_t rows, float *out);
-/* Adds to the gradient of an expert's matrix. d_out: of its outputs. */
+/* Adds to the gradient of an expert's matrix. d_out: the gradient of its outputs. */
 void expert_backward(float *d_weights, const float *x, const float *d_out, size_t rows);
 float dot(const float *a, const float *b);
-/* The gradient of the loss by the outputs; returns the loss. all_tokens: of all ranks. */
+/* Computes the gradient of the loss with respect to the outputs; returns the loss. all_tokens: of all ranks. */
 float loss_of(const struct tokens *tokens, const float *outputs, int all_tokens, float *d_outputs);
-/* Adds to the gradient of the router, from that of the gates. */
+/* Adds to the gradient of the router, computed from that of the gates. */
 void route_backward(float *d_router, int experts, const struct tokens *tokens,
                     const struct routes *routes, const float *d_gates);
 

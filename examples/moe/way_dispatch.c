@@ -1,6 +1,6 @@
 /* Rows travel to their experts and back. Only rows that an expert needs are sent: CHOICES of each token. Kernels move
- * them, so the policy is CECL_SM_ALLOW. The host never asks how many rows come: here it could, as its loops are
- * the kernels. */
+ * them, so the policy is CECL_SM_ALLOW. The host never reads how many rows come. (Here it could,
+ * because its loops are the kernels.) */
 #include "moe.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static ceclComm_t comm;
 static int nranks;
 static size_t room; /* rows that an inbox has room for: all rows of all ranks, and padding */
 static ceclExperts_t experts = {.experts = LOCAL, .align = ALIGN};
-/* sorted: this rank's rows, by expert; inbox: those of its experts; result: their outputs, or gradients of
+/* sorted: this rank's rows, by expert; inbox: the rows of its experts; result: their outputs, or gradients of
  * these; back: the outputs of this rank's rows */
 static float *sorted, *inbox, *result, *back, *sums, *gates;
 static uint64_t *splits, *received, *returned, *places;
@@ -87,7 +87,7 @@ static void forward(const struct tokens *tokens, const struct routes *routes, co
     memcpy(outputs, sums, TOKENS * WIDTH * sizeof(*sums));
 }
 
-/* Gradients travel as the rows did, and arrive where these lie in the inbox. */
+/* Gradients travel as the rows did, and arrive at the places that the rows have in the inbox. */
 static void backward(const struct routes *routes, const float *d_outputs, float *d_gates,
                      float *d_weights)
 {

@@ -1,5 +1,6 @@
-/* All ranks gather the tokens of all, and each selects the rows of its experts. What these make of a token is added at
- * the token's rank by a reduce-scatter. The gathers take no SM. See docs/guide.md for when this is better. */
+/* All ranks gather all tokens, and each selects the rows of its experts. A reduce-scatter adds the
+ * outputs of a token at the token's rank. The gathers take no SM. See docs/guide.md for when this
+ * is better. */
 #include "moe.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ static int rank, nranks;
 /* of all ranks, in rank order: tokens, and their routes; later the gradients of their outputs */
 static float *all_x, *all_d;
 static struct routes *all_routes;
-/* of all ranks: what this rank's experts make of each token, and the gradients of its gates */
+/* of all ranks: the outputs of this rank's experts for each token, and the gradients of its gates */
 static float *outputs_of_mine, *d_gates_of_mine, *reduced;
 static const float *weights_used; /* in the forward pass */
 
@@ -71,7 +72,7 @@ static void backward(const struct routes *routes, const float *d_outputs, float 
 {
     const size_t count = TOKENS * WIDTH;
     float *own = &all_d[(size_t)rank * count], row[WIDTH];
-    (void)routes; /* those of all ranks are here since the forward pass */
+    (void)routes; /* the forward pass gathered the routes of all ranks */
     memcpy(own, d_outputs, count * sizeof(float));
     check(ceclAllGather(own, all_d, count, ceclFloat, comm, NULL));
     check(ceclStreamSynchronize(comm, NULL));

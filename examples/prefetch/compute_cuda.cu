@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define OMPI_SKIP_MPICXX 1 /* the C++ bindings are not wanted */
+#define OMPI_SKIP_MPICXX 1 /* the C++ bindings are not needed */
 #include "prefetch.h"
 
 struct gpu {

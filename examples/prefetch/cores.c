@@ -27,8 +27,8 @@ void cores_refuse(const struct cores *cores, int nranks)
 {
     printf(
         "\nTimes are not measured: they would depend on which thread gets a core. %d ranks and the "
-        "%d threads\nthat move their data need %d idle cores; here are %d, with a load of %.1f "
-        "(--measure measures all the\nsame). On GPUs copy engines move the data, and times are "
+        "%d threads\nthat move their data need %d idle cores; there are %d, with a load of %.1f "
+        "(--measure measures in any\ncase). On GPUs copy engines move the data, and times are "
         "measured.\n",
         nranks, nranks, 2 * nranks, cores->here, cores->load);
 }

@@ -74,14 +74,14 @@ static bool gather(struct job *j, int group)
     return true;
 }
 
-/* A request is told and checked once, so a step only starts it. */
+/* A request is checked, and published to peers, once, so a step only starts it. */
 static bool make_gathers(struct job *j)
 {
     const ceclDataType_t type = j->shape.element == 2 ? ceclHalf : ceclFloat;
     const int groups = group_count(&j->shape);
     j->gathers = calloc((size_t)groups, sizeof(ceclRequest_t));
     if (!j->gathers)
-        return refuse("memory", "none");
+        return refuse("memory", "the host has not enough");
     for (int g = 0; g < groups; g++) {
         const void *send = j->options.in_place ? slot_of(j, g) : j->shards[g];
         CECL_OR_FALSE(j, ceclAllGatherInit(send, j->buffers[g % 2], shard_elements(&j->shape, g),
@@ -175,7 +175,7 @@ static bool make_parameters(struct job *j)
     j->shards = calloc((size_t)groups, sizeof(*j->shards));
     j->whole = calloc((size_t)groups, sizeof(*j->whole));
     if (!j->shards || !j->whole)
-        return refuse("memory", "none");
+        return refuse("memory", "the host has not enough");
     for (int g = 0; g < groups; g++) {
         const size_t count = shard_elements(&j->shape, g);
         if (!make_part(j, &j->shards[g], g, (size_t)j->rank * count, count) ||
@@ -320,11 +320,11 @@ static void print_table(const double ms[MODES])
 static void print_waits(void)
 {
     printf(
-        "Compute waits for a layer's own gather alone, which was begun one layer before. A gather "
+        "Compute waits only for a layer's own gather, which was begun one layer before. A gather "
         "waits until\nthe layer that last used its buffer has been computed.\n");
 }
 
-/* Rank 0 has looked at the machine for all. */
+/* Rank 0 has checked the machine for all ranks. */
 static bool times_are_wanted(const struct job *j)
 {
     int wanted = j->on_gpus || j->options.measure || cores_suffice(&j->cores, j->shape.nranks);
@@ -369,15 +369,16 @@ static int perform(struct job *j)
 
 /* ---- options */
 
-static const char usage[] = "usage: mpirun -n RANKS example_prefetch [--layers N] [--width N] "
-                            "[--batch N] [--steps N] [--data FILE] [--seed N] [--in-place] "
-                            "[--measure]\n"
-                            "An FSDP-style forward pass: sharded parameters, the next layer's "
-                            "gathered while one computes.\n"
-                            "Defaults on GPUs: 16 layers, width 8192, batch 8192; on the host: 8, "
-                            "384, 192. --in-place copies a rank's shard to its slot first.\n"
-                            "On the host times are measured where each rank and each thread that "
-                            "moves its data can\nhave an idle core; with --measure always.\n";
+static const char usage[] =
+    "usage: mpirun -n RANKS example_prefetch [--layers N] [--width N] "
+    "[--batch N] [--steps N] [--data FILE] [--seed N] [--in-place] "
+    "[--measure]\n"
+    "An FSDP-style forward pass: sharded parameters, the next layer's "
+    "gathered while one computes.\n"
+    "Defaults on GPUs: 16 layers, width 8192, batch 8192; on the host: 8, "
+    "384, 192. --in-place copies a rank's shard to its slot first.\n"
+    "On the host times are measured only if each rank, and each thread that "
+    "moves its data, can\nhave an idle core, or with --measure.\n";
 
 static bool take_number(const char *text, long least, long most, int *out)
 {

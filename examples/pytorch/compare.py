@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a training step with NCCL and with cecl in its place, in turn, and compares the times.
+"""Runs a training step in turn with NCCL and with cecl instead of NCCL, and compares the times.
 
     examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
 

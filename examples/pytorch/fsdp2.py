@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
     cecl-run --policy all --stats torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
 
-The first line runs it with NCCL, the second one with cecl in NCCL's place. The model has 12 blocks of
+The first line runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
 blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients.
 """

@@ -1,7 +1,8 @@
 /* cecl: collectives on the GPU's copy engines.
  *
  * This header is the manual of the library. It needs nothing of CUDA: a ceclStream_t is the same
- * pointer as a cudaStream_t.
+ * pointer as a cudaStream_t. Every call exists since version 0.1, unless its text names a later
+ * one.
  *
  * A program does four things: it joins, allocates, communicates, and leaves (examples/allgather.c
  * is a whole program):
@@ -33,7 +34,7 @@
  *   block        what one rank sends to one rank. A rank's own block is what it sends to itself.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent at a time.
- *   in place     the rank's own block already lies where the result wants it.
+ *   in place     the rank's own block already lies where the result needs it.
  *   zero SM      the call uses no streaming multiprocessor (SM), but only copy engines and stream
  *                memory operations.
  *
@@ -56,23 +57,24 @@
  * rank's GPU, but not managed memory, and not memory of the host. A buffer lies within one
  * allocation. Ranks may pass different kinds of memory, at different offsets. How a peer reaches a
  * buffer depends on its kind:
- *   symmetric    of ceclMemAlloc. Peers find it by arithmetic.
+ *   symmetric    memory of ceclMemAlloc. Peers compute its address.
  *   registered   memory that other processes can open: cudaMalloc, ncclMemAlloc, and ranges that
  *                are mapped from handles which can be exported as file descriptors (cuMemCreate).
  *                One range may have any number of handles, as PyTorch's expandable segments have.
  *                On the host device: shared mappings of files that the process has open for reading
- *                and writing, memfd among them. A call registers what it uses by itself, unless
- *                ceclConfig_t.registerOnUse is 0; ceclCommRegister does it ahead. Once peers have
- *                opened it, calls make the same copies as on symmetric memory.
- *   private      all other memory: of cudaMallocAsync; of malloc on the host device; with
- *                registerOnUse 0, all memory that was not registered. Instead of a private recvbuff
+ *                and writing, memfd among them. A call registers the memory that it uses, unless
+ *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the
+ *                first call. Once peers have opened registered memory, calls make the same copies
+ *                as on symmetric memory.
+ *   private      all other memory: that of cudaMallocAsync; on the host device that of malloc; with
+ *                registerOnUse 0 all memory that was not registered. Instead of a private recvbuff
  *                peers write to a bounce buffer, which is registered memory of the communicator, as
- *                large as recvbuff. This rank carries the bytes from the bounce buffer to recvbuff
- *                (and for a call in place, first the input the other way). The bytes go through a
- *                peer's staging, which needs no SM but crosses the links twice more; under
- *                CECL_SM_ALLOW an SM copies them. A private sendbuff is sent from where it lies,
- *                and is carried only if a peer comes late to the call (see Collectives).
- *                ceclReduceScatter needs no bounce buffer.
+ *                large as recvbuff. This rank then carries the bytes from the bounce buffer to
+ *                recvbuff. If the call is in place, it first carries the input to the bounce
+ *                buffer. Carried bytes go through a peer's staging: that needs no SM, but the bytes
+ *                cross the links twice more. Under CECL_SM_ALLOW an SM copies them instead. A
+ *                private sendbuff is sent from where it lies, and is carried only if a peer comes
+ *                late to the call (see Collectives). ceclReduceScatter needs no bounce buffer.
  * Each call checks which memory is at the address, so memory that was freed is not confused with
  * memory that was allocated there later. On the host device a call checks all bytes that it uses,
  * and refuses (ceclInvalidArgument) holes, missing access rights, and mappings of files that have
@@ -81,15 +83,15 @@
  * peers' by a signal, which cecl cannot prevent.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
- * must be equal on all ranks; where buffers lie never must. Along with the places of their buffers
- * ranks tell each other a hash of the call. If the hashes differ, no byte of the call moves, a rank
- * gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells which are
- * small) and barriers are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the
- * watchdog find the difference, and the communicator fails with ceclInvalidUsage. (While a rank is
- * more than 64 calls ahead it is not compared.) With CECL_CHECK=1 in the environment ranks compare
- * every collective before it starts, by an exchange between their host threads; if calls differ,
- * all ranks refuse (ceclInvalidUsage, naming the difference). Run every new program once with
- * CECL_CHECK=1.
+ * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
+ * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
+ * moves, a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells
+ * which are small) and barriers are compared afterwards: ceclStreamSynchronize,
+ * ceclCommGetAsyncError and the watchdog find the difference, and the communicator fails with
+ * ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are not compared.) With
+ * CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an exchange
+ * between their host threads; if calls differ, all ranks refuse (ceclInvalidUsage, naming the
+ * difference). Run every new program once with CECL_CHECK=1.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
  * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
@@ -209,9 +211,10 @@ typedef enum {
      * out-of-place call copies within the GPU, which needs an SM (but see CECL_LOCAL_COPY in
      * docs/env.md). */
     CECL_SM_REDUCE_ONLY = 1,
-    /* Reductions, and whatever SMs do faster: a rank's own block may be copied within its GPU, and
-     * a small all-gather or all-to-all may be one kernel, in place too. Also what SMs alone can do:
-     * ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which other policies refuse. */
+    /* Reductions, and all that SMs do faster: a rank's own block may be copied within its GPU, and
+     * a small all-gather or all-to-all may be one kernel, in place too. Also the calls that only
+     * SMs can carry out: ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which other policies
+     * refuse. */
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
@@ -219,27 +222,27 @@ typedef enum {
  * one kernel. A rank that comes late to a call (see Collectives) moves the bytes of both
  * directions, whatever is chosen here. */
 typedef enum {
-    /* What is faster: copies are pushed; reductions push or pull. */
+    /* The faster one for each call: copies are pushed; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
-    /* The rank that has the bytes copies them. Reductions go by way of staging. */
+    /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
     /* The rank that needs the bytes copies them. Alone this is about 5 % slower; it slows some
      * GEMMs less. A call whose own block peers send back (see CECL_SM_REDUCE_ONLY) is pushed as a
      * whole, and so is an all-to-all with a private sendbuff on any rank. In reductions, except
-     * ceclReduce, SMs read inputs in the peers' memory, unless one is private. */
+     * ceclReduce, SMs read inputs in the peers' memory, unless an input is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
 /* Where ranks run (ceclConfig_t.device). */
 typedef enum {
-    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device, which rank 0
-     * then says on stderr, once in a process. */
+    /* Default. CUDA where each rank has a GPU of its own, otherwise the host device; rank 0 then
+     * says so on stderr, once in a process. */
     CECL_DEVICE_AUTO = 0,
     CECL_DEVICE_CUDA = 1, /* CUDA, or an error */
     CECL_DEVICE_HOST = 2  /* the host device, also where there are GPUs */
 } ceclDevice_t;
 
-/* Values of ceclConfig_t.cudaDevice, which says which GPU is this rank's. From 0 on it is a CUDA
+/* Values of ceclConfig_t.cudaDevice, which chooses this rank's GPU. A value of 0 or more is a CUDA
  * ordinal. */
 /* Default: the calling thread's current CUDA device, as in NCCL. */
 #define CECL_CUDA_DEVICE_CURRENT (-1)
@@ -266,13 +269,13 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
-     * up to 1.2 s later; up to 3.2 s later if several peers are late, because one may name the rank
-     * at fault. */
+     * up to 1.2 s later; up to 3.2 s later if several peers are late, because one of them may name
+     * the rank at fault. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
-    /* By how much the pool grows first, bytes; each later growth is twice the one before, up to 16
+    /* Size of the pool's first growth, bytes; each later growth is twice the one before, up to 16
      * times the first; default: by the tuning table (pool.first_segment_bytes);
      * CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
@@ -294,7 +297,7 @@ typedef struct ceclConfig {
      * such as a prefetch. In an urgent communicator a small call waits for none of these copies,
      * and is still zero SM, but it waits for large copies to and from the host. Calls that share a
      * group with others, calls with a direction chosen, calls of strided blocks and ceclAlltoAllv
-     * go the usual way. Calls that CECL_SM_ALLOW lets be one kernel are one. Default 0;
+     * go the usual way. Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0;
      * CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
@@ -320,18 +323,17 @@ typedef struct {
 
 /* Tells the library's version in the form of CECL_VERSION (major * 10000 + minor * 100 + patch).
  * version  [out]
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclGetVersion(int *version);
 
 /* Names a result in a few words; never NULL.
- * Local. Threads: any. Ownership: a constant. Errors: none. Since 0.1. */
+ * Local. Threads: any. Ownership: a constant. Errors: none. */
 CECL_API const char *ceclGetErrorString(ceclResult_t result);
 
 /* The message of the last error; never NULL, empty if there was none.
  * comm  may be NULL. If it has failed, the message is that of its asynchronous error; otherwise
  *       that of this thread's last error.
- * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none.
- * Since 0.1. */
+ * Local. Threads: any. Ownership: cecl's; valid until this thread's next call. Errors: none. */
 CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
 /* ------------------------------------------------------------------------------------------------
@@ -342,11 +344,12 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  * id  [out] to be carried to every rank by any means (MPI, a file, an environment variable). It
  *     serves to make one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks
- * on this host, in the same network namespace (container), reach. Ranks on several hosts need it set.
+ * on this host, in the same network namespace (container), reach. Set it if ranks are on several
+ * hosts.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
- * socket), ceclOutOfMemory. Since 0.1. */
+ * socket), ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGetUniqueId(ceclUniqueId *id);
 
 /* Joins a communicator with default settings; see ceclCommInitRankConfig. */
@@ -358,19 +361,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. It stays usable if `nranks` is refused, and
- *         after any refusal where nranks is 1. A failure that peers have heard of uses it up, and
+ *         after any refusal where nranks is 1. A failure that peers have learned of uses it up, and
  *         the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
  * several ranks are late.
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
- * one host. Over nodes a collective waits on the host until all ranks have made it. ceclInvalidUsage,
- * with the layout of nodes, refuses captured collectives, ceclReduceScatterTiles, ceclAlltoAllvDevice,
- * ceclDispatch, ceclCombine, ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes;
- * over hosts also ceclCommShrink, ceclWindowShare and ceclCommGetSharedMemory. On the host device only
- * communicators of ceclCommInitMpi have a network between hosts; others refuse calls over hosts. Other
- * hosts reach the ranks of a host through the process of its first rank, so let it end last.
+ * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
+ * nodes (ceclInvalidUsage; the message has the layout of nodes): captured collectives,
+ * ceclReduceScatterTiles, ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
+ * and pointers and one-sided calls to other nodes; over hosts also ceclCommShrink, ceclWindowShare
+ * and ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi have a
+ * network between hosts; others refuse calls over hosts. Other hosts reach the ranks of a host
+ * through the process of its first rank, so let that process end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -379,11 +383,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Ownership: the communicator is the caller's until ceclCommDestroy or ceclCommAbort.
  * Errors, on every rank that can know of them; no communicator is made: ceclInvalidArgument (NULL;
  * a rank out of range or taken twice; a setting or an environment variable out of range; nranks or
- * settings differ between ranks), ceclInvalidUsage (the id was used already or is none; ranks are
- * on different hosts, and no interface connects these; ranks have different versions of cecl; GPUs
- * cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks on one unless
- * CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError,
- * ceclOutOfMemory. Since 0.1. */
+ * settings differ between ranks), ceclInvalidUsage (the id was used before, or is not an id; ranks
+ * are on different hosts, and no interface connects them; ranks have different versions of cecl;
+ * GPUs cannot reach each other's memory; under CECL_DEVICE_CUDA a rank without a GPU, or two ranks
+ * on one unless CECL_SHARE_GPU=1), ceclRemoteError, ceclTimeout, ceclSystemError,
+ * ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
                                                           const ceclConfig_t *config);
@@ -398,14 +402,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * calls that wait for the other ranks need a thread for each rank: ceclCommSplit, ceclCommShrink,
  * ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and under CECL_CHECK=1 or among more than 64 ranks
  * collectives outside a group.
- * Ownership, errors: as ceclCommInitRankConfig. Since 0.1. */
+ * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
 /* Joins a communicator through the caller's own exchange (a store, MPI, a test).
  * oob  both callbacks set, on every rank; used until this call returns.
  * Other parameters as ceclCommInitRankConfig. Collective, blocking; refused in a group
  * (ceclInvalidUsage). Threads, ownership, errors: as ceclCommInitRankConfig; a callback's failure
- * is ceclSystemError. Since 0.1. */
+ * is ceclSystemError. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank,
                                                    const ceclOob_t *oob,
                                                    const ceclConfig_t *config);
@@ -430,13 +434,13 @@ typedef struct {
  * the program's communicator of NCCL's.
  * net  library and split set, on all ranks; copied. Its callbacks are used until `comm` ends.
  * Children of `comm` do not inherit it. Errors: also ceclInvalidUsage if only some ranks lend NCCL.
- * Otherwise as ceclCommInitOob. Since 0.1. */
+ * Otherwise as ceclCommInitOob. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank,
                                                        const ceclOob_t *oob,
                                                        const ceclNcclNet_t *net,
                                                        const ceclConfig_t *config);
 
-/* The color of a rank that wants no new communicator from ceclCommSplit. NCCL's value. */
+/* The color of a rank that joins no new communicator in ceclCommSplit. NCCL's value. */
 #define CECL_SPLIT_NOCOLOR (-1)
 
 /* Splits a communicator: ranks with equal colors form a new one. `comm` stays as it is. From then
@@ -448,33 +452,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nra
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
  * key      any number. New ranks are in the order of their keys, and with equal keys in the order
  *          of their ranks in `comm`.
- * newcomm  [out] the address of a handle, with CECL_SPLIT_NOCOLOR too: the handle becomes NULL
- *          then. Written on success only.
- * config   NULL for the settings that `comm` has now in use, its options (ceclSetOptions) left out.
- *          Otherwise as in ceclCommInitRankConfig, equal on all ranks of a color, except that the
- *          rank keeps its GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm`
- *          runs on. Read during the call only.
+ * newcomm  [out] written on success only. With CECL_SPLIT_NOCOLOR, too, it must be the address of a
+ *          handle: the handle becomes NULL.
+ * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise as in
+ *          ceclCommInitRankConfig, equal on all ranks of a color, except that the rank keeps its
+ *          GPU, whatever cudaDevice says. device is AUTO, or the kind that `comm` runs on. Read
+ *          during the call only.
  * Collective over `comm`: all ranks call, those without a color too; not in a group. Blocking;
- * waits for ranks that have not come to the call for at most the timeout of `comm`, and then for
- * CECL_INIT_TIMEOUT_MS at most while the new communicators are made.
- * Threads: one call at a time on `comm`; ranks that are threads call each for itself.
+ * waits at most the timeout of `comm` for ranks that have not come to the call, and then at most
+ * CECL_INIT_TIMEOUT_MS while the new communicators are made.
+ * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; config; device of another
  * kind; all ranks get this result if one does), and ceclInvalidUsage (between ceclGroupStart and
  * ceclGroupEnd; a rank is in another call): no communicator is made, and `comm` stays usable. If a
- * new communicator cannot be made, its ranks alone get an error, which is one of
+ * new communicator cannot be made, only its ranks get an error, which is one of
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError and ceclTimeout where a rank did not
- * come: `comm` has failed. Messages name ranks by their numbers in `comm`. Since 0.1. */
+ * come: `comm` has failed. Messages name ranks by their numbers in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
-/* Makes a new communicator of the ranks of `comm` that stay, in their order, above all to go on
- * when ranks have died: it works on a failed communicator as well as on one that has not failed. It
- * changes nothing on `comm`, which the caller still destroys, and whose memory stays until then. If
- * a rank that stays knows that `comm` has failed, the call waits until all work that the staying
- * ranks enqueued on it has ended, so none of their copies reaches buffers of later calls. It waits
- * 5 s at most; if work is pending after that, a line of CECL_DEBUG=warn says so, and its copies may
- * still arrive. So may those of an excluded rank that is alive.
+/* Makes a new communicator of the ranks of `comm` that stay, in their order. With it a program goes
+ * on after ranks have died; `comm` may have failed or not. The call changes nothing on `comm`: the
+ * caller still destroys it, and its memory stays until then. If a rank that stays knows that `comm`
+ * has failed, the call waits until all work that the staying ranks enqueued on it has ended, so
+ * none of their copies reaches buffers of later calls. It waits 5 s at most; if work is pending
+ * after that, a line of CECL_DEBUG=warn says so, and its copies may still arrive. Copies of an
+ * excluded rank that is alive may still arrive, too.
  * excludeRanks  [excludeCount] ranks of `comm` that do not stay, each once, in any order; the same
  *               ranks on every rank that stays. NULL where excludeCount is 0.
  * excludeCount  0 .. nranks-1. With 0 all ranks stay, for example after a timeout.
@@ -484,59 +488,59 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
- * out of range or twice on the list; config; a list that has the calling rank: the ranks that count
- * on it get ceclInvalidUsage), ceclInvalidUsage (ranks exclude different ranks: the message has
- * both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should stay
- * has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
- * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
- * The call may then be made again, with another list for example. If lists differed, a rank that had not
- * come to that call, and comes to the next one before the others, gets the same error: let it call
- * again. Since 0.1. */
+ * out of range or twice on the list; config; a list that names the calling rank: ranks that do not
+ * exclude it get ceclInvalidUsage), ceclInvalidUsage (ranks exclude different ranks: the message
+ * has both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should
+ * stay has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
+ * the message names it), and those of ceclCommInitRankConfig. Messages name ranks by their numbers
+ * in `comm`. The call may then be made again, with another list for example. If lists differed, a
+ * rank that had not come to that call, and comes to the next one before the others, gets the same
+ * error: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
 
 /* Tells the number of ranks.
  * count  [out]
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCount(ceclComm_t comm, int *count);
 
 /* Tells which rank this is.
  * rank  [out]
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommUserRank(ceclComm_t comm, int *rank);
 
 /* Tells the CUDA ordinal of this rank's GPU.
  * device  [out] -1 on the host device.
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device);
 
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that only the calls that Failure at the top lists may follow.
  * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
- * peers, but not the caller's own work that comes before a call in its stream. (If another thread
- * frees memory meanwhile it bounds both, because the driver then does not tell how far the stream
- * is.)
+ * peers, but not the caller's own work that comes before a call in its stream. (While another
+ * thread frees memory the timeout bounds both, because the driver then does not tell how far the
+ * stream is.)
  * Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),
- * and the asynchronous error. Since 0.1. */
+ * and the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
-/* Finalizes if that was not done, then frees everything: pool, mappings, sockets, threads, streams
- * of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
- * Never hangs: collectives that do not end within the timeout (30 s where there is none) are
- * aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the caller's own
- * streams must be over. Registered memory stays the caller's; a peer keeps it open until that peer
- * destroys its communicator, or has a moment without a pending call. `comm` is gone even when an
- * error is returned.
+/* Finalizes `comm` if the caller did not, then frees everything: pool, mappings, sockets, threads,
+ * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays
+ * mapped.) The call never hangs: collectives that do not end within the timeout (30 s where there
+ * is none) are aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
+ * caller's own streams must be over. Registered memory stays the caller's; a peer keeps it open
+ * until that peer destroys its communicator, or has a moment without a pending call. `comm` is gone
+ * even when an error is returned.
  * Local, blocking (bounded; but on GPUs also until other pending work of this process is done,
  * because CUDA waits for that when it frees memory). Threads: the last call on comm. Ownership:
  * no longer the caller's.
  * Errors: ceclTimeout, ceclInvalidUsage (a stream of ceclStreamCreate is capturing; graphs hold
  * captured calls: destroy them first, or the memory of comm stays mapped; this thread has calls on
  * comm in a group that it has not ended: none of that group is carried out), and the asynchronous
- * error. Since 0.1. */
+ * error. */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -545,22 +549,21 @@ CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
  * in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
- * Ownership: no longer the caller's. Errors: ceclInvalidArgument. Since 0.1. */
+ * Ownership: no longer the caller's. Errors: ceclInvalidArgument. */
 CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm);
 
 /* Makes the communicator fail, here and on all peers, as a rank's death would: pending collectives
  * end, and a thread that is inside a call on `comm` gets an error soon. To end a communicator that
  * another thread uses: revoke it, wait until that thread is out of its call, and call
  * ceclCommAbort.
- * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument.
- * Since 0.1. */
+ * Local; does not wait. Threads: any. Ownership: unchanged. Errors: ceclInvalidArgument. */
 CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
 
 /* Tells whether the communicator has failed (see Failure and Results at the top). First reads
- * all that peers have told by now.
+ * everything that peers have published.
  * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
- *             ceclGetLastError(comm) has the words.
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ *             ceclGetLastError(comm) has the message.
+ * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
 /* ------------------------------------------------------------------------------------------------
@@ -575,21 +578,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
  * otherwise returns at once and exchanges nothing (except under CECL_CHECK=1). In a group the
  * allocation is made at the outermost ceclGroupEnd, and only then *ptr is written; so one thread
  * may allocate for several ranks. Not capturable.
- * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; what is
- * left is freed with comm.
+ * Threads: one call at a time. Ownership: the caller's until ceclMemFree on every rank; allocations
+ * that are left are freed with comm.
  * Errors, nothing allocated: ceclInvalidArgument (NULL), ceclInvalidUsage (ranks differ in their
  * sequence of ceclMemAlloc and ceclMemFree; noticed when the pool grows, and at every call under
- * CECL_CHECK=1), ceclOutOfMemory (on any rank; the text says which), ceclRemoteError, ceclTimeout
- * (a rank did not come: the communicator has failed). Since 0.1. */
+ * CECL_CHECK=1), ceclOutOfMemory (on any rank; the message says which), ceclRemoteError,
+ * ceclTimeout (a rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
  *      or be ordered before later work that uses the same memory.
- * Collective in order; exchanges nothing, except under CECL_CHECK=1. Threads: one call at a time.
+ * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
+ * Threads: one call at a time.
  * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). Since 0.1. */
+ * (a graph holds a captured call that uses it; under CECL_CHECK=1 ranks differ). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -601,7 +605,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
  * peerPtr  [out]
  * Local. Threads: one call at a time. Ownership: the peer's; valid while the allocation lives on
  * both ranks.
- * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL). Since 0.1. */
+ * Errors: ceclInvalidArgument (outside every allocation, peer out of range, NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const void *ptr, int peer,
                                                       void **peerPtr);
 
@@ -628,11 +632,11 @@ typedef struct ceclRegistration *ceclRegistration_t;
  * background. Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be
  * registered, without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
- * ceclCommDeregister once no call uses it. What is left ends with comm.
+ * ceclCommDeregister once no call uses it. A registration that is left ends with comm.
  * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
  * memory of another device, freed memory; a range that passes the end of its allocation),
  * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
- * allocation), ceclTimeout (a peer takes no messages). Since 0.1. */
+ * allocation), ceclTimeout (a peer takes no messages). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
@@ -640,7 +644,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
  * if calls have used it. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
- * call uses the memory; calls of comm are in a group that has not ended). Since 0.1. */
+ * call uses the memory; calls of comm are in a group that has not ended). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle);
 
 /* What the pool of this rank holds. */
@@ -658,20 +662,18 @@ typedef struct {
 
 /* Reads the pool's counters.
  * stats  [out]
- * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
- * Since 0.1. */
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
 /* How often ranks came late to calls of this rank (see Collectives). A group counts as one call. */
 typedef struct {
-    uint64_t told; /* calls before which ranks told each other where their buffers lie */
+    uint64_t told; /* calls for which ranks told each other where their buffers lie */
     uint64_t late; /* of these, calls to which a rank came late: they may take twice the time */
 } ceclCallStats_t;
 
 /* Reads the counters of calls since init, also after `comm` was finalized or has failed.
  * stats  [out]
- * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
- * Since 0.1. */
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_t *stats);
 
 /* ------------------------------------------------------------------------------------------------
@@ -691,9 +693,9 @@ typedef struct ceclDeviceComm {
      * may be gaps between slices. The table is the device's memory: on CUDA kernels read it, the
      * host does not (ceclGetPeerPointer is for the host); on the host device host code reads it. */
     char *const *slices;
-    /* This rank's words, in its slice: [blocks][nranks] of barriers, [signals][nranks] of signals,
-     * each written by the rank that is its second index, and one that ends all waits. They lie at
-     * the same place in the slice of every rank. */
+    /* This rank's words, in its slice: [blocks][nranks] of barriers, then [signals][nranks] of
+     * signals, then one that ends all waits. The second index is the rank that writes the word. The
+     * words lie at the same place in the slice of every rank. */
     uint32_t *pads;
     uint64_t timeoutNs; /* bound of each wait: the communicator's timeoutMs; 0 = none */
 } ceclDeviceComm_t;
@@ -704,7 +706,7 @@ typedef struct ceclDeviceComm {
  * or without pending calls, so that kernels of peers that wait for this rank end.
  * dc  [out] written on success only. On the host device it serves the same functions in host code.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
- * Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
 
 /* ------------------------------------------------------------------------------------------------
@@ -714,22 +716,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Small calls, ceclBarrier, calls without effect and single ranks need not.) The calling thread
- * waits a little for peers that have not told yet; if one of them does not come in that time, the
- * call is late. In a late call the later one of each two ranks moves the bytes of both directions,
- * because the earlier one does not know its buffers. Results are the same, and so is the use of SMs
- * in calls that only move data.
+ * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
+ * calling thread waits a little for peers that have not told yet; if one of them does not tell in
+ * that time, the call is late. In a late call the later one of each two ranks moves the bytes of
+ * both directions, because the earlier one does not know its buffers. Results are the same, and so
+ * is the use of SMs in calls that only move data.
  *
- * The calling thread waits for - a peer that has not told yet: 20 us (late.wait_ns), and as long as
- *   this rank has just spent on
- *     registering memory (at most 100 ms). For a peer that has not even made the call before, 0 us.
- *     While an earlier call of this rank is pending on its GPU, 500 us longer (late.pending_ns;
- *     shared by the calls of a group), but 2 ms in all (late.pending_sum_ns) and a 64th of the
- *     time. Among more than 64 ranks all wait for all. cecl_info --tuning prints these
- *     times.
+ * The calling thread waits for
+ *   - a peer that has not told yet: 20 us (late.wait_ns), plus the time that this rank has just
+ *     spent on registering memory (at most 100 ms). For a peer that has not made the call before
+ *     this one either: 0 us. While an earlier call of this rank is pending on its GPU: 500 us longer
+ *     (late.pending_ns; shared by the calls of a group), but at most 2 ms in all
+ *     (late.pending_sum_ns) plus a 64th of the elapsed time. Among more than 64 ranks all wait for
+ *     all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
- *   call.
+ *     call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
  * The timeout bounds these waits; when it has passed the communicator fails. */
 
@@ -753,10 +755,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; partly overlapping buffers; unknown
  * datatype; size overflow; memory of the host or of another device, managed memory, freed memory; a
  * buffer that passes the end of its allocation; a stream of another device, or destroyed),
- * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph
- * captures the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank; under CECL_CHECK=1
- * ranks differ), ceclOutOfMemory (also where a private buffer needs as much memory again).
- * Since 0.1. */
+ * ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's; a graph captures
+ * the call on some ranks only; under CECL_SM_NEVER out of place on a communicator of one rank;
+ * under CECL_CHECK=1 ranks differ), ceclOutOfMemory (also if there is no room for a bounce
+ * buffer). */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
                                                  ceclComm_t comm, ceclStream_t stream);
@@ -766,10 +768,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *rec
  * recvbuff  [nranks * count] elements, as in ceclAllGather.
  * count     elements of one rank; datatype their type.
  * shard     [out] recvbuff + rank * count elements; written on success only.
- * Local. Threads: one call at a time. Ownership: recvbuff's.
+ * Local. Threads: one call at a time. Ownership: that of recvbuff.
  * Errors: ceclInvalidArgument (NULL, unknown datatype, size overflow, memory that is not this
- * device's), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's).
- * Since 0.1. */
+ * device's), ceclInvalidUsage (symmetric memory past the end of its allocation, or a peer's). */
 CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, size_t count,
                                              ceclDataType_t datatype, void **shard);
 
@@ -778,8 +779,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, si
  * call with width 0 has no effect; a width without rows is refused.
  *
  * Example: a tensor [a, b, c] in C order is cut along b into blocks of b / nranks. A block then has
- * rows = a, and a row, which lies together, has width = b / nranks * c. In the whole tensor rows of
- * a block are nranks * width apart. */
+ * rows = a, and a row is contiguous and has width = b / nranks * c. In the whole tensor rows of a
+ * block are nranks * width apart. */
 typedef struct ceclStrided {
     size_t width;      /* of a row */
     size_t rows;       /* of a block */
@@ -804,9 +805,9 @@ typedef struct ceclStrided {
  *           apart (default: nranks * width). Bytes between rows are not touched. In place:
  *           sendbuff is recvbuff + rank * recvStride, and the pitches are equal.
  * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
- *           the pitch) or one behind the other; a pitch is 2147483647 bytes at most.
+ *           the pitch) or one after the other; a pitch is 2147483647 bytes at most.
  * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for
- * rows or blocks that overlap. Since 0.1. */
+ * rows or blocks that overlap. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
                                                         const ceclStrided_t *strided,
                                                         ceclDataType_t datatype, ceclComm_t comm,
@@ -823,7 +824,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0 is a call without effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
- * where staging is too small for so many ranks. Since 0.1. */
+ * where staging is too small for so many ranks. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
@@ -844,7 +845,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  *           recvPitch apart (default: width). Bytes between rows are not touched.
  * strided   as in ceclAllGatherStrided.
  * stream, collective, threads, ownership, errors: as ceclAlltoAll; ceclInvalidArgument also for
- * rows or blocks that overlap. Since 0.1. */
+ * rows or blocks that overlap. */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, void *recvbuff,
                                                        const ceclStrided_t *strided,
                                                        ceclDataType_t datatype, ceclComm_t comm,
@@ -860,21 +861,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.
  * displs      [nranks] where each rank's block begins in recvbuff, in elements, equal on all ranks;
- *             NULL: one behind the other. Blocks must not overlap. Host memory, as recvcounts.
- * stream, collective, threads, ownership, errors: as ceclAllGather. Since 0.1. */
+ *             NULL: one after the other. Blocks must not overlap. Host memory, as recvcounts.
+ * stream, collective, threads, ownership, errors: as ceclAllGather. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t sendcount,
                                                   void *recvbuff, const size_t recvcounts[],
                                                   const size_t displs[], ceclDataType_t datatype,
                                                   ceclComm_t comm, ceclStream_t stream);
 
 /* Copies root's elements to every rank.
- * sendbuff  [count] elements, read on root alone; others may pass NULL. In place when it is
+ * sendbuff  [count] elements, read only on root; other ranks may pass NULL. In place when it is
  *           recvbuff on root.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument
- * also for a root that is no rank. Since 0.1. */
+ * also for a root that is no rank. */
 CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, int root, ceclComm_t comm,
                                                  ceclStream_t stream);
@@ -889,25 +890,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
  *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
- *             behind the other.
+ *             after the other.
  * recvbuff    memory as in ceclAllGather; a rank that receives nothing may pass any address but
  *             NULL. Bytes that no block covers are not touched.
  * recvcounts  [nranks] elements from each rank, equal to that rank's sendcounts for this rank.
  * rdispls     [nranks] where the block from each rank begins in recvbuff, in elements; NULL: one
- *             behind the other. Blocks must not overlap.
+ *             after the other. Blocks must not overlap.
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
  * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
- * same reason the call is refused within a group. If the places are known beforehand,
- * ceclAlltoAllvAt does the same without waiting.
+ * same reason the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt
+ * does the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
  * displacements beyond an address space; blocks of recvbuff that overlap), ceclInvalidUsage
- * (sendcounts of one rank and recvcounts of another differ: the text names both; another rank
+ * (sendcounts of one rank and recvcounts of another differ: the message names both; another rank
  * refused its arguments; within a group), ceclTimeout (a rank did not come: the communicator has
- * failed). Since 0.1. */
+ * failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
                                                  const size_t sdispls[], void *recvbuff,
                                                  const size_t recvcounts[], const size_t rdispls[],
@@ -920,14 +921,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, the contents
- * of recvbuff are undefined, but nothing behind its last block is written; CECL_CHECK=1 compares
- * them.
+ * of recvbuff are undefined, but nothing after its last block is written; CECL_CHECK=1 compares the
+ * counts and places.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
  * beyond an address space; blocks of recvbuff that overlap; what this rank sends to itself is not
- * what it receives from itself), ceclInvalidUsage (a block ends behind all blocks that the peer
- * receives or sends: the communicator fails, because peers were told of the call). Since 0.1. */
+ * what it receives from itself), ceclInvalidUsage (a block would end past all blocks that the peer
+ * receives or sends: the communicator fails, because peers already rely on the call). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
@@ -947,19 +948,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
  * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
  *             offset.
- * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows behind the
+ * recvrows    rows that recvbuff has room for, at least 1, equal on all ranks. Rows after the
  *             received ones are not touched.
  * recvsplits  [2 * nranks] written: [r] is the number of rows from rank r, and [nranks + r] the row
  *             of recvbuff at which they begin. Memory of the device, 8-byte aligned. Must not
  *             overlap sendsplits.
  * rowcount    elements of a row, at least 1, equal on all ranks.
- * stream      as in ceclAllGather. sendsplits, like sendbuff, may be written by work before the call,
- *             and recvsplits be read by work behind it.
- *
- * Two kernels do the call. The first, on one SM, sends the splits to the peers. The second, on maxSms
- * SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers. No kernel
- * waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the call is
- * refused unless the policy is CECL_SM_ALLOW.
+ * stream      as in ceclAllGather. Work before the call may write sendsplits and sendbuff, and work
+ *             after it may read recvsplits.
+ * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
+ * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
+ * No kernel waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the
+ * call is refused unless the policy is CECL_SM_ALLOW.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
  * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
  * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
@@ -968,7 +968,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
  * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
- * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). Since 0.1. */
+ * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvDevice(const void *sendbuff, size_t sendrows,
                                                        const uint64_t *sendsplits, void *recvbuff,
                                                        size_t recvrows, uint64_t *recvsplits,
@@ -1012,7 +1012,7 @@ typedef struct {
  *             that it names are memory of the device, and stay the caller's.
  * Other parameters, rows that do not fit, stream, collective, threads, ownership, errors: as
  * ceclAlltoAllvDevice; the error names the expert too. ceclInvalidArgument also for a NULL experts,
- * scales that are NULL, and an align or experts that is 0 or too large. Since 0.1. */
+ * scales that are NULL, and an align or experts that is 0 or too large. */
 CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sendrows,
                                                 const uint64_t *sendsplits, void *recvbuff,
                                                 size_t recvrows, uint64_t *recvsplits,
@@ -1032,7 +1032,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclDispatch(const void *sendbuff, size_t sen
  * recvsplits  [2 * nranks * experts] written: the number of rows of each received block, in that
  *             order, and then the row of recvbuff at which each block begins.
  * Other parameters, rows that do not fit, stream, collective, threads, ownership, errors: as
- * ceclDispatch. Since 0.1. */
+ * ceclDispatch. */
 CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t sendrows,
                                                const uint64_t *sendsplits, void *recvbuff,
                                                size_t recvrows, uint64_t *recvsplits,
@@ -1047,14 +1047,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * Products and sums are fp32, in the order of places, each rounded to nearest even and never fused; the
  * result is rounded once to the datatype. So the bits do not depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
- * nrows     0 allowed.
+ * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. A number of nrows or more is skipped; if
  *           all numbers of a token are skipped, its sum is 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
  * sums      [tokens * rowcount] written. Must not overlap any other buffer.
  * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
- * stream    orders the call, on any stream of the device. It may capture.
+ * stream    orders the call; any stream of the device. It may be capturing.
  *
  * One kernel does it, on maxSms SMs at most, 16 by default. Buffers may lie in any memory of the
  * rank's device.
@@ -1062,32 +1062,33 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  * the caller's, and must stay allocated until the stream has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL; a buffer that is not aligned, that the device does
  * not reach, or that overlaps sums; another datatype; more bytes than an address space),
- * ceclInvalidUsage (under CECL_SM_NEVER). Since 0.1. */
+ * ceclInvalidUsage (under CECL_SM_NEVER). */
 CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
                                                const uint64_t *places, const float *weights,
                                                void *sums, size_t tokens, size_t each,
                                                size_t rowcount, ceclDataType_t datatype,
                                                ceclComm_t comm, ceclStream_t stream);
 
-/* Gathers `count` elements from every rank, in rank order, on root alone.
+/* Gathers `count` elements from every rank, in rank order, on root only.
  * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
  * count     elements of one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective (but root alone may be in place), threads, ownership, errors: as
- * ceclAllGather; ceclInvalidArgument also for a root that is no rank. Since 0.1. */
+ * stream, collective (but only root may be in place), threads, ownership, errors: as ceclAllGather;
+ * ceclInvalidArgument also for a root that is no rank. */
 CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, int root, ceclComm_t comm,
                                               ceclStream_t stream);
 
 /* Sends block r of root's `sendbuff` to rank r.
- * sendbuff  [nranks * count] elements on root's device, read on root alone; others may pass NULL.
+ * sendbuff  [nranks * count] elements on root's device, read only on root; other ranks may pass
+ *           NULL.
  * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements, which
  *           makes no difference to the other ranks.
  * count     elements for one rank, equal on all; 0 is a call without effect.
  * root      0 .. nranks-1, equal on all ranks.
- * stream, collective, threads, ownership, errors: as ceclGather. Since 0.1. */
+ * stream, collective, threads, ownership, errors: as ceclGather. */
 CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvbuff, size_t count,
                                                ceclDataType_t datatype, int root, ceclComm_t comm,
                                                ceclStream_t stream);
@@ -1095,8 +1096,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
 /* Sends `count` elements to one rank, which receives them by ceclRecv. Only these two ranks make
  * calls.
  * sendbuff  [count] elements.
- * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes:
- *           the two ranks wait for each other all the same.
+ * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
+ *           the two ranks wait for each other then, too.
  * peer      0 .. nranks-1. This rank itself only within a group that has as many ceclSend to it as
  *           ceclRecv from it.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
@@ -1107,17 +1108,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * receive, wait until the timeout. Between ceclGroupStart and ceclGroupEnd messages have no order
  * and run at the same time: each ends once both of its ranks have reached their groups, whatever
  * else these groups hold. The two groups may have different shapes. If a group also has
- * collectives, messages come behind them.
+ * collectives, messages come after them.
  * The rank whose host thread comes second moves the bytes: the sender pushes them, or the receiver
- * pulls them, by copy engines under every policy. In a group of messages alone that both sends and
- * receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits up to about 20
- * us (late.wait_ns), so that ranks that come at the same time each push what they send. A private
- * buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages of a
- * rank to itself go through the next rank's staging.
- * A group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and at
- * least 16 with more. A rank that is so many messages ahead of its peer's host waits for the peer.
- * Communicators of more than 64 ranks have no messages.
- * If the two ranks give different numbers of bytes, no byte of the message moves, and the
+ * pulls them, by copy engines under every policy. In a group that has only messages, and both sends
+ * and receives much (pair.wait_min_bytes; cecl_info --tuning prints it) the host waits up to about
+ * 20 us (late.wait_ns), so that ranks that come at the same time each push what they send. A
+ * private buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages
+ * of a rank to itself go through the next rank's staging. A group may have 256 messages from one
+ * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is so many
+ * messages ahead of its peer's host waits for the peer. Communicators of more than 64 ranks have no
+ * messages. If the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage,
  * the other ranks an asynchronous error, and the message names both ranks and numbers. Types are
  * not compared, as in NCCL.
@@ -1126,10 +1126,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
- * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that ends behind its
+ * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that passes the end of its
  * allocation; too many messages in a group; unequal numbers of sends and receives of this rank to
  * itself; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
- * failed). Since 0.1. */
+ * failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
                                             ceclDataType_t datatype, int peer, ceclComm_t comm,
                                             ceclStream_t stream);
@@ -1138,7 +1138,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
  * recvbuff  [count] elements. It belongs to the call until `stream` has passed the call.
  * count     elements; the peer's ceclSend must have as many bytes.
  * peer      0 .. nranks-1, as in ceclSend.
- * stream, matching, groups, limits, local, threads, ownership, errors: see ceclSend. Since 0.1. */
+ * stream, matching, groups, limits, local, threads, ownership, errors: see ceclSend. */
 CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDataType_t datatype,
                                             int peer, ceclComm_t comm, ceclStream_t stream);
 
@@ -1150,38 +1150,38 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * The arithmetic needs SMs, but few (ceclConfig_t.maxSms). A small call is one kernel. In a larger
  * one SMs read the peers' blocks in the peers' memory, or copy engines bring the blocks to staging
  * in chunks, and a kernel reduces one chunk while the next arrives. SMs read at the peers only if
- * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells the
- * way.
+ * no rank's sendbuff is private, and no rank comes late to the call. ceclGroupExplain tells which
+ * way a call goes.
  *
- * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers. Other
- * work must find free SMs meanwhile: kernels that a peer needs before it makes this call, and calls
- * of other communicators, which a peer may run in another order. Otherwise the ranks wait for each
- * other until the timeout. A kernel that waits for its peers takes at most a quarter of the GPU's
- * SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with the
- * highest priority, in the order of `stream`.
+ * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
+ * Meanwhile leave enough SMs free for kernels that a peer needs before it makes this call, and for
+ * calls of other communicators, which a peer may run in another order. Otherwise the ranks wait for
+ * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
+ * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
+ * the highest priority, in the order of `stream`.
  *
- * The same inputs give the same bits on every rank and in every run, by every way and with any
- * number of SMs: elements are combined in rank order; 16-bit types and fp8 are accumulated in fp32
- * and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN, in minimum and
- * maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides the sum by the
- * number of ranks before that rounding. Every NaN in a result has the same bits, except in place on
- * a communicator of one rank, where the call writes nothing.
+ * The same inputs give the same bits on every rank and in every run, whichever way the call goes
+ * and with any number of SMs: elements are combined in rank order; 16-bit types and fp8 are
+ * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
+ * in minimum and maximum too; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
+ * the sum by the number of ranks before that rounding. Every NaN in a result has the same bits,
+ * except in place on a communicator of one rank, where the call writes nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount, which each rank
  *            decides by itself; the other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0 is a call without effect.
- * op         not ceclAvg for integers; equal on all ranks.
- * Both buffers are aligned to their elements.
+  * op         not ceclAvg for integers; equal on all ranks.
+ * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership: as ceclAllGather.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (unknown op; ceclAvg of
  * integers; a buffer that is not aligned), ceclInvalidUsage (under CECL_SM_NEVER; staging too small
- * for so many ranks). Since 0.1. */
+ * for so many ranks). */
 CECL_API CECL_CHECKED ceclResult_t ceclReduceScatter(const void *sendbuff, void *recvbuff,
                                                      size_t recvcount, ceclDataType_t datatype,
                                                      ceclRedOp_t op, ceclComm_t comm,
                                                      ceclStream_t stream);
 
-/* Parts of a matrix, of one shape. */
+/* Tiles: parts of a matrix that have equal shapes. */
 typedef struct {
     size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */
     size_t width, rows; /* elements of a row, and rows; width 0: a call without effect */
@@ -1191,8 +1191,8 @@ typedef struct {
     const size_t *begins;
 } ceclTiles_t;
 
-/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. So it is a
- * ceclReduceScatter along any dimension, and a reduction to many roots in one call.
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. So it
+ * serves as a ceclReduceScatter along any dimension, or as a reduction to many roots in one call.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
  *                         [A A][B B]                         [A + C  A + C]
@@ -1206,13 +1206,14 @@ typedef struct {
  * sendbuff  a matrix; read as `tiles` says.
  * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
  *           Must not overlap the part of sendbuff that is read.
- * tiles     read during the call, with its array. count, width, rows and pitch are equal on all ranks;
- *           `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the caller's.
- * op        as in ceclReduceScatter.
- * Both buffers are aligned to their elements.
+ * tiles     read during the call, with the array `begins`. count, width, rows and pitch are equal
+ *           on all ranks; `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the
+ *           caller's.
+  * op        as in ceclReduceScatter.
+ * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
- * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and more than an address space.
- * Over several nodes it is refused (ceclInvalidUsage). Since 0.1. */
+ * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and sizes beyond an address
+ * space. Over several nodes it is refused (ceclInvalidUsage). */
 CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, void *recvbuff,
                                                           const ceclTiles_t *tiles,
                                                           ceclDataType_t datatype, ceclRedOp_t op,
@@ -1224,17 +1225,17 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, 
  * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0 is a call without effect.
- * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. Since 0.1. */
+ * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                                  ceclDataType_t datatype, ceclRedOp_t op,
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
  * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
- * recvbuff  [count] elements on every rank; written on root alone.
+ * recvbuff  [count] elements on every rank; written only on root.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, count, op, stream, collective, threads, ownership, errors: as ceclAllReduce;
- * ceclInvalidArgument also for a root that is no rank. Since 0.1. */
+ * ceclInvalidArgument also for a root that is no rank. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                               ceclDataType_t datatype, ceclRedOp_t op, int root,
                                               ceclComm_t comm, ceclStream_t stream);
@@ -1243,9 +1244,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * reached the call. That work sees everything that any rank wrote before the call, also to peers'
  * memory. It moves no data and needs no SM.
  * stream  as in ceclAllGather. The host does not wait.
- * Collective: all ranks call, in the same order on `comm`; it may stand in a group.
+ * Collective: all ranks call, in the same order on `comm`; it may be in a group.
  * Threads: one call at a time. Ownership: none.
- * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the asynchronous error. Since 0.1. */
+ * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the
+ * asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
 /* How the calls that follow are to be carried out. Start from CECL_OPTIONS_INITIALIZER; a field
@@ -1271,43 +1273,40 @@ typedef struct ceclOptions {
  * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. Cheap: plans are kept for each
  * choice. Threads: one call at a time. Ownership: the caller's.
- * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range).
- * Since 0.1. */
+ * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags; reductions follow, one after the other. ceclCommInitRank and ceclMemAlloc may
- * stand in a group too, so that one thread can make them for several ranks. Groups may be nested;
- * the outermost end counts.
- * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory.
- * Since 0.1. */
+ * be in a group too, so that one thread can make these calls for several ranks. Groups may be
+ * nested; the outermost end counts.
+ * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
 /* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
- * on each (among more than 10 ranks fewer; the refusal names the number), of any sizes and types,
- * mixed; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
+ * on each (fewer among more than 10 ranks; the refusal names the number), in any mix of sizes and
+ * types; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
  * so no call may read or write memory that another call writes. All calls on one communicator go to
  * one stream. Joins come first; if one fails, no communicator is made. Then come allocations, in
  * order on each communicator; if one fails, its communicator keeps none, and other communicators
  * keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) come behind them; a peer may have a message in another group, or alone. But if a peer
- * makes the message before these collectives, the two ranks wait for each other until the timeout.
- * Communicators whose calls go to one stream come in the order of their first calls, which
- * must be the same on all ranks. The host waits as in collectives (once for all calls on a
+ * ceclRecv) come after them; a peer may have its part of a message in another group, or in none.
+ * But if a peer makes the message before these collectives, the two ranks wait for each other until
+ * the timeout. Communicators whose calls go to one stream come in the order of their first calls,
+ * which must be the same on all ranks. The host waits as in collectives (once for all calls on a
  * communicator), for ranks that join, and for allocations for which the pool must grow. One thread
  * may make the calls of several ranks in one group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
- * as the calls'.
+ * as in the calls.
  * Errors, with none of the calls enqueued: that of the first call that is refused. If arguments
  * alone show an error, the call itself returns it, too. Other errors are found only here: a buffer
  * that passes the end of its allocation, a stream of another device, and CECL_SM_NEVER. Also
  * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two
  * streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and those of
- * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless an allocation's peer
- * did not come, or peers were told of calls already (see Errors at the top).
- * Since 0.1. */
+ * ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did not come to
+ * an allocation, or peers already rely on calls (see Errors at the top). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
@@ -1316,7 +1315,7 @@ typedef struct {
     int copies;      /* copies this rank issues; a small call's kernel stores data itself */
     int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
-    int kernels;     /* kernels this rank launches: a reduction each, or a small call's one */
+    int kernels;     /* kernels this rank launches: one a reduction, or one for a small call */
     int barriers;    /* times that all ranks signal and wait */
     /* bytes that this rank's copies move, local ones included, and that a small call's kernel
      * sends; not the bytes that SMs read and write otherwise */
@@ -1332,7 +1331,7 @@ typedef struct {
  * explanation  [out] written on success only. Copies for private buffers count, too.
  * Local. Threads: one call at a time. Ownership: none. Errors: those that the call itself would
  * return for its arguments, ceclInvalidArgument (another op; NULL), and ceclInvalidUsage (calls of
- * comm are in a group that has not ended). Since 0.1. */
+ * comm are in a group that has not ended). */
 CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff,
                                                const void *recvbuff, size_t count,
                                                ceclDataType_t datatype, ceclComm_t comm,
@@ -1346,8 +1345,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
  * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument
  * (explanation NULL), ceclInvalidUsage (a call on another communicator; a join or an allocation; a
- * group inside another).
- * Since 0.1. */
+ * group inside another). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);
 
@@ -1363,12 +1361,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *     ceclRequestFree(request);
  *
  * ceclStart does what the call itself does, with the arguments and options that the request was
- * made with. It takes a small part of the host time: arguments were checked, and ranks have told
- * each other where their buffers lie. So no rank is ever late to a start, and no thread waits for a
- * peer in one, except in the first start of each request: that waits until all ranks have made the
- * request.
+ * made with. It takes a small part of the host time, because arguments were checked and ranks have
+ * told each other where their buffers lie when the request was made. So no rank is ever late to a
+ * start, and no thread waits for a peer in one, except in the first start of each request: that
+ * waits until all ranks have made the request.
  *
- * Starts, and calls that are no requests, run in the order in which they were made. */
+ * Starts and ordinary calls run in the order in which they were made. */
 
 /* A call that is made once and started often. */
 typedef struct ceclRequest *ceclRequest_t;
@@ -1379,13 +1377,13 @@ typedef struct ceclRequest *ceclRequest_t;
  * The request keeps its buffers' addresses, not what is in them. Memory that peers cannot reach
  * (private, see Buffers) gets a bounce buffer that the request keeps.
  * Collective: all ranks make their requests on `comm` in the same order, also relative to other
- * calls under CECL_CHECK=1. It does not wait for them, except under CECL_CHECK=1, and where a peer
- * is 1024 calls in requests behind (fewer among more than 20 ranks). One thread may make requests
- * for several ranks, one after the other, before it starts one of them.
+ * calls under CECL_CHECK=1. It does not wait for them, except under CECL_CHECK=1, and if a peer has
+ * made 1024 fewer calls in requests (fewer than 1024 among more than 20 ranks). One thread may make
+ * requests for several ranks, one after the other, before it starts one of them.
  * Threads: one call at a time. Ownership: the request is the caller's until ceclRequestFree;
  * buffers stay the caller's, and must stay allocated while it is started.
  * Errors, nothing changed: those of ceclAllGather for its arguments, ceclInvalidArgument (request
- * NULL), ceclInvalidUsage (inside a group), ceclOutOfMemory. Since 0.1. */
+ * NULL), ceclInvalidUsage (inside a group), ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void *recvbuff,
                                                      size_t sendcount, ceclDataType_t datatype,
                                                      ceclComm_t comm, ceclRequest_t *request);
@@ -1398,13 +1396,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
  * call, not into private memory, and not over several nodes. Where chunks are not announced,
  * ceclWaitChunk waits for the end of the gather.
  * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
- * ceclInvalidArgument also for chunks out of range. Since 0.1. */
+ * ceclInvalidArgument also for chunks out of range. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
                                                            size_t sendcount, int chunks,
                                                            ceclDataType_t datatype, ceclComm_t comm,
                                                            ceclRequest_t *request);
 
-/* Make requests of the other collectives. All are as ceclAllGatherInit is, with the arguments
+/* Make requests of the other collectives. They work as ceclAllGatherInit does, with the arguments
  * of the call itself. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStridedInit(const void *sendbuff, void *recvbuff,
                                                             const ceclStrided_t *strided,
@@ -1475,13 +1473,13 @@ ceclAlltoAllvInit(const void *sendbuff, const size_t sendcounts[], const size_t 
                   void *recvbuff, const size_t recvcounts[], const size_t rdispls[],
                   ceclDataType_t datatype, ceclComm_t comm, ceclRequest_t *request);
 
-/* Make requests of messages; arguments as ceclSend and ceclRecv have them. The peer may use a
+/* Make requests of messages. Arguments are those of ceclSend and ceclRecv. The peer may use a
  * request or not. At each start the two ranks tell each other anew where the bytes lie, as in
  * ceclSend, so this saves little time.
  * request  [out] for ceclStart; written on success only.
  * Local. Threads: one call at a time. Ownership: as for ceclAllGatherInit. Errors: those of
  * ceclSend for its arguments, ceclInvalidArgument (request NULL), ceclInvalidUsage (inside a
- * group). Since 0.1. */
+ * group). */
 CECL_API CECL_CHECKED ceclResult_t ceclSendInit(const void *sendbuff, size_t count,
                                                 ceclDataType_t datatype, int peer, ceclComm_t comm,
                                                 ceclRequest_t *request);
@@ -1498,7 +1496,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecvInit(void *recvbuff, size_t count,
  * Threads: the one that began the group. Ownership: as for ceclAllGatherInit.
  * Errors, after which the group is ended too: those of ceclGroupEnd; ceclInvalidArgument (request
  * NULL), ceclInvalidUsage (no call; a call on another communicator; a join or an allocation; a
- * group inside another). Since 0.1. */
+ * group inside another). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t *request);
 
 /* Starts a request: enqueues its calls on `stream`, and returns. A request may be started again
@@ -1506,43 +1504,41 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
  * stream  orders the start, as it orders the call itself.
  *
  * Collective, if collectives are in the request: all ranks start it, in the same order among their
- * other calls on its communicator. A rank that starts another request is found as one that makes
- * another call (see Agreement).
- * The first start of a request waits until all ranks have made it, and for memory that peers use
- * for the first time. Other starts wait for no peer, except under CECL_CHECK=1, and in messages.
+ * other calls on its communicator. A rank that starts a different request is detected, like one
+ * that makes a different call (see Agreement). The first start of a request waits until all ranks
+ * have made it, and for memory that peers use for the first time. Other starts wait for no peer,
+ * except under CECL_CHECK=1, and in messages.
  * Threads: one call at a time on its communicator. Ownership: the request stays the caller's.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device, or
  * destroyed; on the host device a buffer without memory), ceclInvalidUsage (the communicator has
  * ended; memory of the request was freed or replaced, here or at a peer: then free the request and
  * make it again, on all ranks; inside a group; stream is capturing; under CECL_CHECK=1 ranks
- * differ). A rank that is refused alone keeps its peers waiting, as with any collective.
- * Since 0.1. */
+ * differ). A rank that is refused alone keeps its peers waiting, as with any collective. */
 CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream);
 
-/* Says that the receive buffer of a request is free: peers may write to it from here on in
- * `stream`, long before the request is started. The start then begins to move bytes at once,
- * because no flags need to be exchanged for that. For a gather that is prefetched, call it after
- * the last use of what the buffer held before.
+/* Declares the receive buffer of a request free: peers may write to it as soon as `stream` has come
+ * to this call, long before the request is started. The start then moves bytes at once, because it
+ * need not exchange flags first. For a gather that is prefetched, call it after the last use of
+ * what the buffer held before.
  *
- *     ceclReady(request, compute);   // behind the kernels that used recvbuff
+ *     ceclReady(request, compute);   // after the kernels that used recvbuff
  *     ...
  *     ceclStart(request, gather);    // sendbuff may be written until here
  *
- * Requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these. Ranks
- * push then, whatever direction the options say. In three cases the start exchanges flags as any
- * other start does, on all ranks alike: over several nodes, for small calls that touch no
- * buffer of a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks
- * among more than 8 ranks).
+ * For requests of ceclAllGather, ceclAllGatherStrided and ceclAllGatherv, and of groups of these.
+ * Ranks push then, whatever direction the options say. In three cases the start exchanges flags as
+ * any other start does, on all ranks: over several nodes, for small calls that touch no buffer of
+ * a peer, and for a request of gathers that is made while 512 others exist (4096 / nranks among
+ * more than 8 ranks).
  * stream  orders the call. It may be another stream than the start's: neither waits for the other.
  *         The program may use recvbuff before this call and after the start, but not between.
- *
- * Collective: all ranks make the same requests ready, each once before each start, in the same
- * order among starts. It waits for peers only where the first start of a request does.
+ * Collective: all ranks make the same requests ready, each once before each of its starts, in the
+ * same order relative to starts. It waits for peers only where the first start of a request does.
  * Threads: one call at a time on its communicator. Ownership: the request stays the caller's. It
  * cannot be freed before it is started.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device),
  * ceclInvalidUsage (another kind of request; made ready before, and not started since; inside a
- * group; and as ceclStart). Since 0.1. */
+ * group; and as ceclStart). */
 CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream);
 
 /* Makes several requests ready with one exchange of flags (a session), as ceclReady does with one.
@@ -1550,7 +1546,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t
  * requests  [count] of one communicator, each once; equal on all ranks.
  * count     1 or more.
  * Collective, threads, ownership, errors: as ceclReady has them; also ceclInvalidArgument (requests
- * NULL, count below 1, a request twice) and ceclInvalidUsage (of several communicators). Since 0.1. */
+ * NULL, count below 1, a request twice) and ceclInvalidUsage (of several communicators). */
 CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count,
                                                 ceclStream_t stream);
 
@@ -1566,25 +1562,25 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * request  of one ceclAllGather, ceclAllGatherStrided or ceclAllGatherv (1 chunk), or of
  *          ceclAllGatherChunksInit. Started before.
  * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
- *          it is in place. Otherwise, to wait for it is to wait for the whole gather.
+ *          it is in place. Otherwise the wait is for the whole gather.
  * chunk    0 .. chunks-1.
- * stream   goes on once these bytes are in recvbuff, or later. It must come to this wait before a few hundred
- *          later calls of the communicator have run (32768 steps; a gather in c chunks has c + 1): else it
- *          may go on only once as many more have.
+ * stream   goes on after these bytes have arrived in recvbuff. It must reach this wait before the
+ *          communicator's later calls have run 32768 steps (a gather in c chunks has c + 1), so
+ *          within a few hundred calls. Otherwise it may go on only after as many steps more.
  * Local. The host does not wait. Make the call before the request is started again. Threads: one call
  * at a time on its communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of
  * another device), ceclInvalidUsage (another kind of request; not started; `stream` captures; inside a
- * group), the asynchronous error. Since 0.1. */
+ * group), the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk,
                                                  ceclStream_t stream);
 
-/* Frees a request. Requests whose communicator has ended are freed so, too: ceclCommDestroy leaves
- * the handles.
+/* Frees a request. Free requests whose communicator has ended, too: ceclCommDestroy leaves the
+ * handles.
  * Local: ranks may free requests in any order. Threads: one call at a time on its communicator.
  * Ownership: the handle ends.
  * Errors, nothing freed: ceclInvalidArgument (NULL; freed before), ceclInvalidUsage (its last start
- * is pending: synchronize the stream first; it was made ready and not started). Since 0.1. */
+ * is pending: synchronize the stream first; it was made ready and not started). */
 CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
 
 /* ------------------------------------------------------------------------------------------------
@@ -1592,7 +1588,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *
  * One rank moves bytes to or from the memory of another, whose host makes no call for it. All ranks
  * first share a window, which may be memory of any kind that peers can open (see Buffers). The
- * bytes then move by copy engines alone, under every policy.
+ * bytes then move only by copy engines, under every policy.
  *
  *     ceclWindowShare(comm, mine, bytes, &window);              // on all ranks
  *
@@ -1605,15 +1601,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *             work that was enqueued before it, and before the work that is enqueued later. Unlike
  *             collectives, one-sided calls on different streams do not wait for each other. The
  *             communicator's collectives and messages do not wait for them either. Two puts on one
- *             stream arrive in order. Streams that share a hardware queue of the GPU wait for each
- *             other all the same. So if a wait can end only after a put has arrived, make the put
- *             first.
+ *             stream arrive in order. But streams that share a hardware queue of the GPU wait for
+ *             each other. So if a wait can end only after a put has arrived, make the put first.
  *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
- *             sender, receiver and number. Whoever has waited for a signal sees the bytes of its
- *             put, and everything that the sender's stream did before. Signals of one number to one
- *             peer arrive in the order in which the host made the calls, also on different streams:
- *             the n-th comes once the first n calls are done. Every signal is counted; none is lost
- *             if the peer waits late.
+ *             sender, receiver and number. A rank that has waited for a signal sees the bytes of
+ *             its put, and everything that the sender's stream did before. Signals of one number to
+ *             one peer arrive in the order in which the host made the calls, also on different
+ *             streams: the n-th comes once the first n calls are done. Every signal is counted;
+ *             none is lost if the peer waits late.
  *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
  *             them in the order in which the host made the waits: this wait ends when `count` more
  *             have come than all earlier waits take. Waiting takes no SM.
@@ -1668,7 +1663,7 @@ typedef struct {
  * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL with bytes;
  * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another
  * rank refused its arguments, or is in another call; inside a group; too many ranks), ceclTimeout
- * and ceclRemoteError (a rank did not come: the communicator has failed). Since 0.1. */
+ * and ceclRemoteError (a rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                                    ceclWindow_t *window);
 
@@ -1681,7 +1676,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending, or a graph
  * holds such a call: synchronize its stream, or destroy the graph first; another rank refused its
  * call, or gave another window; inside a group),
- * ceclTimeout and ceclRemoteError as in ceclWindowShare. Since 0.1. */
+ * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
 /* Copies `count` elements of this rank into a peer's memory.
@@ -1698,9 +1693,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device;
  * unknown datatype; a peer that is no rank; a window that is NULL, was freed, or is of another
  * communicator; bytes that lie outside of what the peer shares; a stream of another device, or
- * destroyed), ceclInvalidUsage (a buffer that ends behind its allocation; the peer has freed its
- * memory; the peer is this rank, and an SM is not allowed; inside a group),
- * ceclRemoteError (the peer has left: the communicator has failed). Since 0.1. */
+ * destroyed), ceclInvalidUsage (a buffer that passes the end of its allocation; the peer has freed
+ * its memory; the peer is this rank, and an SM is not allowed; inside a group),
+ * ceclRemoteError (the peer has left: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
                                            ceclDataType_t datatype, int peer, ceclWindow_t window,
                                            size_t offset, ceclComm_t comm, ceclStream_t stream);
@@ -1709,7 +1704,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
  * recvbuff  [count] elements in any memory of this rank's device; valid when `stream` has passed
  *           the call.
  * Other parameters, local, threads, ownership, errors: see ceclPut. The peer may write those bytes
- * again once it has learned, by a signal or a collective, that the copy is done. Since 0.1. */
+ * again once it has learned, by a signal or a collective, that the copy is done. */
 CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datatype,
                                            int peer, ceclWindow_t window, size_t offset,
                                            ceclComm_t comm, ceclStream_t stream);
@@ -1717,7 +1712,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDat
 /* Does what ceclPut does, and then sends a signal to the peer. It arrives after the bytes.
  * signal  0 .. CECL_SIGNALS-1.
  * Other parameters, local, threads, ownership, errors: see ceclPut; ceclInvalidArgument also for a
- * signal out of range. Since 0.1. */
+ * signal out of range. */
 CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t count,
                                                  ceclDataType_t datatype, int peer,
                                                  ceclWindow_t window, size_t offset, int signal,
@@ -1731,7 +1726,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPutSignal(const void *sendbuff, size_t co
  * none.
  * Errors, nothing enqueued: ceclInvalidArgument (peer or signal out of range; a bad stream),
  * ceclInvalidUsage (more than CECL_ONE_SIDED_RANKS ranks; inside a group),
- * ceclRemoteError (as in ceclPut). Since 0.1. */
+ * ceclRemoteError (as in ceclPut). */
 CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t comm,
                                               ceclStream_t stream);
 
@@ -1742,8 +1737,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
  * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
  * time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
- * a bad stream; more signals than a captured call may take), ceclInvalidUsage (as in ceclSignal).
- * Since 0.1. */
+ * a bad stream; more signals than a captured call may take), ceclInvalidUsage (as in ceclSignal). */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWait_t *waits,
                                                   ceclComm_t comm, ceclStream_t stream);
 
@@ -1762,8 +1756,7 @@ typedef struct {
 /* Tells what `comm` takes, for callers that choose between libraries before they make a call. A
  * call within these limits may still be refused for its buffers, its stream or its policy.
  * limits  [out] written on success only. Valid until ceclSetOptions, which changes smPolicy.
- * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL).
- * Since 0.1. */
+ * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits);
 
 /* Lends memory of the host that all ranks of `comm` share, for words by which a program's ranks
@@ -1774,7 +1767,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t 
  * bytes   [out] CECL_LENT_BYTES.
  * Local. Threads: any. Ownership: the communicator's; it may be used until `comm` ends on this
  * rank.
- * Errors: ceclInvalidArgument (NULL). Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void **memory,
                                                            size_t *bytes);
 #define CECL_LENT_BYTES ((size_t)64 << 10)
@@ -1786,10 +1779,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
  * stream).
  * stream  [out] written on success only.
- * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; what is left
- * is destroyed with comm.
- * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory.
- * Since 0.1. */
+ * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy; streams that
+ * are left are destroyed with comm.
+ * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
 /* Blocks until everything enqueued on `stream` (0: the default stream) is done, also when comm has
@@ -1797,19 +1789,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
  * `stream` are good (see Results at the top).
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
  * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
- * the stream), ceclUnhandledCudaError, and the asynchronous error. Since 0.1. */
+ * the stream), ceclUnhandledCudaError, and the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate, after waiting for its work.
  * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (no such
- * stream, or a default stream), ceclUnhandledCudaError. Since 0.1. */
+ * stream, or a default stream), ceclUnhandledCudaError. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 
 /* Copies `bytes` from `src` to `dst` in the order of `stream`. Both may be memory of the device or
  * of the host.
  * Local; the host does not wait when both are the device's. Threads: any. Ownership: the caller's;
  * host memory must be kept until the stream gets there.
- * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. Since 0.1. */
+ * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
 
@@ -1830,25 +1822,25 @@ typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
  * Local. Threads: any, one at a time on the stream. Ownership: none. Errors: ceclInvalidUsage (a
- * default stream; captures already), ceclInvalidArgument (no such stream), ceclUnhandledCudaError.
- * Since 0.1. */
+ * default stream; one that captures already), ceclInvalidArgument (no such stream),
+ * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
 
 /* Ends the capture, and makes a graph that can be launched.
  * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
  * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
- * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.1. */
+ * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
                                                         ceclGraph_t *graph);
 
 /* Carries out what the graph has captured, in the order of `stream`, any number of times.
  * Local; the host does not wait. Threads: any, one at a time for graphs of one communicator. Ownership:
  * none. Errors: ceclInvalidArgument (NULL, no such stream), ceclInvalidUsage (the communicator has
- * ended; `stream` captures), the asynchronous error, ceclUnhandledCudaError. Since 0.1. */
+ * ended; `stream` captures), the asynchronous error, ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclGraphLaunch(ceclGraph_t graph, ceclStream_t stream);
 
 /* Destroys a graph; launches that are not done yet are carried out. NULL has no effect.
- * Local. Threads: any. Ownership: ends the caller's. Errors: ceclUnhandledCudaError. Since 0.1. */
+ * Local. Threads: any. Ownership: no longer the caller's. Errors: ceclUnhandledCudaError. */
 CECL_API ceclResult_t ceclGraphDestroy(ceclGraph_t graph);
 
 #ifdef __cplusplus

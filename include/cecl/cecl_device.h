@@ -153,7 +153,7 @@ CECL_DEVICE_API void cecl_device_pause(void)
  * dc    of ceclCommGetDeviceComm.
  * ptr   into memory of ceclMemAlloc on this rank.
  * peer  0 .. nranks-1; this rank's own number gives ptr.
- * Local. Threads: any. Ownership: the peer's. Errors: none. Since 0.1. */
+ * Local. Threads: any. Ownership: the peer's. Errors: none. */
 CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int peer)
 {
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
@@ -194,7 +194,7 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  * value   greater than the last value of this signal, by less than 2^31; it may wrap around.
  *         Signals are never reset.
  * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
- * comm's. Errors: none; a signal or peer out of range is not noticed. Since 0.1. */
+ * comm's. Errors: none; a signal or peer out of range is not noticed. */
 CECL_DEVICE_API void ceclDeviceSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     uint32_t *own = cecl_device_word(dc, dc.blocks + signal, dc.rank);
@@ -206,7 +206,7 @@ CECL_DEVICE_API void ceclDeviceSignal(ceclDeviceComm_t dc, int peer, int signal,
  * dc, peer, signal, value  as ceclDeviceSignal.
  * Returns true, or false if the wait ended without the signal, which may still come later.
  * Local; waits, at most dc.timeoutNs. Threads: any. Ownership: the words are comm's. Errors:
- * returns false. Since 0.1. */
+ * returns false. */
 CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     return cecl_device_await(dc, cecl_device_word(dc, dc.blocks + signal, peer), value);
@@ -226,8 +226,7 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
  * made equally many barriers of that slot; until then a barrier may end early on a rank that is
  * behind.
  * Collective: each rank makes equally many barriers of a slot. Threads: all threads of the block
- * call it, with equal arguments. Ownership: the words are comm's. Errors: returns false.
- * Since 0.1. */
+ * call it, with equal arguments. Ownership: the words are comm's. Errors: returns false. */
 CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
 {
     bool came = true;

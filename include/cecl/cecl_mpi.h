@@ -1,5 +1,5 @@
 /* Joining a cecl communicator through MPI. The function is in a library of its own, libcecl_mpi, so
- * that libcecl does not link MPI. The words are those of cecl.h. */
+ * that libcecl does not link MPI. Terms mean what they mean in cecl.h. */
 #ifndef CECL_CECL_MPI_H
 #define CECL_CECL_MPI_H
 
@@ -19,7 +19,7 @@ extern "C" {
  *          interface that connects them, on all ranks; see ceclCommInitRankConfig.
  * config   NULL for defaults; read during the call only.
  * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
- * ceclCommInitOob; an error of MPI's is ceclSystemError. Since 0.1. */
+ * ceclCommInitOob; an error of MPI's is ceclSystemError. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                                    const ceclConfig_t *config);
 

@@ -4,7 +4,7 @@ import os
 
 from . import _places
 
-# ceclResult_t and ceclDataType_t, as far as they are named here; cecl.h has them all.
+# The values of cecl.h's enums that this package uses.
 SUCCESS = 0
 DEVICE_CUDA, DEVICE_HOST = 1, 2
 SUM, PROD, MAX, MIN, AVG = range(5)
@@ -117,13 +117,13 @@ _FUNCTIONS = {
 
 
 class _Library:
-    """The library, opened when a function is first asked for."""
+    """The library, opened at the first call of a function."""
 
     def __init__(self):
         self._opened = None
 
     def _open(self):
-        # LIBCECL names a library that is not in the package, as tests of a build do
+        # LIBCECL names a library outside of the package; tests of a build set it
         library = ctypes.CDLL(os.environ.get("LIBCECL") or str(_places.library()))
         library.ceclGetLastError.argtypes, library.ceclGetLastError.restype = [_P], ctypes.c_char_p
         for name, arguments in _FUNCTIONS.items():
@@ -132,7 +132,7 @@ class _Library:
         return library
 
     def call(self, name, *arguments):
-        """Calls a function, and raises Error with cecl's words if it does not succeed."""
+        """Calls a function, and raises Error with cecl's message if it does not succeed."""
         self._opened = self._opened or self._open()
         result = getattr(self._opened, name)(*arguments)
         if result != SUCCESS:

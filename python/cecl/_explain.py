@@ -10,7 +10,7 @@ TYPES = {"int8": binding.INT8, "uint8": binding.UINT8, "int32": binding.INT32, "
          "float8e4m3": binding.FLOAT8E4M3, "float8e5m2": binding.FLOAT8E5M2}
 REDUCTIONS = {"sum": binding.SUM, "prod": binding.PROD, "max": binding.MAX, "min": binding.MIN,
               "avg": binding.AVG}
-# The function, and whether its arguments behind the type have a reduction and a root; rank 0 is the root.
+# The function, and whether a reduction and a root follow the type among its arguments; rank 0 is the root.
 OPS = {"all_gather": ("ceclAllGather", False, False), "alltoall": ("ceclAlltoAll", False, False),
        "broadcast": ("ceclBroadcast", False, True), "gather": ("ceclGather", False, True),
        "scatter": ("ceclScatter", False, True), "reduce_scatter": ("ceclReduceScatter", True, False),
@@ -18,7 +18,7 @@ OPS = {"all_gather": ("ceclAllGather", False, False), "alltoall": ("ceclAlltoAll
 
 
 def _memory(comms, size):
-    """Symmetric memory of `size` bytes on each rank: where that of rank 0 is."""
+    """Allocates symmetric memory of `size` bytes on each rank, and returns rank 0's address."""
     places = [ctypes.c_void_p() for _ in comms]
     library.call("ceclGroupStart")
     for comm, place in zip(comms, places):
@@ -28,13 +28,13 @@ def _memory(comms, size):
 
 
 def _told(comm, op, arguments):
-    """What ceclGroupExplain tells of rank 0's call in a group of its own."""
+    """The fields that ceclGroupExplain fills in for rank 0's call, in a group of its own."""
     told = Explanation()
     library.call("ceclGroupStart")
     try:
         library.call(OPS[op][0], *arguments, comm, None)
     finally:
-        # ends the group, also that of a call that was refused, whose words it then has
+        # ends the group; if the call was refused, this raises an Error with the same message
         library.call("ceclGroupExplain", comm, ctypes.byref(told))
     return {name: value.decode() if isinstance(value, bytes) else bool(value) if name == "zero_sm" else value
             for name, value in ((field[0], getattr(told, field[0])) for field in told._fields_)}
@@ -48,7 +48,7 @@ def _one_of(name, value, known):
 
 def explain(op="all_gather", count=1 << 20, type="float32", ranks=2, in_place=False, reduction="sum"):
     """Tells how rank 0 of `ranks` would carry out a collective: a dict with the fields of cecl.h's
-    ceclExplanation_t. Makes a communicator in this process, on GPUs 0 to ranks - 1 if they are there,
+    ceclExplanation_t. Makes a communicator in this process, on GPUs 0 to ranks - 1 if the machine has them,
     otherwise on the host device. Memory is that of ceclMemAlloc.
 
     op         "all_gather", "alltoall", "broadcast", "gather", "scatter", "reduce_scatter", "all_reduce"

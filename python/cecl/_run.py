@@ -1,4 +1,4 @@
-"""Programs that use NCCL, with cecl's library in NCCL's place."""
+"""Starts programs that use NCCL with cecl's library instead of NCCL."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
     policy      which calls cecl carries out: "off", "auto" (default), "all" or "strict"
     nccl        the file of the real NCCL; otherwise each process looks for it
     stats_file  each process appends a line to this file when it ends; see stats
-    options     go to subprocess.run, such as env and cwd
+    options     are passed to subprocess.run, such as env and cwd
     """
     line = [str(tools / "cecl-run")]
     for name, value in (("--policy", policy), ("--nccl", nccl), ("--stats", stats_file)):
@@ -23,9 +23,9 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
 
 
 def stats(file=None):
-    """What became of the calls of NCCL's functions: a dict for each process that has ended.
+    """Reads which library carried out the calls of NCCL's functions: a dict for each process that has ended.
 
-    file  what run's stats_file or cecl-run's --stats=FILE named; default: CECL_NCCL_STATS_FILE of the
+file  the file of run's stats_file or of cecl-run --stats=FILE; default: CECL_NCCL_STATS_FILE of the
           environment
     """
     file = file or os.environ.get("CECL_NCCL_STATS_FILE")

@@ -1,7 +1,7 @@
-"""The package's version, which stands in cecl.h alone."""
+"""The package's version, which only cecl.h defines."""
 from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("cecl")
-except PackageNotFoundError:  # used out of the sources, as tests do
+except PackageNotFoundError:  # not installed: tests use the sources
     __version__ = "unknown"

@@ -7,9 +7,9 @@
 
 Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset:
 out_splits has two rows, numbers of rows and where they begin. cecl.h says what each call does, under ceclAlltoAllvDevice,
-ceclDispatch, ceclCombine and ceclSumRows. What a call receives lies in memory of `empty`; all ranks have equal shapes.
+ceclDispatch, ceclCombine and ceclSumRows. The output must be memory of `empty`; all ranks have equal shapes.
 
-SMs move the rows. These calls allow that for themselves, unless CECL_SM_POLICY says otherwise.
+SMs move the rows. Unless CECL_SM_POLICY is set, these calls set the policy CECL_SM_ALLOW for themselves.
 """
 import ctypes
 import os
@@ -23,7 +23,7 @@ from .torch_backend import _count_of, _type_of
 
 
 class _Memory:
-    """Memory of ceclMemAlloc, as a tensor can be made of it. It stays until `free`, or until the group ends."""
+    """Memory of ceclMemAlloc, from which torch can make a tensor. It stays until `free`, or until the group ends."""
 
     def __init__(self, address, nbytes):
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
@@ -56,7 +56,7 @@ def free(tensor, group=None):
 
 
 def _rows(name, tensor):
-    """How many rows, and elements of a row."""
+    """The number of rows, and of elements in a row."""
     if tensor.dim() == 0:
         raise ValueError(f"cecl: {name}: a tensor of rows expected")
     rows = tensor.shape[0]
@@ -81,7 +81,7 @@ def _scales(scales, output, source):
 
 
 def _move(name, output, out_splits, source, splits, group, async_op, experts=None, align=1, scales=None):
-    """A call by splits. experts: on each rank, or None."""
+    """Makes a call whose splits are on the device. experts: how many each rank has, or None."""
     group = (group or dist.group.WORLD)._get_backend(source.device)
     sendrows, count = _rows("the source", source)
     recvrows, received = _rows("the output", output)
@@ -120,7 +120,7 @@ def alltoallv_device(output, out_splits, source, splits, group=None, async_op=Fa
 
 def dispatch(output, out_splits, source, splits, experts, align=1, scales=None, group=None, async_op=False):
     """Sends rows to the experts of all ranks, `experts` on each. PyTorch's all_to_all_vdev_2d. scales: (of the source,
-    of the output), each row of which goes with the row of the same number."""
+    of the output); each row of scales travels with the row of the same number."""
     return _move("ceclDispatch", output, out_splits, source, splits, group, async_op, experts, align, scales)
 
 

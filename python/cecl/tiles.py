@@ -3,7 +3,7 @@ multi_root_tile_reduce do, in one call.
 
     tiles.reduce_scatter(outputs, source, [(0, 0), (0, columns)], (rows, columns))
 
-cecl.h says more, under ceclReduceScatterTiles. Any memory will do.
+cecl.h says more, under ceclReduceScatterTiles. Tensors may lie in any memory.
 """
 import ctypes
 
@@ -16,7 +16,7 @@ from .torch_backend import _operation_of, _type_of
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
     """Reduces tiles of `shape` (rows, columns) of all ranks' sources, matrices of equal shapes. begins: row and column
-    of each tile; first those for rank 0, then those for rank 1, and so on, as many for each. output: this rank's
+    of each tile; first those for rank 0, then those for rank 1, and so on, equally many for each rank. output: this rank's
     tiles, [tiles of a rank, rows, columns]."""
     group = (group or dist.group.WORLD)._get_backend(source.device)
     rows, columns = shape

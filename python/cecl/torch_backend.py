@@ -1,14 +1,14 @@
 """A backend of torch.distributed: dist.init_process_group("cecl"), or new_group(backend="cecl").
 
 Collectives and messages of contiguous tensors, on GPUs (without SMs where they only move data) and on the CPU. A
-group makes a communicator for each kind of device when the first tensor of that kind comes, so the first call on a
-kind of device is one that all ranks of the group make. Ranks on several hosts were not tried.
+group makes a communicator for each kind of device at the first call with a tensor of that kind, so all ranks of the
+group must make that first call. Ranks on several hosts were not tried.
 
 A message begins when it, or a message after it, is waited for, or when the group makes another call. Until then messages
-are collected, and go together: two ranks may send to each other in any order.
+are collected, and then sent together: two ranks may send to each other in any order.
 
-As with NCCL, a call on GPU tensors is enqueued behind what the current stream has, on a stream of the group's own;
-`wait()` makes the current stream wait for it, and not the host. On CPU tensors `wait()` waits for the result.
+As with NCCL, a call on GPU tensors is enqueued on a stream of the group's own, after the work of the current stream.
+`wait()` makes the current stream wait for the call, not the host. On CPU tensors `wait()` waits for the result.
 """
 import ctypes
 
@@ -29,7 +29,7 @@ _OPERATIONS = {dist.ReduceOp.SUM: binding.SUM, dist.ReduceOp.PRODUCT: binding.PR
 
 
 def _type_of(tensor, reduces=False):
-    """The ceclDataType_t. Where nothing is calculated, any type goes as bytes."""
+    """The ceclDataType_t. Calls that do not calculate move other types as bytes."""
     known = _TYPES.get(tensor.dtype)
     if reduces and (known is None or tensor.dtype == torch.bool):
         raise TypeError(f"cecl: a reduction of {tensor.dtype}: one of "
@@ -104,7 +104,7 @@ class _Work(dist._Work):
 
 
 class _Message(dist._Work):
-    """A message that waits for those after it, to go together with them."""
+    """A message that waits for the messages after it, to be sent together with them."""
 
     def __init__(self, group, tensors, results, call):
         super().__init__()
@@ -154,7 +154,7 @@ class _Communicator:
                      ctypes.byref(config))
 
     def _exchange(self, mine):
-        """Each rank's bytes, in rank order, by the store."""
+        """Exchanges bytes through the store, and returns those of each rank, in rank order."""
         self._round += 1
         self._store.set(f"{self._round}/{self._rank}", mine)
         keys = [f"{self._round}/{r}" for r in range(self._size)]
@@ -166,7 +166,7 @@ class _Communicator:
             all_ranks = self._exchange(ctypes.string_at(send, count))
             ctypes.memmove(recv, b"".join(all_ranks), count * self._size)
             return 0
-        except Exception:  # pylint: disable=broad-except; cecl tells what failed
+        except Exception:  # pylint: disable=broad-except; cecl reports what failed
             return 1
 
     def _barrier(self, _context):
@@ -181,7 +181,7 @@ class _Communicator:
         return None if self.stream is None else self.stream.cuda_stream
 
     def begin(self):
-        """What is enqueued from here on runs behind what the current stream has."""
+        """Work that is enqueued from here on runs after the work of the current stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
@@ -189,7 +189,7 @@ class _Communicator:
         """The work of all that was enqueued. The memory of `used` stays until the stream has passed it."""
         if self.stream is None:
             self._kept.append(used)
-            if len(self._kept) > 64:  # nobody waits
+            if len(self._kept) > 64:  # the program does not wait for its calls
                 self.synchronize()
             return _Work(self, results, None)
         for tensor in used:
@@ -273,7 +273,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         pass
 
     def set_timeout(self, timeout):
-        """For communicators that are made from here on."""
+        """Sets the timeout of communicators that are made from here on."""
         self._timeout = timeout
 
     def shutdown(self):
@@ -307,7 +307,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, tensors, results, call):
-        """Enqueues call(communicator, stream) on the device of `tensors`; they are checked, and kept until it is done."""
+        """Enqueues call(communicator, stream) on the device of `tensors`, which are checked, and kept until the call is done."""
         for number, tensor in enumerate(tensors):
             _check(f"tensor {number}", tensor)
             if tensor.device != tensors[0].device:
@@ -325,7 +325,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return communicator.end(tensors, results)
 
     def _with_stream(self, device, function):
-        """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, behind them."""
+        """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, after them."""
         communicator = self._communicator(device)
         if communicator.stream is None:
             communicator.synchronize()
@@ -388,7 +388,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return self._copy_out(parts, list(flat), flat)
 
     def _copy_out(self, parts, blocks, flat):
-        """Copies what arrived in `flat` to separate tensors, behind the call."""
+        """Copies what arrived in `flat` to separate tensors, after the call."""
         def copy():
             for part, block in zip(parts, blocks):
                 part.copy_(block.view(part.shape))
@@ -460,7 +460,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     alltoall_base = all_to_all_single
 
     def _splits(self, name, tensor, splits):
-        """Elements for each rank, from numbers of rows; without numbers, equal parts."""
+        """The number of elements for each rank, from numbers of rows; without these, equal parts."""
         rows = tensor.shape[0] if tensor.dim() > 0 else 1
         splits = list(splits) or [rows // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows:
@@ -491,7 +491,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
             "ceclScatter", flat.data_ptr(), output.data_ptr(), _count_of(output), _type_of(output), root, comm, stream))
 
     def barrier(self, opts=None):
-        """The host waits, as torch's users expect of it."""
+        """The host waits, as torch's users expect of a barrier."""
         device = getattr(opts, "device", None) or torch.device("cpu")
         self.begin_messages()
         communicator = self._communicator(device)
@@ -503,7 +503,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     # -- messages
 
     def _message(self, tensor, results, call):
-        """A message by itself is collected; coalesced ones go when their group ends."""
+        """Collects a message, or, while calls are coalesced, puts it into their group."""
         if self._grouped is not None:
             return self._run([tensor], results, call)
         _check("the message", tensor)
