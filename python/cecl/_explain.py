@@ -21,9 +21,11 @@ def _memory(comms, size):
     """Allocates symmetric memory of `size` bytes on each rank, and returns rank 0's address."""
     places = [ctypes.c_void_p() for _ in comms]
     library.call("ceclGroupStart")
-    for comm, place in zip(comms, places):
-        library.call("ceclMemAlloc", comm, ctypes.byref(place), size)
-    library.call("ceclGroupEnd")
+    try:
+        for comm, place in zip(comms, places):
+            library.call("ceclMemAlloc", comm, ctypes.byref(place), size)
+    finally:
+        library.call("ceclGroupEnd")
     return places[0]
 
 

@@ -79,11 +79,6 @@ static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, in
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
 
-static inline uint32_t *cecl_hosted_handed(const struct cecl_hosted *hosted, int rank, int nranks)
-{
-    return cecl_hosted_signals(hosted, rank) + cecl_hosted_signal_words(nranks);
-}
-
 /* Both halves of a rank's part. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
 {

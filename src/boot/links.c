@@ -241,6 +241,14 @@ static bool has_lines(const struct links *links)
     return false;
 }
 
+/* Shuts down the sending direction of the links on which everything is sent. */
+static void shut_down_sent(struct links *links)
+{
+    for (int i = 0; i < links->nends; i++)
+        if (links->ends[i].fd >= 0 && links->ends[i].end == 0)
+            shutdown(links->ends[i].fd, SHUT_WR);
+}
+
 /* If a link is closed while received bytes are unread, the kernel resets it, and this host's last messages
  * are lost. So each side shuts down its sending direction, and reads until the other side has done so,
  * too. */
@@ -250,11 +258,9 @@ void *links_run(void *argument)
     while (has_lines(links))
         (void)go_round(links, CECL_NO_DEADLINE);
     const int64_t deadline = cecl_deadline(LINGER_MS);
-    for (int i = 0; i < links->nends; i++)
-        if (links->ends[i].fd >= 0 && links->ends[i].end == 0)
-            shutdown(links->ends[i].fd, SHUT_WR);
-    while (go_round(links, deadline) && cecl_ms_left(deadline) > 0)
-        continue;
+    do
+        shut_down_sent(links);
+    while (go_round(links, deadline) && cecl_ms_left(deadline) > 0);
     links_forget(links);
     links_free(links);
     return NULL;

@@ -41,7 +41,7 @@ enum cecl_link_line { CECL_LINE_FRAMES, CECL_LINE_LIFE, CECL_LINES_OF_RANK };
 
 /* What the thread needs. Everything is copied. */
 struct cecl_links_plan {
-    int nranks, rank;
+    int nranks;
     /* [nranks] the number of each rank's host; numbers begin at 0, without a gap */
     const uint16_t *host;
     /* [nranks] the thread's ends of the lines; -1 for ranks of other hosts */

@@ -27,7 +27,7 @@ struct links {
     struct links *next;
     /* all ranks of this host have said goodbye, aborted or ended, and this is sent */
     _Atomic bool is_quiet;
-    int nranks, rank, nends;
+    int nranks, nends;
     int64_t silence_ms;
     uint16_t *host; /* [nranks] */
     /* [nranks] whether the rank has said goodbye, aborted or ended; and whether it said goodbye */

@@ -125,13 +125,13 @@ static struct links *make(const struct cecl_links_plan *plan)
     if (!links)
         return NULL;
     links->nranks = plan->nranks;
-    links->rank = plan->rank;
     links->silence_ms = plan->silence_ms;
     links->host = calloc(n, sizeof(*links->host));
     links->has_ended = calloc(2 * n, sizeof(*links->has_ended));
-    links->has_left = links->has_ended + n;
     links->polls = calloc(2 * most, sizeof(*links->polls));
     bool made = links->host && links->has_ended && links->polls;
+    if (made)
+        links->has_left = links->has_ended + n;
     for (int r = 0; r < plan->nranks && made; r++) {
         links->host[r] = plan->host[r];
         for (int kind = FRAMES; kind <= LINK && made; kind++)

@@ -324,7 +324,6 @@ static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls
 {
     int *processes = calloc((size_t)mesh->nranks, sizeof(*processes));
     struct cecl_links_plan plan = {.nranks = mesh->nranks,
-                                   .rank = mesh->rank,
                                    .host = mesh->hosts->host,
                                    .lines = mesh->hosts->lines,
                                    .processes = processes,

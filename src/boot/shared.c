@@ -41,7 +41,7 @@ static ceclResult_t hand_out(struct cecl_mesh *mesh, int rank, size_t bytes, int
 
 static ceclResult_t map(int fd, size_t bytes, char **base)
 {
-    struct stat info;
+    struct stat info = {.st_size = -1};
     const int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &info) != 0 || (size_t)info.st_size != bytes || (seals & SEALS) != SEALS)
         return cecl_fail(ceclInternalError,

@@ -142,7 +142,10 @@ bool cecl_nccl_gpu_return(struct cecl_nccl_gpu *gpu)
 {
     gpu->capture_mode = RELAXED;
     driver.capture_mode(&gpu->capture_mode);
-    return driver.push(gpu->context) == 0;
+    if (driver.push(gpu->context) == 0)
+        return true;
+    driver.capture_mode(&gpu->capture_mode);
+    return false;
 }
 
 static ceclResult_t order(cudaStream_t first, cudaStream_t then)

@@ -148,19 +148,24 @@ static ceclResult_t take(const char *path, size_t number, const char *line,
 
 static ceclResult_t take_all(const char *path, FILE *in, struct cecl_nccl_rows *rows)
 {
-    char line[512];
-    for (size_t number = 1; fgets(line, sizeof(line), in); number++) {
+    char *line = NULL;
+    size_t room = 0;
+    ceclResult_t result = ceclSuccess;
+    for (size_t number = 1; result == ceclSuccess && getline(&line, &room, in) >= 0; number++) {
         line[strcspn(line, "\n")] = '\0';
         const bool is_header = strcmp(line, CECL_NCCL_LEARNED_HEADER) == 0;
+        const char first = line[strspn(line, " \t")];
         if (number == 1 && !is_header)
-            return cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
-                             CECL_NCCL_LEARNED_HEADER);
+            result = cecl_fail(ceclInvalidArgument, "%s, line 1: %.80s: %s expected", path, line,
+                               CECL_NCCL_LEARNED_HEADER);
         /* the header may be there twice, if two processes created the file at the same time */
-        if (is_header || line[strspn(line, " \t")] == '#' || line[strspn(line, " \t")] == '\0')
-            continue;
-        CECL_TRY(take(path, number, line, rows));
+        else if (!is_header && first != '#' && first != '\0')
+            result = take(path, number, line, rows);
     }
-    return ferror(in) ? cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno)) : ceclSuccess;
+    free(line);
+    if (result != ceclSuccess || !ferror(in))
+        return result;
+    return cecl_fail(ceclSystemError, "%s: %s", path, strerror(errno));
 }
 
 ceclResult_t cecl_nccl_rows_read(const char *path, struct cecl_nccl_rows *rows)

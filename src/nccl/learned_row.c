@@ -89,9 +89,9 @@ static const char *take_verdict(const char *line, struct cecl_nccl_verdict *row)
 {
     struct cecl_nccl_setup *setup = &row->setup;
     int end = 0;
-    if (sscanf(line, "verdict" SETUP "%16" SCNx64 " %31s %9u %9u %6d%n", setup->gpu, &setup->nranks,
-               &setup->nccl, setup->cecl, &row->subject, row->way, &row->before_us, &row->after_us,
-               &row->gain, &end) != 9 ||
+    if (sscanf(line, "verdict" SETUP "%16" SCNx64 " %31s %10u %10u %6d%n", setup->gpu,
+               &setup->nranks, &setup->nccl, setup->cecl, &row->subject, row->way, &row->before_us,
+               &row->after_us, &row->gain, &end) != 9 ||
         !is_end(line + end))
         return "verdict GPU ranks NCCL cecl period way us-before us-after gain-per-1000";
     return NULL;
