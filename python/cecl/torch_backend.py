@@ -492,9 +492,11 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def barrier(self, opts=None):
         """The host waits, as torch's users expect of a barrier."""
-        device = getattr(opts, "device", None) or torch.device("cpu")
+        device = getattr(opts, "device", None)
         self.begin_messages()
-        communicator = self._communicator(device)
+        # If the caller names no device: of the communicators that all ranks have made, the first.
+        communicator = (self._communicator(device or torch.device("cpu"))
+                        if device is not None or not self._communicators else next(iter(self._communicators.values())))
         communicator.begin()
         library.call("ceclBarrier", communicator.handle, communicator.stream_handle)
         library.call("ceclStreamSynchronize", communicator.handle, communicator.stream_handle)
