@@ -64,7 +64,8 @@ static void calls_in_a_group_are_refused(void **state)
 {
     (void)state;
     OK(ceclGroupStart());
-    REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage, "ceclSignal: not inside a group");
+    REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage,
+            "ceclSignal: call it outside a group");
     REFUSED(ceclWindowShare(comms[0], memory[0], 1, &window[0]), ceclInvalidUsage,
             "inside a group");
     REFUSED(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "inside a group");
