@@ -71,7 +71,7 @@ static ceclResult_t end_traced(struct cecl_group *group)
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
     if (!cecl_group_is_open())
-        return cecl_fail(ceclInvalidUsage, "this thread has not called ceclGroupStart");
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
     if (--group->depth > 0)
         return ceclSuccess;
@@ -121,7 +121,7 @@ static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char 
                                   const void *out, struct cecl_group **ended)
 {
     if (!cecl_group_is_open())
-        return cecl_fail(ceclInvalidUsage, "this thread has not called ceclGroupStart");
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
     if (--group->depth > 0) /* the outermost ceclGroupEnd would carry these calls out */
         return cecl_group_refuse(

@@ -81,7 +81,7 @@ static void a_window_ends_once_nobody_uses_it(void **state)
     const ceclStream_t stream = stream_of(0);
     (void)state;
     share(memory, 100, second);
-    REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "ceclWindowFree comes first");
+    REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "call ceclWindowFree first");
     wait_for(0, 1, 60, 1, stream);
     OK(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], stream));
     struct sharing s[RANKS];
