@@ -428,8 +428,8 @@ static void a_group_refuses_the_form_that_waits(void **state)
     const struct arguments a = tens();
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&a, true, true));
-    multi_refused(comm, call(&a, true, false), ceclInvalidUsage, "ceclAlltoAllvAt may be grouped");
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "ceclAlltoAllvAt may be grouped");
+    multi_refused(comm, call(&a, true, false), ceclInvalidUsage, "use ceclAlltoAllvAt");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "use ceclAlltoAllvAt");
     works();
 }
 

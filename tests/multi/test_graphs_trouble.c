@@ -114,7 +114,7 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
         const ceclResult_t made = gather(); /* a peer may have found it first */
         if ((made != ceclInvalidUsage && made != ceclRemoteError) ||
-            !strstr(ceclGetLastError(comm), "a graph captures it"))
+            !strstr(ceclGetLastError(comm), "a graph captures the call"))
             fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     } else {
