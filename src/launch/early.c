@@ -1,8 +1,9 @@
 /* Requests that are made ready: each rank signals before the start that its recvbuffs may be written.
  *
- *     ready a signal to every peer, on the caller's stream. It waits for no call, and no call waits for it.
- *     start runs a second program, which waits for these signals instead of the first barrier (plan/early.c).
- *     The signals usually arrived long before, so the start does not wait.
+ *     ready    a signal to every peer, on the caller's stream. It waits for no call, and no call waits for
+ *              it.
+ *     start    runs a second program, which waits for these signals instead of the first barrier
+ *              (plan/early.c). The signals usually arrived long before, so the start does not wait.
  *
  * Each rank waits for words in a slot of its own (flags/early.h). Requests that are made ready together use
  * the slot of the first one, so one exchange serves all of them.

@@ -54,7 +54,7 @@ void cecl_group_leave(struct cecl_group *group);
 void cecl_group_empty(struct cecl_group *group);
 /* The first launch of `comm`; NULL: the group has no calls on it. */
 const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
-/* Carries out the launches. A group that has failed before only lets its peers know. */
+/* Carries out the launches. If the group has already failed, only notifies the peers. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group);
 
 #endif

@@ -121,7 +121,7 @@ static void odd_version_is_named(void **state)
     expect_refused(ceclInvalidUsage, "rank 0 has a different version of cecl than rank 1");
     for (int r = 1; r < count; r++)
         hellos[r].version = CECL_VERSION - 1;
-    expect_refused(ceclInvalidUsage, "the other ranks have another version");
+    expect_refused(ceclInvalidUsage, "the other ranks have a different version");
 }
 
 static void rank_that_is_no_rank_of_cecl_is_named(void **state)
