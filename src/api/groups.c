@@ -97,10 +97,10 @@ static ceclResult_t check_taken(const struct cecl_group *group, ceclComm_t comm,
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
         if (launch->comm != comm)
             return cecl_fail(ceclInvalidUsage,
-                             "a call of the group is on a communicator other than comm");
+                             "a call of the group is on another communicator, not on comm");
     if (others && (others->wishes.count > 0 || others->joins.count > 0))
         return cecl_fail(ceclInvalidUsage,
-                         "the group has a %s: %s takes only collective calls and messages",
+                         "a %s is in the group: %s takes only collective calls and messages",
                          others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc", name);
     return ceclSuccess;
 }

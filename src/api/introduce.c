@@ -127,7 +127,7 @@ ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks)
                              (int)all[r].nranks, r, nranks);
         if (all[r].rank != r)
             return cecl_fail(ceclInvalidArgument,
-                             "rank %d: used twice, or out of order: it is at place %d",
+                             "rank %d: taken twice, or out of order: it is at place %d",
                              (int)all[r].rank, r);
         CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
     }

@@ -51,8 +51,8 @@ struct cecl_call {
     struct cecl_options options;
     uint32_t layout_words;
     uint32_t captured; /* 1: a graph captures the call and replays it; else 0. Equal on all ranks */
-    uint32_t
-        chunks; /* in how many chunks a gather's blocks arrive, which peers announce; 0: in one. Equal on all ranks */
+    /* in how many chunks a gather's blocks arrive, which peers announce; 0: in one. Equal on all ranks */
+    uint32_t chunks;
     struct cecl_view view;
 };
 #define CECL_CALL_KEY_BYTES offsetof(struct cecl_call, view.layout)

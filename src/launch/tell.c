@@ -197,7 +197,7 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "the block from rank %d to rank %d: %" PRIu64 " bytes from byte %" PRIu64
-                     " on end beyond the %s of rank %d, of which %" PRIu64
+                     " on end beyond %s of rank %d, of which %" PRIu64
                      " bytes are in use: counts or displacements of these ranks differ%s",
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }

@@ -2,7 +2,7 @@
  *
  *     cecl-tuning 1
  *     # name                      ranks  device  value
- *     small.all_reduce.max_bytes 2 cuda 512KiB # text behind # is ignored
+ *     small.all_reduce.max_bytes  2      cuda    512KiB   # text behind # is ignored
  *     reduction.reading_sms       *      any     12
  *
  * ranks: 2, 3-8, 6-* (6 and more) or *. device: any, cuda or host. value: a whole number, for bytes with an
