@@ -10,7 +10,7 @@
 
 /* One rank's ceclCommInitRankConfig, or its part of ceclCommInitAll. */
 struct cecl_join {
-    ceclComm_t *out; /* where the caller wants the communicator */
+    ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
     void *meeting; /* ceclCommInitAll: memory in which its ranks meet; NULL: they meet by the id */
     ceclUniqueId id;
