@@ -1,4 +1,4 @@
-/* The public collectives. Each passes its arguments to the row that describes it. */
+/* The public collectives. Each passes its arguments to its row of the table of collectives. */
 #include "launch/collective.h"
 #include "launch/describe.h"
 #include "launch/group.h"
@@ -201,16 +201,14 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
     CECL_TRY(cecl_comm_check(comm));
     if (!explanation)
         return cecl_fail(ceclInvalidArgument, "explanation: NULL");
-    /* other calls have more arguments than this function */
+    /* other calls have arguments that this function lacks */
     if (op != ceclOpAllGather && op != ceclOpAlltoAll)
-        return cecl_fail(
-            ceclInvalidArgument,
-            "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain tells "
-            "of all other calls",
-            (int)op);
+        return cecl_fail(ceclInvalidArgument,
+                         "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain "
+                         "explains all other calls",
+                         (int)op);
     if (cecl_group_waiting(comm) > 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "this thread has calls on comm in a group that it has not ended; "
-                         "ceclGroupExplain explains them");
+        return cecl_fail(ceclInvalidUsage, "this thread has calls on comm in a group that has not "
+                                           "ended; ceclGroupExplain explains them");
     return cecl_collective_explain(index, &args, comm, explanation);
 }

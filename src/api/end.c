@@ -1,4 +1,4 @@
-/* Freeing a communicator: its threads end, then its parts. */
+/* Frees a communicator: ends its threads, then frees its parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 #include "launch/launcher.h"
 #include "util/log.h"
 
-#define GRAVES 64 /* how many ended communicators have handles that are still recognized */
+#define GRAVES 64 /* the handles of this many ended communicators are still recognized */
 
-/* Never frees a communicator whose memory something may still touch. */
+/* Keeps a communicator for ever, because something may still touch its memory. */
 static void lose(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -51,13 +51,13 @@ static void bury(ceclComm_t comm)
     free(oldest);
 }
 
-/* What is left to free once the communicator's threads have ended. */
+/* Frees what remains once the communicator's threads have ended. */
 static void free_parts(ceclComm_t comm)
 {
     const bool drained = comm->drained;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    if (drained) /* other communicators ask this one how far its flags are */
+    if (drained) /* before the flags, because other communicators ask how far these are */
         cecl_registry_close(&comm->registry);
     else
         cecl_registry_lose(&comm->registry);
@@ -98,7 +98,7 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
         cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     comm->drained = drained && held == 0;
-    if (held > 0) { /* its memory stays */
+    if (held > 0) { /* the communicator's memory stays */
         cecl_log(CECL_LOG_WARN, comm->rank,
                  "the communicator ends while graphs hold %u captured calls: their memory stays "
                  "mapped",
@@ -111,7 +111,7 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
         return held;
     }
     cecl_log(CECL_LOG_WARN, rank,
-             "the GPU's driver keeps a thread of an ended communicator, whose memory stays mapped "
-             "until that thread comes back");
+             "a thread of an ended communicator is still in a call of the GPU's driver; the "
+             "communicator's memory stays mapped until that call returns");
     return held;
 }

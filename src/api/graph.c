@@ -1,4 +1,4 @@
-/* Public graphs, for programs that run with and without a GPU. */
+/* Graphs, for programs that run with and without a GPU. */
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -17,7 +17,7 @@ CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t strea
 
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
 {
-    CECL_TRY(cecl_comm_check_handle(comm)); /* a capture ends also after a failure */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can be ended after a failure, too */
     if (!graph)
         return cecl_fail(ceclInvalidArgument, "graph: NULL");
     struct ceclGraph *made = calloc(1, sizeof(*made));

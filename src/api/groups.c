@@ -16,7 +16,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
     return ceclSuccess;
 }
 
-/* After a failure nothing more is carried out, but the peers of joins and calls are told. */
+/* After a failure nothing more is carried out, but peers of joins and calls are notified. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_waiting *others = group->others;
@@ -29,8 +29,8 @@ static ceclResult_t end(struct cecl_group *group)
     return cecl_group_carry_out(group);
 }
 
-/* Ends the trace of all calls on the communicator of launch `first`, as one event. In a refused
- * group a call may be described only in part. */
+/* Ends the trace of all calls on the communicator of launch `first`, as one event. The descriptions of a
+ * refused group may be incomplete, so they are not read. */
 static void trace_end(const struct cecl_launch *first, const struct cecl_traced *traced,
                       ceclResult_t result)
 {
@@ -71,7 +71,7 @@ static ceclResult_t end_traced(struct cecl_group *group)
 CECL_API ceclResult_t ceclGroupEnd(void)
 {
     if (!cecl_group_is_open())
-        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
     if (--group->depth > 0)
         return ceclSuccess;
@@ -84,7 +84,7 @@ CECL_API ceclResult_t ceclGroupEnd(void)
 
 /* ---- explaining, and making requests */
 
-/* Requires that the group has calls alone, and all of them on this communicator. */
+/* Requires that the group has only calls, all on this communicator. */
 static ceclResult_t check_taken(const struct cecl_group *group, ceclComm_t comm, const char *name,
                                 const char *argument, const void *out)
 {
@@ -97,10 +97,10 @@ static ceclResult_t check_taken(const struct cecl_group *group, ceclComm_t comm,
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next)
         if (launch->comm != comm)
             return cecl_fail(ceclInvalidUsage,
-                             "a call of the group is on another communicator than comm");
+                             "a call of the group is on another communicator, not on comm");
     if (others && (others->wishes.count > 0 || others->joins.count > 0))
         return cecl_fail(ceclInvalidUsage,
-                         "a %s is in the group: %s takes collective calls and messages alone",
+                         "a %s is in the group: %s takes only collective calls and messages",
                          others->joins.count > 0 ? "ceclCommInitRank" : "ceclMemAlloc", name);
     return ceclSuccess;
 }
@@ -115,17 +115,18 @@ static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explana
     return result;
 }
 
-/* Ends the thread's group, whose calls are not to be carried out. *group is NULL, and *ended success, where
- * a call of the outermost group may go on with it. */
+/* Ends the thread's group without carrying its calls out. *ended: the group, if it was the outermost one; the
+ * caller then empties it. Returns an error if the group cannot be explained or made a request. */
 static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char *argument,
                                   const void *out, struct cecl_group **ended)
 {
     if (!cecl_group_is_open())
-        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart came before in this thread");
+        return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
-    if (--group->depth > 0) /* calls that were only taken must not be made */
+    if (--group->depth > 0) /* the outermost ceclGroupEnd would carry these calls out */
         return cecl_group_refuse(
-            cecl_fail(ceclInvalidUsage, "a group inside another is not carried out by itself"));
+            cecl_fail(ceclInvalidUsage, "ceclGroupExplain and ceclGroupInit end only an outermost "
+                                        "group; this group is inside another one"));
     *ended = group;
     const ceclResult_t result = check_taken(group, comm, name, argument, out);
     struct cecl_waiting *others = group->others;
@@ -147,7 +148,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     return result;
 }
 
-/* The group's launch of a kind, out of the group's list; NULL: it has none. */
+/* Takes the launch of a kind out of the group's list; NULL: the group has none. */
 static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launch_kind kind)
 {
     struct cecl_launch **at = &group->first;
@@ -162,13 +163,14 @@ static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launc
     return launch;
 }
 
-/* If the group is refused, ranks that compare their calls are told. */
+/* Makes a request from the group's calls. A refused group comes here, too, if ranks compare their calls,
+ * because the peers must be notified. */
 static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, ceclRequest_t *request)
 {
     if (!group->first)
         return group->failed != ceclSuccess
                    ? cecl_fail_with(group->failed, group->words)
-                   : cecl_fail(ceclInvalidUsage, "the group has no call to make a request of");
+                   : cecl_fail(ceclInvalidUsage, "the group has no call to make a request from");
     cecl_group_enter(group, "ceclGroupInit");
     if (!group->first) /* another thread is inside */
         return cecl_fail_with(group->failed, group->words);

@@ -1,5 +1,5 @@
-/* The ways to join: a unique id over TCP, the caller's callbacks, and all ranks in one process. All
- * of them call cecl_comm_setup. */
+/* The ways to join: by a unique id over TCP, by the caller's callbacks, or as all ranks in one process. They
+ * all call cecl_comm_setup. */
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* Checks what may be wrong on one rank alone. That rank still takes part, so that the others learn
- * of it. */
+/* Checks what may be wrong on this rank only. The rank takes part even then, so that the others learn of
+ * it. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
@@ -31,7 +31,7 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
     return ceclSuccess;
 }
 
-/* Adds to the message what a new try needs: the peers already know that this join failed. */
+/* Adds to the message what a new attempt needs, because the peers already know that this join failed. */
 static void say_used_up(ceclResult_t result)
 {
     cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
@@ -47,7 +47,7 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 
 /* ---- by a unique id, or as threads of one call */
 
-/* The threads of one call meet as the members of a shrink do, in memory of their own. */
+/* The threads of one call meet in their own memory, like the members of a shrink. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_meeting_plan plan = {.memory = oob->context,
@@ -66,13 +66,13 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
 {
     struct cecl_oob oob;
     const ceclResult_t local = join->local;
-    if (local != ceclSuccess && join->nranks == 1) /* no peer waits: the id can be used again */
+    if (local != ceclSuccess && join->nranks == 1) /* no peer waits, so the id can be used again */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
     if (join->meeting) {
         oob.context = join->meeting;
         oob.allgather = ask_threads;
-        oob.find_address = NULL; /* all are in this process */
+        oob.find_address = NULL; /* all ranks are in this process */
     }
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
@@ -82,7 +82,7 @@ ceclResult_t cecl_join_carry_out(struct cecl_join *join)
     return result;
 }
 
-/* Settles which GPU the caller means. The join itself runs on another thread, which has no current
+/* Finds out which GPU the caller means, because the join runs on another thread, which has no current
  * device. */
 static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 {
@@ -103,7 +103,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
     const bool grouped = cecl_group_is_open();
     const ceclResult_t counted = check_nranks(nranks);
 
-    /* with a wrong number of ranks this rank cannot even meet the others */
+    /* this rank cannot meet the others if the number of ranks is wrong */
     if (counted != ceclSuccess)
         return grouped ? cecl_group_refuse(counted) : counted;
     join.local = check_rest(comm, nranks, rank, config, &join.config);
@@ -128,7 +128,7 @@ CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueI
 static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     const ceclOob_t *callbacks = oob->context;
-    if (!recv) /* the peers' waits end at their deadline */
+    if (!recv) /* peers wait until their deadline */
         return ceclOutOfMemory;
     const int failed = callbacks->allGather(callbacks->context, send, recv, bytes);
     return failed ? cecl_fail(ceclSystemError, "the caller's allGather of %zu bytes returned %d",
@@ -143,9 +143,9 @@ CECL_API ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks, int rank, co
 
     if (cecl_group_is_open())
         return cecl_group_refuse(cecl_fail(
-            ceclInvalidUsage, "ceclCommInitOob (and ceclCommInitMpi) in a group: it uses callbacks "
-                              "of the calling thread at once; call it outside the group, or "
-                              "ceclCommInitRank, which may be grouped"));
+            ceclInvalidUsage, "ceclCommInitOob (and ceclCommInitMpi) in a group: it uses the "
+                              "callbacks at once, on the calling thread; call it outside the "
+                              "group, or call ceclCommInitRank, which may be in a group"));
     CECL_TRY(check_nranks(nranks));
     if (!oob || !oob->allGather || !oob->barrier)
         return cecl_fail(ceclInvalidArgument, "oob%s: NULL",
@@ -202,7 +202,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
     for (int r = 0; r < ndev; r++) {
         joins.list[r] = (struct cecl_join){
             .out = &comms[r], .nranks = ndev, .rank = r, .meeting = meeting, .config = resolved};
-        /* devlist decides; CECL_CUDA_DEVICE holds only for ranks that join by calls of their own */
+        /* devlist decides: CECL_CUDA_DEVICE is only for ranks that join by their own calls */
         joins.list[r].config.cuda_device = devlist ? devlist[r] : r;
     }
     const ceclResult_t result = cecl_joins_carry_out(&joins, ceclSuccess, NULL);

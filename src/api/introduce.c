@@ -11,7 +11,7 @@
 #include "util/queues.h"
 #include "util/settings.h"
 
-/* Which host this is: one boot of one kernel, and one network namespace, because Unix sockets reach no further. */
+/* Identifies the host: a boot of a kernel and a network namespace, because Unix sockets reach no further. */
 static ceclResult_t find_host(uint64_t *host)
 {
     const char *given = cecl_setting_text(CECL_SET_HOST_ID);
@@ -25,7 +25,8 @@ static ceclResult_t find_host(uint64_t *host)
     return ceclSuccess;
 }
 
-/* The mesh is made first: what the peers must know of it is a part of the introduction. */
+/* Fills in this rank's introduction. Makes the mesh first, because the introduction says how peers reach
+ * it. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
                       ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *me)
 {
@@ -83,7 +84,7 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
-/* Checks a result that came from a peer through the caller's callbacks, so it may be any number. */
+/* Checks a result that came from a peer through the caller's callbacks: it may be any number. */
 static ceclResult_t known_result(int32_t status)
 {
     return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
@@ -96,21 +97,20 @@ static bool are_one_version(const void *one, const void *other)
     return a->magic == b->magic && a->version == b->version;
 }
 
-/* Ranks of other versions say nothing else that this one understands. */
+/* Compares versions first, because the rest of a different version's introduction cannot be read. */
 static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
 {
     struct cecl_rank_list odd;
     const int common = cecl_ranks_compare(all, sizeof(*all), nranks, are_one_version, &odd);
     if (odd.count > 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "rank %d has another version of cecl than rank %d and most others: "
-                         "%d, not %d",
-                         odd.ranks[0], common, (int)all[odd.ranks[0]].version,
-                         (int)all[common].version);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "rank %d has a different version of cecl than rank %d and most others: %d, not %d",
+            odd.ranks[0], common, (int)all[odd.ranks[0]].version, (int)all[common].version);
     return all[0].magic == CECL_HELLO_MAGIC && all[0].version == CECL_VERSION
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
-                           "the other ranks have another version of cecl: %d, not %d",
+                           "the other ranks have a different version of cecl: %d, not %d",
                            (int)all[0].version, CECL_VERSION);
 }
 
@@ -127,14 +127,14 @@ ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks)
                              (int)all[r].nranks, r, nranks);
         if (all[r].rank != r)
             return cecl_fail(ceclInvalidArgument,
-                             "rank %d: taken twice, or not in rank order: it came at place %d",
+                             "rank %d: taken twice, or out of order: it is at place %d",
                              (int)all[r].rank, r);
         CECL_TRY(compare_config(&all[0].config, &all[r].config, r));
     }
     return cecl_hellos_agree_on_nodes(all, nranks);
 }
 
-/* Where ranks are on several hosts, the mesh is made of links, too. */
+/* If ranks are on several hosts, adds links to the mesh. */
 static ceclResult_t spread(struct cecl_mesh *mesh, const struct cecl_hello *all, int nranks)
 {
     uint16_t host[CECL_MAX_RANKS];
@@ -154,20 +154,20 @@ static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello 
     return p->pid == q->pid && p->space == q->space;
 }
 
-/* Whether two ranks may take the GPUs that they found. In one process, streams of two ranks may
- * share one of the GPU's hardware queues, and then a wait of one rank holds up what it waits for.
+/* Whether two ranks may use the GPUs that they found. In one process, streams of two ranks may share a
+ * hardware queue of the GPU; a wait of one rank then blocks the very work for which it waits.
  * */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))
         return ceclSuccess;
     if (!a->config.share_gpu)
-        return cecl_fail(ceclInvalidUsage,
-                         "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: "
-                         "call cudaSetDevice first, or take config.cudaDevice = "
-                         "CECL_CUDA_DEVICE_BY_RANK; to try a program on fewer GPUs, set "
-                         "CECL_SHARE_GPU=1",
-                         a->rank, b->rank, (int)b->gpu.ordinal);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "ranks %d and %d are on one GPU (CUDA device %d); each needs its own: call "
+            "cudaSetDevice first, or set config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK; to try a "
+            "program on fewer GPUs, set CECL_SHARE_GPU=1",
+            a->rank, b->rank, (int)b->gpu.ordinal);
     if (are_one_process(a, b))
         return cecl_fail(ceclInvalidUsage,
                          "ranks %d and %d are on one GPU (CUDA device %d) and in one process; with "
@@ -223,7 +223,8 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     introduce(oob, config, local, mesh, &me);
     me.config.tuning = cecl_tuning_hash(tunings, CECL_TUNING_DEVICES);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
-    if (local != ceclSuccess && (told != ceclSuccess || !all)) /* it says more than a peer's */
+    if (local != ceclSuccess &&
+        (told != ceclSuccess || !all)) /* this rank's own message says more than a peer's */
         return cecl_fail_with(local, words);
     CECL_TRY(told);
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));

@@ -1,4 +1,4 @@
-/* A communicator's life after it is made: queries, and its end. */
+/* Queries of a communicator, and its end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS 30000 /* limit of Destroy in ms, if the communicator has no time limit */
+#define TEARDOWN_MS                                                                                \
+    30000 /* limit of ceclCommDestroy in ms, if the communicator has no time limit */
 
 /* ---- questions */
 
@@ -91,8 +92,8 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
     return ended;
 }
 
-/* Ends the waits of pending work, and frees the communicator. Memory that the device may still
- * touch stays mapped, because a leak is better than a fault. */
+/* Ends the waits of pending work, and frees the communicator. Leaves memory mapped that the device may still
+ * touch, because a leak is better than a fault. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
@@ -100,19 +101,19 @@ static void release_and_free(ceclComm_t comm)
                          comm->dev->ops->streams_drain(comm->dev, deadline) == ceclSuccess;
     if (!drained)
         cecl_log(CECL_LOG_WARN, comm->rank,
-                 "work did not end %d ms after its release; its memory stays mapped",
+                 "work did not end within %d ms after its release; its memory stays mapped",
                  CECL_RELEASED_MS);
     cecl_comm_free(comm, drained);
 }
 
-/* Ends `comm`: waits for pending work, says goodbye to peers, frees. */
+/* Ends `comm`: waits for pending work, says goodbye to the peers, and frees the communicator. */
 static ceclResult_t destroy(ceclComm_t comm)
 {
     const int64_t bound = comm->config.timeout_ms > 0 ? comm->config.timeout_ms : TEARDOWN_MS;
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess) /* the watchdog comes first, because it can name a late peer */
+    if (result == ceclSuccess) /* this wait comes first, because it can name a late peer */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
         cecl_keep_message(words);
@@ -120,7 +121,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* these copies stay within this rank and concern no peer */
+    /* the remaining work consists of copies within this rank */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)
@@ -129,7 +130,7 @@ static ceclResult_t destroy(ceclComm_t comm)
     if (result == ceclSuccess && held > 0)
         return cecl_fail(ceclInvalidUsage,
                          "graphs hold %u captured calls of the communicator, which has ended: its "
-                         "memory stays mapped; destroy the graphs first",
+                         "memory stays mapped; destroy the graphs before the communicator",
                          held);
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }

@@ -10,9 +10,9 @@
 #include "util/clock.h"
 #include "util/fork.h"
 
-/* How long pending calls may hold up the end of the process. */
+/* how long pending calls may delay the end of the process */
 #define ENDING_MS 200
-/* How long a process that has links to other hosts waits for the ranks of its own host to end. */
+/* how long a process with links to other hosts waits for the other ranks of its host to end */
 #define LINKS_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,16 +36,16 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-/* Whether the communicator may say goodbye. Takes no lock. After a fork it still belongs to the
- * parent. */
+/* Whether this process may say goodbye for the communicator. Not after a fork, because the communicator
+ * belongs to the parent. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->generation == cecl_fork_generation() &&
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done, and notes how far they are. Another thread may begin or roll
- * back a call meanwhile, so the targets are read once, and those values are checked and noted. */
+/* Returns whether all calls are done, and notes how many calls that are. Another thread may begin or give up
+ * a call meanwhile, so the targets are read only once. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -61,7 +61,7 @@ static bool look(ceclComm_t comm)
     return comm->living.is_idle = true;
 }
 
-/* Waits for pending calls. One that does not end in time needs peers. */
+/* Waits for pending calls. A call that does not end in time waits for peers. */
 static void settle(void)
 {
     const int64_t deadline = cecl_deadline(ENDING_MS);
@@ -73,8 +73,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs the answer is what `settle` saw: CUDA may have
- * ended since, and with it the memory that tells how far calls are. */
+/* Whether all calls are known to be done. On GPUs the answer is what `settle` saw, because CUDA may have
+ * ended since then, together with the memory that tells how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
@@ -87,7 +87,7 @@ static bool is_idle(ceclComm_t comm)
 static void say_goodbye(ceclComm_t comm)
 {
     if (!is_healthy(comm) || !is_idle(comm))
-        return; /* peers hear that this rank ended unexpectedly */
+        return; /* peers then notice that this rank ended unexpectedly */
     cecl_mesh_last_word(comm->mesh, comm->living.word);
     cecl_mesh_say_goodbye(comm->mesh);
 }
@@ -104,7 +104,7 @@ __attribute__((destructor)) static void end(void)
     cecl_links_end(LINKS_MS);
 }
 
-/* CUDA has registered its own exit handlers before, so they run after this one. */
+/* CUDA has already registered its exit handlers, so they run after `settle`. */
 static void begin(void)
 {
     (void)!atexit(settle);

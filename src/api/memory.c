@@ -1,4 +1,4 @@
-/* Public entry points to symmetric memory. */
+/* The public functions for symmetric memory. */
 #include "api/memory.h"
 
 #include "api/waiting.h"
@@ -26,14 +26,15 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return ceclSuccess;
 }
 
-/* Ranks that share one thread cannot wait for each other. The message says what to do. */
+/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
+ * other. */
 static ceclResult_t name_cure(ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
     return cecl_fail(result,
-                     "%.400s; ranks of one thread allocate together: between ceclGroupStart and "
-                     "ceclGroupEnd",
+                     "%.400s; if one thread has several ranks, it must allocate for all of them "
+                     "between ceclGroupStart and ceclGroupEnd",
                      words);
 }
 

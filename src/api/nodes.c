@@ -1,4 +1,4 @@
-/* Which ranks are on which host, and on which node, as they introduce themselves. */
+/* Finds out from the ranks' introductions which ranks are on which host and on which node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static ceclResult_t compare_sizes(const struct cecl_hello *all, int nranks)
                            cecl_rank_list_words(&odd), words_of(all[common].config.node_sizes));
 }
 
-/* Writes the number of each rank's node, which `sizes` gives. */
+/* Writes the number of each rank's node. `sizes` has the sizes of the nodes. */
 static ceclResult_t lay_out(const char *sizes, int nranks, uint16_t *node_of)
 {
     int at = 0, node = 0;
@@ -45,14 +45,14 @@ static ceclResult_t lay_out(const char *sizes, int nranks, uint16_t *node_of)
             node_of[at++] = (uint16_t)node;
         node++;
         if (even && at < nranks)
-            text = sizes; /* all nodes have so many; the last one may have fewer */
+            text = sizes; /* the next node has the same size; the last one may be smaller */
         else if (at == nranks && (even || *text == '\0'))
             return ceclSuccess;
         else
             text += *text == ',';
     }
-    return cecl_fail(ceclInvalidArgument,
-                     "CECL_NODE_SIZE=%s: the sizes of nodes of %d ranks expected", sizes, nranks);
+    return cecl_fail(ceclInvalidArgument, "CECL_NODE_SIZE=%s: sizes that sum to %d ranks expected",
+                     sizes, nranks);
 }
 
 /* ---- hosts */
@@ -93,7 +93,7 @@ static ceclResult_t check_within_hosts(const struct cecl_hello *all, int nranks)
 
 ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks)
 {
-    for (int r = 0; r < nranks; r++) /* from a peer */
+    for (int r = 0; r < nranks; r++) /* peers' data may be invalid */
         if (memchr(all[r].config.node_sizes, '\0', CECL_NODE_SIZES_BYTES) == NULL ||
             all[r].config.node >= CECL_MAX_RANKS)
             return cecl_fail(ceclInternalError, "rank %d introduced itself with a broken layout",
@@ -104,7 +104,7 @@ ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks
 
 /* ---- the layout */
 
-/* The nodes of a communicator's ranks, by their numbers in the parent, by CECL_NODE_SIZE, or by their hosts. */
+/* Numbers the nodes: by their numbers in the parent, by CECL_NODE_SIZE, or by hosts. */
 static ceclResult_t number(const struct cecl_hello *all, int nranks, uint16_t *node_of)
 {
     const char *sizes = all[0].config.node_sizes;

@@ -1,4 +1,4 @@
-/* Public entry points of one-sided calls. */
+/* The public one-sided calls. */
 #include "launch/one_sided.h"
 
 #include "comm/trace.h"
@@ -11,8 +11,8 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
     CECL_TRY(cecl_comm_check(comm));
     if (cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage,
-                         "%s: not inside a group; one-sided calls wait for no other call, so they "
-                         "need none",
+                         "%s: call it outside a group; one-sided calls do not wait for other "
+                         "calls, so they need no group",
                          args->name);
     CECL_TRY(cecl_comm_enter(comm, args->name));
     const struct cecl_traced traced = cecl_trace_begin(comm, args->name);

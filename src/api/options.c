@@ -1,4 +1,4 @@
-/* The options of the calls that follow on a communicator. */
+/* The options of later calls on a communicator. */
 #include "comm/comm.h"
 
 CECL_API ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options)

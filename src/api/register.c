@@ -1,4 +1,4 @@
-/* Public entry points to registered memory. */
+/* The public functions for registered memory. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 #include "launch/group.h"
 #include "util/log.h"
 
-/* A registration of the caller's. Several may cover one window. */
+/* A registration of the caller. Several registrations may cover one window. */
 struct ceclRegistration {
     struct cecl_window *window; /* NULL: memory of the pool, which needs no registration */
     struct ceclRegistration *next;
@@ -18,9 +18,8 @@ static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
         return cecl_fail(ceclInvalidArgument, "ptr: NULL");
     if (bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr)
         return cecl_fail(ceclInvalidArgument,
-                         "bytes %zu at %p: 1 or more, and no more than there "
-                         "are addresses",
-                         bytes, ptr);
+                         "bytes %zu at %p: 1 or more expected, within the address space", bytes,
+                         ptr);
     const struct cecl_buffer buffer = cecl_window_find(&comm->windows, ptr);
     return cecl_buffer_is_pool(buffer) || cecl_pool_holds(&comm->pool, ptr)
                ? cecl_window_check_symmetric(&comm->windows, buffer, bytes, "ptr")
@@ -29,14 +28,16 @@ static ceclResult_t check_range(ceclComm_t comm, const void *ptr, size_t bytes)
 
 static ceclResult_t cannot_share(const void *ptr)
 {
-    return cecl_fail(ceclInvalidUsage,
-                     "ptr %p: memory that other processes cannot open; cudaMalloc, ceclMemAlloc, "
-                     "and cuMemCreate with handles of file descriptors give memory that they can "
-                     "(collectives may use this memory all the same, by way of a peer's staging)",
-                     ptr);
+    return cecl_fail(
+        ceclInvalidUsage,
+        "ptr %p: memory that other processes cannot open; memory of cudaMalloc, of ceclMemAlloc, "
+        "or of cuMemCreate with file descriptors as handles expected (collectives can use this "
+        "memory without registration, through a peer's staging)",
+        ptr);
 }
 
-/* The calls that used private memory did not need to learn that other memory is there now. */
+/* Drops a window of private memory, which may have been replaced since: calls that use private memory do not
+ * notice that. */
 static ceclResult_t forget_private(struct cecl_registry *registry, const void *ptr)
 {
     const struct cecl_window *window = cecl_registry_find(registry, ptr);
@@ -71,7 +72,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    /* the next call must not wait longer for peers because of this registration */
+    /* so that this registration does not make the next call wait longer for peers */
     (void)cecl_registry_told_ns(registry);
     made->next = comm->registrations;
     comm->registrations = made;
@@ -104,7 +105,7 @@ static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)
     return at;
 }
 
-/* Whether no other registration covers its window. */
+/* Whether no other registration covers the window. */
 static bool is_last(const struct ceclRegistration *registration)
 {
     const struct cecl_window *window = registration->window;
@@ -129,13 +130,14 @@ ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle)
 static ceclResult_t remove_registration(ceclComm_t comm, ceclRegistration_t handle)
 {
     if (!handle || !*find(comm, handle))
-        return cecl_fail(ceclInvalidArgument,
-                         "handle %p: no registration of this communicator (deregistered before?)",
-                         (void *)handle);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "handle %p: not a registration of this communicator (deregistered before?)",
+            (void *)handle);
     if (cecl_group_waiting(comm) > 0)
         return cecl_fail(ceclInvalidUsage,
                          "handle %p: calls of this communicator wait for ceclGroupEnd, and may use "
-                         "the memory; deregister after it",
+                         "the memory; call ceclGroupEnd first",
                          (void *)handle);
     if (is_last(handle) && is_in_use(comm, handle->window))
         return cecl_fail(ceclInvalidUsage,
@@ -151,7 +153,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return cecl_comm_left(comm, remove_registration(comm, handle));
 }
 
-/* Registers the regions of a window; regions that lie side by side together. */
+/* Registers the regions of a window. Adjacent regions are registered together. */
 static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {
@@ -161,12 +163,13 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
             end += window->regions[next].bytes;
         const struct cecl_use all = cecl_use_all((const void *)(uintptr_t)base, end - base, "ptr");
         if (cecl_registry_settle(&child->registry, &all, true) != ceclSuccess)
-            cecl_log(CECL_LOG_INFO, child->rank, "not registered, as the parent has it: %s",
+            cecl_log(CECL_LOG_INFO, child->rank,
+                     "memory that is registered with the parent was not registered: %s",
                      cecl_message());
     }
 }
 
-/* A child that registers memory on use registers it at its first call, so nothing is done here. */
+/* A child that registers memory on use needs nothing here, because its calls register the memory. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)

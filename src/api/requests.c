@@ -1,5 +1,5 @@
-/* The public calls that make, start and free requests. Each ...Init passes its arguments to the row that
- * describes the call, as the call itself does. */
+/* The public calls that make, start and free requests. Each ...Init passes its arguments to the row of its
+ * call, as the call itself does. */
 #include "comm/trace.h"
 #include "launch/collective.h"
 #include "launch/describe.h"
@@ -10,7 +10,7 @@
 
 static ceclResult_t refuse_in_group(const char *name, const char *instead)
 {
-    return cecl_fail(ceclInvalidUsage, "%s: not inside a group; %s", name, instead);
+    return cecl_fail(ceclInvalidUsage, "%s: call it outside a group; %s", name, instead);
 }
 
 static ceclResult_t init_entered(enum cecl_op_index index, const struct cecl_args *args,
@@ -34,7 +34,7 @@ static ceclResult_t init(enum cecl_op_index index, const struct cecl_args *args,
     if (!request)
         return cecl_fail(ceclInvalidArgument, "request: NULL");
     if (cecl_group_is_open())
-        return refuse_in_group(name, "ceclGroupInit makes a request of the group's calls");
+        return refuse_in_group(name, "ceclGroupInit makes a request from the group's calls");
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);
     const ceclResult_t result = init_entered(index, args, comm, request);
@@ -191,7 +191,7 @@ CECL_API ceclResult_t ceclBarrierInit(ceclComm_t comm, ceclRequest_t *request)
 
 /* ---- starting and freeing */
 
-/* How a start goes, for the timeline. */
+/* How the request's calls are carried out, for the trace. */
 static const char *path_of(ceclRequest_t request)
 {
     const struct cecl_launch *launch = request->collectives;
@@ -208,7 +208,7 @@ CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
     CECL_TRY(cecl_comm_check(comm));
     if (cecl_group_is_open())
         return cecl_group_refuse(
-            refuse_in_group(name, "ceclGroupInit makes one request of several calls"));
+            refuse_in_group(name, "ceclGroupInit makes one request from several calls"));
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);
     const ceclResult_t result = cecl_request_start(request, stream);
@@ -235,11 +235,11 @@ CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, 
     return cecl_comm_left(comm, result);
 }
 
-/* Requires requests of communicators that live. */
+/* Requires valid requests, and a usable communicator of the first one. */
 static ceclResult_t check_all(ceclRequest_t *requests, int count)
 {
     if (!requests || count < 1)
-        return cecl_fail(ceclInvalidArgument, "requests %p, count %d: 1 request at least",
+        return cecl_fail(ceclInvalidArgument, "requests %p, count %d: 1 request at least expected",
                          (void *)requests, count);
     for (int i = 0; i < count; i++)
         CECL_TRY(cecl_request_check(requests[i]));

@@ -1,6 +1,6 @@
-/* Making a communicator. Ranks introduce themselves, agree on a device, connect, and set up the
- * pool and the flags. Every stage ends in a verdict that all ranks share, so either all ranks have
- * a communicator or none has. */
+/* Makes a communicator. Ranks introduce themselves, agree on a device, connect, and set up the pool and the
+ * flags. All ranks agree on the result of every stage, so either all ranks get a communicator or none
+ * does. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -23,7 +23,8 @@ static void warn_of_host_device(void)
     static atomic_flag done = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&done))
         cecl_log(CECL_LOG_WARN, -1,
-                 "running on the host device: %s; CECL_DEVICE=host chooses it without this warning",
+                 "running on the host device: %s; to choose it without this warning, set "
+                 "CECL_DEVICE=host",
                  cecl_message());
 }
 
@@ -37,10 +38,9 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
         CECL_TRY(cecl_cuda_open(all[comm->rank].gpu.ordinal, &comm->dev));
         comm->shares_gpu = cecl_hellos_share_gpu(all, comm->nranks);
         if (comm->rank == 0 && comm->shares_gpu)
-            cecl_log(
-                CECL_LOG_WARN, -1,
-                "ranks share a GPU, as CECL_SHARE_GPU=1 allows: copies between them run on its "
-                "SMs, so no call that moves data is zero SM");
+            cecl_log(CECL_LOG_WARN, -1,
+                     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them run on its SMs, so "
+                     "no call that moves data is zero SM");
         for (int r = 0; r < comm->nranks; r++)
             if (!cecl_mesh_is_away(comm->mesh, r) && !cecl_cuda_reaches(comm->dev, all[r].gpu.uuid))
                 return cecl_fail(
@@ -55,7 +55,7 @@ static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
     return cecl_host_open(&comm->dev);
 }
 
-/* Finds out who is on which node, and opens the device that all ranks use. */
+/* Finds out which rank is on which node, and opens the device that all ranks use. */
 static ceclResult_t begin(ceclComm_t comm, const struct cecl_hello *all)
 {
     CECL_TRY(cecl_hellos_nodes(all, comm->nranks, &comm->nodes));
@@ -102,10 +102,10 @@ static ceclResult_t settle_sizes(ceclComm_t comm)
     return result;
 }
 
-#define SLOT_UNIT 512u /* slot sizes are multiples of so many bytes */
+#define SLOT_UNIT 512u /* slot sizes are multiples of this many bytes */
 
-/* A slot holds what a small call sends to a peer, unless all slots together would take too much of
- * the pool. */
+/* The bytes of a slot: enough for what the largest small call sends to a peer, or less if all slots together
+ * would take too much of the pool. 0: there are no slots. */
 static uint64_t slot_bytes(ceclComm_t comm)
 {
     const uint64_t most = (cecl_tuning_largest_small(&comm->tuning) + SLOT_UNIT - 1) / SLOT_UNIT *
@@ -124,8 +124,8 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return 0;
 }
 
-/* The kernel of a small call bounds its own wait, which the watchdog cannot see. Its limit is
- * longer than the watchdog's, because the watchdog can name a late peer. */
+/* The kernel of a small call limits its own wait, which the watchdog cannot see. This limit is longer than
+ * the watchdog's, because the watchdog can name a late peer. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
@@ -137,8 +137,8 @@ enum { LOCAL_COPY_AUTO, LOCAL_COPY_PROBE, LOCAL_COPY_OFF };
 
 #define TRIED_IN_VAIN UINT64_MAX
 
-/* Tries which copies within a GPU need no SM. A kind of copy counts only if it needs no SM on any
- * rank. The trial uses the staging area, which is free until all ranks have their communicator. */
+/* Tests which copies within a GPU need no SM. A kind of copy counts only if it needs no SM on any rank. The
+ * test uses staging, which is free until all ranks have their communicator. */
 static ceclResult_t find_local_copies(ceclComm_t comm)
 {
     const struct cecl_engine *engine = &comm->engine;
@@ -162,8 +162,8 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* If there are few hardware queues, waiting streams soon hold all of them. Then the driver neither
- * reads flags nor ends waits, unless the flags lie in memory of the host (docs/decisions/0020). */
+/* If there are few hardware queues, waiting streams soon hold all of them. The driver then cannot read flags
+ * or end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
 static enum cecl_flags_wish flags_wish(ceclComm_t comm)
 {
     const enum cecl_flags_wish wish = (enum cecl_flags_wish)comm->config.flags;
@@ -171,7 +171,7 @@ static enum cecl_flags_wish flags_wish(ceclComm_t comm)
     return best_on_host && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
 }
 
-/* Bytes of each of the two halves that urgent calls use; 0: there are none. */
+/* Bytes of each of the two halves of host memory that urgent calls use; 0: there are no halves. */
 static uint64_t half_bytes(ceclComm_t comm)
 {
     return comm->config.urgent && comm->nranks > 1
@@ -179,14 +179,14 @@ static uint64_t half_bytes(ceclComm_t comm)
                : 0;
 }
 
-/* Whether devices need memory of the host: the flags of messages lie there, and in some
- * communicators those of collectives. */
+/* Whether devices need memory of the host. The flags of messages lie there, and in some communicators also
+ * the flags of collectives. */
 static bool needs_hosted(ceclComm_t comm)
 {
     return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
 }
 
-/* Opens the memory of the host that devices use, and what messages need. */
+/* Opens the memory of the host that devices use, and the launcher, which uses it for messages. */
 static ceclResult_t open_hosted(ceclComm_t comm)
 {
     ceclResult_t result = ceclSuccess;
@@ -194,7 +194,7 @@ static ceclResult_t open_hosted(ceclComm_t comm)
         result = cecl_hosted_open(&comm->hosted, comm->dev,
                                   cecl_shared_at(&comm->shared, CECL_SHARED_HOSTED), comm->nranks,
                                   half_bytes(comm));
-    if (result == ceclSuccess) /* to be done before any rank can send */
+    if (result == ceclSuccess) /* must be done before any rank can send */
         result = cecl_launcher_open(comm);
     return cecl_mesh_agree(comm->mesh, result);
 }
@@ -220,8 +220,8 @@ static ceclResult_t open_shared(ceclComm_t comm)
 static bool flags_reached(const void *context, uint32_t target)
 {
     const struct cecl_flags *flags = &((const struct ceclComm *)context)->engine.flags;
-    /* Numbers wrap around, so a very old target may look like one to come. If no call is pending,
-     * every target is reached. */
+    /* Numbers wrap around, so a very old target may look like a future one. If no call is pending, every
+     * target is reached. */
     return cecl_flags_reached(flags, target) || cecl_flags_idle(flags);
 }
 
@@ -230,7 +230,7 @@ static bool flags_idle(const void *context)
     return cecl_flags_idle(&((const struct ceclComm *)context)->engine.flags);
 }
 
-/* Opens what lets calls use memory that is not the pool's. */
+/* Opens the registry, so that calls can use memory outside the pool. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->windows = (struct cecl_windows){.pool = &comm->pool,
@@ -249,7 +249,7 @@ static ceclResult_t open_windows(ceclComm_t comm)
 
 static ceclResult_t start_threads(ceclComm_t comm)
 {
-    CECL_TRY(cecl_worker_start(comm)); /* the watchdog asks the worker */
+    CECL_TRY(cecl_worker_start(comm)); /* before the watchdog, which asks it */
     return cecl_watch_start(comm);
 }
 
@@ -284,7 +284,7 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     CECL_TRY(find_local_copies(comm));
     cecl_mesh_watch_processes(comm->mesh);
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, start_threads(comm));
-    /* the watchdog ended this wait and recorded which peer has gone, and why */
+    /* if the watchdog ended this wait, its error says which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
 }
@@ -310,7 +310,8 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Allocates what a rank needs for itself. `local` is an earlier failure of this rank. */
+/* Reads the thresholds. Returns the first failure of this rank: `local`, which came earlier, or missing
+ * memory, or a tuning file that is refused. */
 static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
                             struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -320,8 +321,8 @@ static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
     return cecl_config_tuning(nranks, tunings);
 }
 
-/* Ends an init that failed with `result`. Peers learn the reason before this rank says goodbye.
- * Frees everything. */
+/* Ends an init that failed with `result`, and frees everything. Peers learn the reason before this rank says
+ * goodbye. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -364,7 +365,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
 
     local = prepare(local, all && comm, oob->nranks, tunings);
     ceclResult_t result = cecl_introduce(oob, config, tunings, local, &mesh, all);
-    if (mesh) /* there is a communicator */
+    if (mesh) /* then `comm` is not NULL */
         comm->mesh = mesh;
     if (result == ceclSuccess)
         result = build(comm, all, tunings);

@@ -1,7 +1,7 @@
-/* Communicators out of communicators: ceclCommSplit and ceclCommShrink. Both find out who the
- * members are, and then join as the functions of init.c do. A split asks over the parent's mesh who the
- * members are, and all ranks introduce themselves there. A shrink must do without the mesh, so the
- * members meet in the parent's shared memory, and bring their introductions. */
+/* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are
+ * members, and then join as the functions of init.c do. A split uses the parent's mesh to find the members,
+ * and all ranks exchange their introductions over it. A shrink cannot use the mesh, so the members meet in
+ * the parent's shared memory, and exchange their introductions there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,21 +14,21 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-_Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks holds every rank");
+_Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks can have every rank");
 
 /* The members of a new communicator, and how they introduce themselves. */
 struct members {
     ceclComm_t parent;
     int *parent_ranks; /* [count], in the order of the new ranks */
-    int count, rank;   /* rank: this rank's new one */
-    char *parts;       /* split: [parent's nranks * CECL_OOB_PART_BYTES] what all ranks tell */
+    int count, rank;   /* rank: this rank's number in the new communicator */
+    char *parts;       /* split: [parent's nranks * CECL_OOB_PART_BYTES] the introductions */
     struct cecl_meeting_plan meeting; /* shrink */
 };
 
-/* ---- what both have in common */
+/* ---- shared by both */
 
-/* The settings of a new communicator. On an error all fields have values, because the time limit
- * for telling peers is one of them. */
+/* The settings of a new communicator. All fields have values even after an error, because one of them is the
+ * time limit for notifying peers. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -50,7 +50,7 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
     return result;
 }
 
-/* Refuses at once, without telling peers: they may be ranks of this same thread. */
+/* Refuses at once, without notifying peers, because this thread may have them. */
 static ceclResult_t check_no_group(const char *call)
 {
     return cecl_group_is_open()
@@ -60,7 +60,8 @@ static ceclResult_t check_no_group(const char *call)
                : ceclSuccess;
 }
 
-/* Ranks that share one thread cannot wait for each other. The message says what to do. */
+/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
+ * other. */
 static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -85,7 +86,8 @@ static void free_members(struct members *members)
     free(members->parts);
 }
 
-/* The last message, which is one of the parent's, as one that the new communicator may pass on. */
+/* Rewrites the last message, which has the parent's rank numbers, so that the new communicator can pass it
+ * on. */
 static ceclResult_t say_of_parent(ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -95,7 +97,7 @@ static ceclResult_t say_of_parent(ceclResult_t result)
     return cecl_fail_with(result, words);
 }
 
-/* Whether all members are still there, as far as the parent knows. */
+/* Returns an error if the parent knows that a member has gone. */
 static ceclResult_t check_members(const struct cecl_oob *oob, bool in_vain)
 {
     (void)in_vain;
@@ -113,7 +115,7 @@ static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_ad
     return ceclSuccess;
 }
 
-/* Makes the new communicator. All members call. Takes over what `members` holds. */
+/* Makes the new communicator. Collective over the members. Frees the arrays of `members`. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
 {
@@ -139,20 +141,21 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 
 /* ---- split */
 
-/* What ranks tell each other in the first exchange. */
+/* What each rank sends in the first exchange. */
 struct choice {
     int32_t color, key;
 };
-_Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES, "check_room holds one of each rank");
+_Static_assert(sizeof(struct choice) <= CECL_CHECK_ROOM_BYTES,
+               "check_room holds one choice of each rank");
 
 static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
                                 const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
     CECL_TRY(settle(comm, config, resolved));
     if (!newcomm)
-        return cecl_fail(ceclInvalidArgument,
-                         "newcomm: NULL; the address of a handle expected, with "
-                         "CECL_SPLIT_NOCOLOR too");
+        return cecl_fail(
+            ceclInvalidArgument,
+            "newcomm: NULL; the address of a handle expected, even with CECL_SPLIT_NOCOLOR");
     if (color < 0 && color != CECL_SPLIT_NOCOLOR)
         return cecl_fail(ceclInvalidArgument,
                          "color %d: 0 or more, or CECL_SPLIT_NOCOLOR (%d) expected", color,
@@ -166,7 +169,7 @@ static bool comes_before(const struct choice *all, int a, int b)
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-/* Fills in the members of this rank's color. If a rank refuses its arguments, that is of no use. */
+/* Fills in the members of this rank's color. */
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
@@ -200,8 +203,8 @@ static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
     return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
 }
 
-/* Finds this rank's members, in two exchanges on every rank. `local`: this rank's verdict on its
- * own arguments, with its message recorded. */
+/* Finds the members of this rank's color, in two exchanges of all ranks. `local`: the result of checking this
+ * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
 {
@@ -218,9 +221,9 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
-/* The third exchange: all ranks tell their parts, also those that join nothing. A rank that dies in it may
- * have let some go on. The others fail and know nobody's address, so whoever went on hears of it from the
- * parent: see check_split_members. */
+/* The third exchange: all ranks send their parts, even ranks that join nothing. If a rank dies in it, some
+ * ranks may have all parts, and go on. The others fail without a rank's address, so the ranks that went on
+ * learn of the failure from the parent: see check_split_members. */
 static ceclResult_t exchange_parts(struct members *members, const void *part, size_t bytes)
 {
     ceclComm_t comm = members->parent;
@@ -240,7 +243,8 @@ static ceclResult_t tell_all(struct cecl_oob *oob, const void *send, void *recv,
     return ceclSuccess;
 }
 
-/* A failure of the parent alone is no reason: members that have all parts need the parent no more. */
+/* A failure of the parent alone is no reason to fail, because members that have all parts do not need the
+ * parent any more. */
 static ceclResult_t check_split_members(const struct cecl_oob *oob, bool in_vain)
 {
     const struct members *members = oob->context;
@@ -282,7 +286,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Takes the excluded ranks out of the set of those that stay. On an error the set is unchanged. */
+/* Takes the excluded ranks out of the set of ranks that stay. On an error the set is unchanged. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
                               struct cecl_rank_set *stay)
 {
@@ -293,7 +297,7 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
     if (count > 0 && !excluded)
         return cecl_fail(
             ceclInvalidArgument,
-            "excludeRanks: NULL, and excludeCount is %d; a list of as many ranks expected", count);
+            "excludeRanks: NULL, but excludeCount is %d; a list of as many ranks expected", count);
     for (int i = 0; i < count; i++) {
         if (excluded[i] < 0 || excluded[i] >= comm->nranks)
             return cecl_fail(ceclInvalidArgument, "excludeRanks[%d] = %d: 0 to %d expected", i,
@@ -308,8 +312,7 @@ static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count,
     return ceclSuccess;
 }
 
-/* On an error `stay` has the ranks that are to learn of it: all ranks, if the list cannot be
- * read. */
+/* On an error `stay` has the ranks that must learn of it: all ranks, if the list is invalid. */
 static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count,
                                  ceclComm_t *newcomm, const ceclConfig_t *config,
                                  struct cecl_rank_set *stay, struct cecl_resolved *resolved)
@@ -318,18 +321,19 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
         cecl_rank_set_add(stay, r);
     CECL_TRY(read_list(comm, excluded, count, stay));
     if (!cecl_rank_set_has(stay, comm->rank))
-        return cecl_fail(ceclInvalidArgument,
-                         "excludeRanks: holds rank %d, which makes this call; only ranks that stay "
-                         "make it",
-                         comm->rank);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "excludeRanks has rank %d, which makes this call; only ranks that stay make it",
+            comm->rank);
     if (!newcomm)
         return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
-    if (cecl_mesh_spans_hosts(comm->mesh)) /* members would meet in memory that they do not share */
+    if (cecl_mesh_spans_hosts(
+            comm->mesh)) /* the members could not meet, because they share no memory */
         return cecl_comm_refuse_over_nodes(comm, "a shrink of ranks on several hosts");
     return settle(comm, config, resolved);
 }
 
-/* The members in their order. */
+/* Fills in the members, in ascending order. */
 static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_set *stay,
                                         struct members *out)
 {
@@ -345,25 +349,25 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
-/* If `comm` has failed, tells peers before this rank meets them. */
+/* If `comm` has failed, notifies the peers before this rank meets them. */
 static void tell_failure(ceclComm_t comm)
 {
     if (cecl_comm_hear(comm) != ceclSuccess)
         cecl_watch_release(comm);
 }
 
-/* Waits until nothing of a failed communicator is pending here. A call whose waits were released
- * still copies to peers, whose memory is used next by calls of the new communicator. All members
- * have met, so if one knew of the failure, all do now. Each member joins after this wait, and none
- * returns from the shrink before all have joined. */
+/* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
+ * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
+ * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
+ * member returns from the shrink before all have joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
               ms = half < CECL_RELEASED_MS ? half : CECL_RELEASED_MS;
     if (cecl_comm_hear(comm) != ceclSuccess && !cecl_comm_end_pending(comm, cecl_deadline(ms)))
         cecl_log(CECL_LOG_WARN, comm->rank,
-                 "ceclCommShrink: calls of the failed communicator did not end %d ms after their "
-                 "release, and may still write to peers' buffers",
+                 "ceclCommShrink: calls of the failed communicator did not end within %d ms after "
+                 "their release, and may still write to peers' buffers",
                  ms);
 }
 

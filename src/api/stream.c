@@ -1,4 +1,4 @@
-/* Public streams and copies, for programs that run with and without a GPU. */
+/* Streams and copies, for programs that run with and without a GPU. */
 #include "api/waiting.h"
 
 CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
@@ -11,7 +11,7 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
-    /* the work of a failed communicator must have ended, too */
+    /* waits for the work of a failed communicator, too */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_waiting_check(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));

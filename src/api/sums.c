@@ -1,4 +1,4 @@
-/* Sums of rows: local, and by one kernel. */
+/* Sums of rows: a local call, which is one kernel. */
 #include "sm/sums.h"
 #include "api/waiting.h"
 
@@ -6,9 +6,10 @@ static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3]
 {
     const uint64_t element = cecl_reduction_element_bytes(s->type);
     if (!cecl_row_sums_adds(s->type))
-        return cecl_fail(ceclInvalidArgument,
-                         "datatype %d: fp32, fp16, bf16 or fp8 expected, which are added in fp32",
-                         (int)s->type);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "datatype %d: fp32, fp16, bf16 or fp8 expected (the sums are computed in fp32)",
+            (int)s->type);
     if (__builtin_mul_overflow(s->count, element, &bytes[2]) ||
         __builtin_mul_overflow(bytes[2], s->nrows, &bytes[0]) ||
         __builtin_mul_overflow(bytes[2], s->tokens, &bytes[2]) ||
@@ -24,7 +25,7 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
     return (uintptr_t)a < (uintptr_t)b + b_bytes && (uintptr_t)b < (uintptr_t)a + a_bytes;
 }
 
-/* bytes: of rows, of places, and of sums. */
+/* `bytes`: the sizes of rows, of places, and of sums. */
 static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_row_sums *s,
                                   const uint64_t bytes[3])
 {
@@ -71,7 +72,7 @@ CECL_API ceclResult_t ceclSumRows(const void *rows, size_t nrows, const uint64_t
     uint64_t bytes[3];
     CECL_TRY(cecl_comm_check(comm));
     if (each > UINT32_MAX)
-        return cecl_fail(ceclInvalidArgument, "each %zu: %u at most", each, UINT32_MAX);
+        return cecl_fail(ceclInvalidArgument, "each %zu: at most %u expected", each, UINT32_MAX);
     CECL_TRY(check_sizes(&all, bytes));
     if (comm->options.sm_policy == CECL_SM_NEVER)
         return cecl_fail(ceclInvalidUsage,

@@ -1,16 +1,16 @@
-/* Which transport carries the data of a communicator between its nodes; see transport.h. */
+/* Chooses the transport that carries a communicator's data between its nodes; see transport.h. */
 #include "api/transport.h"
 
 #include "util/clock.h"
 
-/* Whether NCCL carries data between nodes: on GPUs, and where a program that runs on NCCL lends its own. */
+/* Whether NCCL carries data between nodes: on GPUs, and if a program that runs on NCCL lends its own NCCL. */
 static bool has_nccl_net(ceclComm_t comm)
 {
     return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
 }
 
-/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
- * them anything. */
+/* Whether a transport that another library lends carries data between nodes. Not in a child, because nothing
+ * is lent when it is made. */
 static bool has_lent_net(ceclComm_t comm)
 {
     return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&
@@ -18,7 +18,8 @@ static bool has_lent_net(ceclComm_t comm)
             (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
 }
 
-/* Nodes are pretended ones of one host, and the ranks' device is the host. */
+/* Whether shared memory carries data between nodes: they are pretended nodes of one host, and the ranks run
+ * on the host device. */
 static bool has_local_net(ceclComm_t comm)
 {
     return comm->nodes && !has_nccl_net(comm) && !cecl_mesh_spans_hosts(comm->mesh) &&
@@ -30,16 +31,16 @@ size_t cecl_transport_shared_bytes(ceclComm_t comm)
     return has_local_net(comm) ? cecl_net_local_bytes(comm->nranks) : 0;
 }
 
-/* Collective. All ranks open pipes, or none. */
+/* Collective. Either all ranks open pipes, or none does. */
 static ceclResult_t open_lent_net(ceclComm_t comm)
 {
     const struct cecl_net_lender *lender = cecl_net_lent();
     struct cecl_net_pipes pipes = {.context = NULL};
     CECL_TRY(cecl_mesh_agree(
-        comm->mesh, lender ? lender->check(lender->context)
-                           : cecl_fail(ceclInvalidUsage,
-                                       "CECL_NET=mpi: only ceclCommInitMpi makes a communicator "
-                                       "whose nodes MPI connects")));
+        comm->mesh, lender
+                        ? lender->check(lender->context)
+                        : cecl_fail(ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi makes a "
+                                                      "communicator that uses MPI between nodes")));
     ceclResult_t result = lender->open(lender->context, &pipes);
     if (result == ceclSuccess) {
         result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
@@ -50,7 +51,8 @@ static ceclResult_t open_lent_net(ceclComm_t comm)
     return cecl_mesh_agree(comm->mesh, result);
 }
 
-/* On the host device, ranks on several hosts have none without MPI: launch/nodes.c refuses their calls. */
+/* Without MPI, ranks of the host device on several hosts have no transport, and launch/nodes.c refuses their
+ * calls. */
 static ceclResult_t open_by_kind(ceclComm_t comm)
 {
     struct cecl_net **net = &comm->engine.net;
@@ -73,7 +75,7 @@ ceclResult_t cecl_transport_open(ceclComm_t comm)
     ceclResult_t result = ceclSuccess;
     comm->engine.nodes = comm->engine.flags.nodes = comm->nodes;
     if (comm->dev->kind == CECL_KIND_CUDA && comm->shares_process)
-        result = cecl_fail(ceclInvalidUsage, "%s of GPUs: a process for each rank expected",
+        result = cecl_fail(ceclInvalidUsage, "%s, with GPUs: a process for each rank expected",
                            cecl_nodes_words(comm->nodes, words));
     CECL_TRY(cecl_mesh_agree(comm->mesh, result));
     return open_by_kind(comm);

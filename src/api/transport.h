@@ -4,11 +4,11 @@
 
 #include "comm/comm.h"
 
-/* Bytes of memory that all ranks of the host share for it. */
+/* Bytes of the transport's memory that all ranks of the host share. */
 size_t cecl_transport_shared_bytes(ceclComm_t comm);
 
-/* Collective. Chooses and opens it, for the communicator's device and hosts. On GPUs a rank may wait on its host
- * for a peer's, so each rank needs a process of its own there. */
+/* Collective. Chooses and opens the transport for the communicator's device and hosts. On GPUs a rank's host
+ * thread may wait for a peer's host thread, so each rank needs a process of its own. */
 ceclResult_t cecl_transport_open(ceclComm_t comm);
 
 #endif

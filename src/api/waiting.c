@@ -21,7 +21,7 @@ static struct cecl_waiting *waiting_now(void)
     return group ? group->others : NULL;
 }
 
-/* The same, but made if there is none. NULL: no host memory. */
+/* The same, but makes them if there are none. NULL: no host memory. */
 static struct cecl_waiting *waiting_made(void)
 {
     struct cecl_group *group = cecl_group_current();
@@ -105,8 +105,8 @@ void cecl_waiting_forget(ceclComm_t comm)
     if (waiting_on(comm) > 0)
         (void)!cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
-                                        "ceclGroupEnd: none of the group is carried out"));
-    cecl_group_forget(comm); /* calls that were refused leave an empty launch */
+                                        "ceclGroupEnd: no call of the group is carried out"));
+    cecl_group_forget(comm); /* refused calls leave an empty launch */
     if (others)
         forget_wishes(&others->wishes, comm);
 }

@@ -1,11 +1,11 @@
-/* Sharing memory for one-sided calls, and ending that.
+/* Shares memory for one-sided calls, and ends that.
  *
  *     each rank       registers its memory
  *     all ranks       tell each other where it lies
  *     each rank       opens the memory of all peers, which stays open while the window lives
  *     all ranks       agree: all have the window, or none
  *
- * So no one-sided call waits for memory of a peer. */
+ * Therefore no one-sided call waits until memory of a peer is opened. */
 #include "api/windows.h"
 
 #include <inttypes.h>
@@ -19,14 +19,14 @@
 #include "launch/launcher.h"
 #include "launch/one_sided_captured.h"
 
-/* What a rank tells the others. */
+/* What each rank sends to the others. */
 struct told {
-    int32_t status;  /* ceclResult_t: whether its own part succeeded */
-    uint32_t number; /* of the window */
+    int32_t status;  /* ceclResult_t of the rank's own part */
+    uint32_t number; /* the window's number */
     uint64_t bytes;
     struct cecl_peer_buffer at;
-    uint64_t posted; /* messages about its memory so far */
-    char text[200];  /* the reason, if its part did not succeed */
+    uint64_t posted; /* how many messages about its memory the rank has sent so far */
+    char text[200];  /* the message, if its own part failed */
 };
 
 /* ---- handles */
@@ -71,7 +71,7 @@ static ceclWindow_t new_window(ceclComm_t comm)
     return NULL;
 }
 
-/* Lets go of the peers' memory. */
+/* Gives up the references to the peers' memory. */
 static void close_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
@@ -85,7 +85,7 @@ static void close_parts(ceclWindow_t window)
     window->parts = NULL;
 }
 
-/* Undoes whatever of a window exists. */
+/* Frees all parts of a window that exist. */
 static ceclResult_t discard(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
@@ -99,7 +99,7 @@ static ceclResult_t discard(ceclWindow_t window)
 
 /* ---- exchanging */
 
-/* A peer's trouble, which is not a wrong call, is this rank's too. */
+/* A peer's invalid argument or usage is reported here as invalid usage; other errors keep their code. */
 static ceclResult_t refused_by(int rank, const struct told *told)
 {
     const ceclResult_t status = (ceclResult_t)told->status;
@@ -108,7 +108,8 @@ static ceclResult_t refused_by(int rank, const struct told *told)
                : cecl_fail(status, "rank %d: %s", rank, told->text);
 }
 
-/* Returns what all ranks have told. The caller frees it. `local`: this rank's verdict, with its message recorded. */
+/* Exchanges `mine`. *all, which the caller frees, has what all ranks sent. `local`: the result of this rank's
+ * own part, with its message recorded. */
 static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
                              ceclResult_t local, struct told **all)
 {
@@ -118,14 +119,14 @@ static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *min
     mine->status = (int32_t)local;
     if (local != ceclSuccess)
         cecl_shorten(mine->text, sizeof(mine->text), words);
-    if (!*all) /* peers wait for this rank in vain, so it gives up */
+    if (!*all) /* peers will wait in vain for this rank, so the communicator fails */
         return cecl_comm_break(
             comm,
-            cecl_fail(ceclOutOfMemory, "no host memory for what %d ranks tell", comm->nranks));
+            cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", comm->nranks));
     cecl_mesh_activity(comm->mesh, name);
     const ceclResult_t result = cecl_comm_exchanged(
         comm, cecl_mesh_allgather(comm->mesh, "window", mine, *all, sizeof(*mine)));
-    if (local != ceclSuccess) /* prefers this rank's own message */
+    if (local != ceclSuccess) /* this rank's own message says more */
         return cecl_fail_with(local, words);
     CECL_TRY(result);
     for (int r = 0; r < comm->nranks; r++)
@@ -148,7 +149,7 @@ static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, co
         return cecl_fail(ceclInvalidArgument, "window: NULL");
     if (comm->nranks > CECL_ONE_SIDED_RANKS)
         return cecl_fail(ceclInvalidUsage,
-                         "a communicator of %d ranks has no one-sided calls: %d ranks at most",
+                         "one-sided calls in a communicator of %d ranks: at most %d ranks expected",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
     if (cecl_mesh_spans_hosts(comm->mesh))
         return cecl_comm_refuse_over_nodes(comm, "a window of ranks on several hosts");
@@ -189,8 +190,8 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
     return ceclSuccess;
 }
 
-/* A wait ends because of the error of the communicator. If no message of a peer can be carried out any more, no call
- * can use new memory of that peer. */
+/* The cause of a failed wait. If the communicator has failed, that is the cause. If a message of a peer about
+ * its memory could not be carried out, no call can use new memory of that peer, so the communicator fails. */
 static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));
@@ -205,7 +206,7 @@ static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 static ceclResult_t open_parts(ceclWindow_t window, const struct told *all)
 {
     ceclComm_t comm = window->comm;
-    struct cecl_launch waiting = {.comm = comm}; /* bounds the waits */
+    struct cecl_launch waiting = {.comm = comm}; /* limits the waits */
     ceclResult_t result = ceclSuccess;
     cecl_launch_bound_waits(&waiting);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
@@ -228,14 +229,16 @@ static void enlist(ceclWindow_t window)
     room->nwindows++;
 }
 
-/* Ranks of one thread cannot wait for each other. */
+/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
+ * other. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
     if (result != ceclTimeout || !comm->shares_process)
         return result;
     cecl_keep_message(words);
-    return cecl_fail(result, "%.400s; ranks of one process share windows by a thread each", words);
+    return cecl_fail(
+        result, "%.400s; ceclWindowShare and ceclWindowFree need a thread for each rank", words);
 }
 
 static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t *out)
@@ -282,7 +285,8 @@ static void take_out(ceclWindow_t window)
     *at = window->next;
 }
 
-/* Once all ranks have come here no copy to this rank's memory is pending. */
+/* After the exchange no copy to this rank's memory is pending, because each rank has checked its own
+ * copies. */
 static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
 {
     struct told mine = {0}, *all = NULL;
@@ -321,8 +325,8 @@ ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset)
             if (part->at.window == CECL_WINDOW_POOL && part->at.offset < offset + bytes &&
                 offset < part->at.offset + part->bytes)
                 return cecl_fail(ceclInvalidUsage,
-                                 "window %" PRIu32 " shares this memory of rank %d: "
-                                 "ceclWindowFree comes first",
+                                 "window %" PRIu32
+                                 " shares this memory of rank %d: call ceclWindowFree first",
                                  window->number, r);
         }
     return ceclSuccess;
@@ -335,7 +339,7 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
         ceclWindow_t window = room->windows;
         room->windows = window->next;
         window->magic = 0;
-        if (!drained) /* a graph may hold its calls; the handle is not used again */
+        if (!drained) /* a graph may hold calls of the window, so its handle is not used again */
             continue;
         close_parts(window);
         put_back(window);
@@ -346,7 +350,7 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
 
 static ceclResult_t refuse_in_group(const char *name)
 {
-    return cecl_group_is_open() ? cecl_fail(ceclInvalidUsage, "%s: not inside a group", name)
+    return cecl_group_is_open() ? cecl_fail(ceclInvalidUsage, "%s: call it outside a group", name)
                                 : ceclSuccess;
 }
 

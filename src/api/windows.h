@@ -4,10 +4,11 @@
 
 #include "launch/one_sided.h"
 
-/* Refuses to free the allocation of the pool at `offset`, if some rank shares a part of it. All ranks find that
- * alike. */
+/* Returns an error if a rank shares a part of the allocation at `offset` of the pool. The result is equal on
+ * all ranks. */
 ceclResult_t cecl_windows_check_free(ceclComm_t comm, uint64_t offset);
-/* The communicator ends: frees its windows. `drained`: no work is pending; otherwise what it may use stays. */
+/* Frees the windows of a communicator that ends. `drained`: no work is pending. If work is pending, the
+ * memory that it may use stays open. */
 void cecl_windows_end(ceclComm_t comm, bool drained);
 
 #endif

@@ -1,5 +1,5 @@
-/* Allocations of a group. Each communicator makes its allocations in a task of its own, because a
- * pool that grows waits for all ranks, and all ranks may be in this one thread. */
+/* Allocations of a group. Each communicator makes its allocations in a task of its own, because a pool that
+ * grows waits for all ranks, and this thread may have all ranks. */
 #include "api/waiting.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;
-    bool entered; /* for this job */
+    bool entered; /* this job has entered the communicator */
 };
 
 static ceclComm_t comm_of(const struct job *job)
@@ -27,7 +27,8 @@ static ceclComm_t comm_of(const struct job *job)
     return job->wishes->list[job->first].comm;
 }
 
-/* Frees what was allocated before wish `end`. All ranks do so, because they all fail alike. */
+/* Frees what was allocated before wish `end`. All ranks do the same, because an allocation fails on all ranks
+ * or on none. */
 static void give_back(struct job *job, uint32_t end)
 {
     struct cecl_wish *list = job->wishes->list;
@@ -64,7 +65,7 @@ static ceclResult_t serve(void *argument)
     return ceclSuccess;
 }
 
-/* A rank that is refused does not come, so all jobs enter before one begins. */
+/* All jobs enter before the first one begins, because peers would wait for a job that could not enter. */
 static ceclResult_t enter(struct job *jobs, uint32_t count, const struct cecl_group *group)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -1,5 +1,4 @@
-/* Calls of a group have no order among themselves. Therefore no call may use bytes that another
- * call writes. */
+/* Calls of a group run in no order, so no call may use bytes that another call of the group writes. */
 #include <stdlib.h>
 
 #include "call/call.h"
@@ -32,9 +31,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* What the sweep keeps. Ranges come in the order of their low ends. Kept are the written range that
- * ends last, and the two ranges of different calls that end last. That is enough, because written
- * ranges are disjoint as long as no clash was found. */
+/* What the sweep keeps. Ranges come in the order of their low ends. The sweep keeps the written range that
+ * ends last, and the two ranges of different calls that end last. That is enough, because written ranges are
+ * disjoint as long as no clash was found. */
 struct seen {
     const struct range *writer, *last, *second;
 };
@@ -61,8 +60,8 @@ static void remember(struct seen *seen, const struct range *now)
     }
 }
 
-/* Returns a range that shares bytes with an earlier one, *other, if a call writes one of the two.
- * NULL: none. */
+/* Returns a range that shares bytes with an earlier range, *other, if a call writes one of the two. NULL:
+ * there is no such range. */
 static const struct range *find_clash(const struct range *ranges, size_t count,
                                       const struct range **other)
 {
@@ -89,8 +88,7 @@ static bool meet(const struct range *a, const struct range *b)
     return column < first->width || column + second->width > a->pitch;
 }
 
-/* For ranges of rows: compares each with each, because ranges that interleave may still be
- * disjoint. */
+/* For ranges of rows: compares every two of them, because ranges that interleave may still be disjoint. */
 static const struct range *find_clash_of_rows(const struct range *ranges, size_t count,
                                               const struct range **other)
 {
@@ -135,12 +133,11 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, uint32_t coun
         *clash = rows ? find_clash_of_rows(ranges, n, &other) : find_clash(ranges, n, &other);
     ceclResult_t result = ceclSuccess;
     if (clash)
-        result = cecl_fail(
-            ceclInvalidArgument,
-            "calls %u and %u of the group share memory at %p, which one of them writes: they have "
-            "no order",
-            other->call, clash->call,
-            cecl_buffer_address((struct cecl_buffer){clash->window, clash->low}));
+        result = cecl_fail(ceclInvalidArgument,
+                           "calls %u and %u of the group share memory at %p, and one of them "
+                           "writes it: calls of a group run in no order",
+                           other->call, clash->call,
+                           cecl_buffer_address((struct cecl_buffer){clash->window, clash->low}));
     free(ranges);
     return result;
 }

@@ -1,7 +1,7 @@
 /* What each collective means, block by block. */
 #include "call/block.h"
 
-/* A block of this rank's input. In place, the input lies where the result is to lie. */
+/* A block of this rank's input. In place, the input lies where the result will lie. */
 static struct cecl_block placed(const struct cecl_call *call, uint64_t bytes, uint64_t send_offset,
                                 uint64_t recv_offset)
 {
@@ -33,7 +33,7 @@ struct cecl_block cecl_block_exchanged(const struct cecl_call *call, int from, i
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t sent = shape->width ? shape->send_stride : call->bytes,
                    received = shape->width ? shape->recv_stride : call->bytes;
-    /* where the block lies before the call, in place */
+    /* where the block lies before a call that is in place */
     const uint64_t home = (uint64_t)to * received;
     return (struct cecl_block){.bytes = call->bytes,
                                .send_offset = call->in_place ? home : (uint64_t)to * sent,

@@ -10,7 +10,7 @@ typedef struct cecl_block cecl_block_fn(const struct cecl_call *call, int from, 
 cecl_block_fn cecl_block_nothing;   /* no blocks: ranks only meet */
 cecl_block_fn cecl_block_gathered;  /* one block to all ranks: dense, strided, or by a layout */
 cecl_block_fn cecl_block_exchanged; /* a block for each rank: dense or strided */
-cecl_block_fn cecl_block_per_rank;  /* by a layout that each rank has of its own */
+cecl_block_fn cecl_block_per_rank;  /* each rank has its own layout */
 cecl_block_fn cecl_block_broadcast;
 cecl_block_fn cecl_block_own; /* from a rank to itself */
 cecl_block_fn cecl_block_to_root;

@@ -1,18 +1,18 @@
-/* What a call is: one collective, as one rank asked for it.
+/* What a call is: one collective, as one rank describes it.
  *
- * A description is made once, from the arguments of the public function (describe.h). Everything
- * else is derived from it: the buffers that the call touches, the key under which its plan is kept,
- * what ranks must agree on, its name in a trace, its result. A description never changes. It is
- * canonical: fields that a call does not use are 0, so calls with equal arguments have equal bytes.
- * How the call is carried out is in way.h. */
+ * A description is made once, from the arguments of the public function (describe.h). Everything else is
+ * derived from it: which memory the call touches, the key under which its plan is kept, what ranks must agree
+ * on, its name in a trace, and its result. A description never changes. It is canonical: fields that a call
+ * does not use are 0, so calls with equal arguments have equal bytes. How the call is carried out is in
+ * way.h. */
 #ifndef CECL_CALL_CALL_H
 #define CECL_CALL_CALL_H
 
 #include "alloc/window.h"
 #include "call/layout.h"
 
-/* The shape of strided blocks, in bytes and equal on all ranks. A block is `rows` rows of `width`
- * bytes. Rows begin one pitch apart, and blocks begin one stride apart. */
+/* The shape of strided blocks, in bytes. Equal on all ranks. A block is `rows` rows of `width` bytes. Rows
+ * begin one pitch apart, and blocks begin one stride apart. */
 struct cecl_shape {
     uint64_t width; /* 0: blocks are contiguous, and the other fields are 0 */
     uint64_t rows;
@@ -37,23 +37,22 @@ struct cecl_options {
 
 struct cecl_call {
     const struct cecl_op *op;
-    /* not used if the call has one buffer, nor if nothing is sent */
+    /* not used if the call has one buffer, or if this rank sends nothing */
     struct cecl_buffer send;
-    struct cecl_buffer recv; /* in-place reduce-scatter: its sendbuff */
+    struct cecl_buffer recv; /* in an in-place reduce-scatter: its sendbuff */
     uint64_t count;          /* elements, as the caller gave them */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
-    int32_t root; /* 0 where the op has no root; for a message, the peer */
+    int32_t root; /* 0 if the op has no root; for a message, the peer */
     uint8_t type; /* ceclDataType_t */
     uint8_t red_op;
     uint8_t element; /* bytes of one element */
     bool in_place;
     struct cecl_options options;
     uint32_t layout_words;
-    uint32_t
-        captured; /* 1: a graph captures the call, and replays it; else 0. Equal on all ranks */
-    uint32_t
-        chunks; /* a gather's blocks come in so many, which peers announce; 0: one. Equal on all ranks */
+    uint32_t captured; /* 1: a graph captures the call and replays it; else 0. Equal on all ranks */
+    /* in how many chunks a gather's blocks arrive, which peers announce; 0: in one. Equal on all ranks */
+    uint32_t chunks;
     struct cecl_view view;
 };
 #define CECL_CALL_KEY_BYTES offsetof(struct cecl_call, view.layout)
@@ -75,11 +74,12 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* A part of a block that goes at a time. */
+/* A part of a block that is sent at a time. */
 struct cecl_chunk {
     uint64_t at, bytes;
 };
-/* Chunk c of a block of `bytes`: whole elements, as many as in each other chunk; fewer at the end of the block. */
+/* Chunk c of a block of `bytes`. Chunks have whole elements, and equally many except at the end of the
+ * block. */
 static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint64_t bytes,
                                               uint32_t c)
 {
@@ -90,8 +90,7 @@ static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint
     return (struct cecl_chunk){at, at >= bytes ? 0 : at + each < bytes ? each : bytes - at};
 }
 
-/* The offset of byte `at` of a block from the block's first byte. `pitch`: the pitch of its
- * rows. */
+/* The offset, from a block's first byte, of the block's byte `at`. `pitch`: the pitch of the block's rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {
     const uint64_t width = call->view.shape.width;
@@ -109,7 +108,7 @@ static inline uint32_t cecl_type_bytes(ceclDataType_t type)
     return cecl_reduction_element_bytes(type);
 }
 
-/* Whether a call moves nothing and is no barrier either. Equal on all ranks. */
+/* Whether a call moves nothing and is not a barrier. Equal on all ranks. */
 static inline bool cecl_call_is_empty(const struct cecl_call *call)
 {
     return call->bytes == 0 && !cecl_op_always(call->op);
@@ -121,30 +120,29 @@ static inline bool cecl_call_has_buffers(const struct cecl_call *call)
     return call->op->family != CECL_FAMILY_BARRIER && !cecl_call_is_empty(call);
 }
 
-/* In place, recvbuff is also the input, and the call has no sendbuff, if all blocks are in
- * place. */
+/* Whether recvbuff is also the input, so that the call has no sendbuff: all blocks are in place. */
 static inline bool cecl_call_is_one_buffer(const struct cecl_call *call)
 {
     return call->in_place && !cecl_op_has_both_buffers(call->op);
 }
 
-/* How many blocks a rank's input has: one for each rank, or a single one. */
+/* How many blocks a rank's input has: one for each rank, or only one. */
 static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
 {
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place on all ranks. Ranks must agree only for an all-to-all, which takes
- * another way in place. In a reduction being in place changes no step of the peers. For calls that
- * send one block to all ranks, see cecl_call_is_outside. */
+/* Whether ranks must agree that the call is in place, and it is. They must only for an all-to-all, which goes
+ * another way in place. A reduction in place changes no step of the peers. For calls that send one block to
+ * all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
 /* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block is not
- * in its own recvbuff yet. Ranks may differ in this, so they tell each other: peers may
- * have to return the block. */
+ * in its own recvbuff yet. Ranks may differ in this, so they tell each other, because peers may have to
+ * return the block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
@@ -154,18 +152,18 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
 
-/* -- key.c: descriptions as keys. All fields count, also nranks -- */
+/* -- key.c: descriptions as keys. All fields are compared, also nranks -- */
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
 /* A hash of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
-/* The same for calls that are carried out as one. In place or not makes no difference. */
+/* The same for calls that are carried out as one. It does not depend on whether they are in place. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has
  * references to its windows until cecl_call_let_go. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
-/* Takes references to the windows of a description, so that its buffers stay valid; gives them
- * back. */
+/* Takes references to the windows of a description, so that its buffers stay valid; the second function gives
+ * them back. */
 static inline void cecl_call_hold(const struct cecl_call *call)
 {
     cecl_window_hold(call->send.window);
@@ -177,13 +175,13 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- peer.c: the same call as `rank` describes it, as far as this rank knows. The blocks between
- * the two ranks are right; of a layout no other blocks are known.
+/* -- peer.c: the same call as `rank` describes it, as far as this rank knows. The blocks between the two
+ * ranks are correct; if the call has a layout, its other blocks are not known.
  *
- * outside  cecl_call_is_outside for that rank
+ * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,
  *          else NULL
- * layout room for CECL_LAYOUT_WORDS_MAX words, zeroed; must live as long as *peer */
+ * layout room for CECL_LAYOUT_WORDS_MAX words, zeroed; must stay valid as long as *peer */
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
                        const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer);
 
@@ -191,27 +189,27 @@ void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
 struct cecl_touched {
     struct cecl_buffer buffer;
     uint64_t low, high; /* bytes [low, high) of the buffer; low < high */
-    /* the first `width` bytes of every `pitch`, from `low` on; pitch 0: all bytes */
+    /* only the first `width` bytes of every `pitch` bytes, from `low` on; pitch 0: all bytes */
     uint64_t width, pitch;
     bool written;
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns their number. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
-/* ranges.c: the bytes that the call uses of one of these parts, in order, without those between
- * blocks and rows. Ranges that meet are one. Returns how many there are. Where there would be more
- * than CECL_RANGES_MAX, or blocks are interleaved, it is one, with all bytes from `low` to `high`. */
+/* ranges.c: the bytes of one of these parts that the call uses, in order, without the bytes between blocks
+ * and rows. Adjacent ranges are joined. Returns the number of ranges. If there are more than CECL_RANGES_MAX,
+ * or if blocks are interleaved, there is one range, from `low` to `high`. */
 uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touched *touched,
                           struct cecl_range ranges[CECL_RANGES_MAX]);
-/* Whether bytes come into recvbuff on this rank. A root in place only sends out of recvbuff. */
+/* Whether the call writes recvbuff on this rank. A root in place only reads it. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
-/* Bytes of sendbuff and of recvbuff up to the last byte that is used. Traces show them. */
+/* Bytes of sendbuff and of recvbuff up to the last byte that the call uses, for traces. */
 void cecl_call_sizes(const struct cecl_call *call, uint64_t *send_bytes, uint64_t *recv_bytes);
-/* Bytes of recvbuff and of sendbuff, from their start on, that the call needs on this rank. In
- * place sendbuff needs none. */
+/* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on
+ * this rank. */
 uint64_t cecl_call_recv_needed(const struct cecl_call *call);
 uint64_t cecl_call_send_needed(const struct cecl_call *call);
-/* Refuses buffers of other devices, buffers that pass the end of their allocation, and buffers that
- * overlap partly. */
+/* Refuses buffers of other devices, buffers that end beyond their allocation, and buffers that overlap
+ * partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
 /* apart.c: refuses a group in which one call writes memory that another call uses. */

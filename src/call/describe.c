@@ -1,4 +1,4 @@
-/* Describing calls: what all calls share, and the calls of dense blocks. */
+/* Describes calls: what all calls share, and calls with dense blocks. */
 #include "call/describe.h"
 
 static ceclResult_t check_root(int root, int nranks)
@@ -29,7 +29,7 @@ ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scop
         return cecl_fail(ceclInvalidArgument, "chunks: 1 to %d expected", CECL_CHUNKS_MOST);
     if (op->rooted)
         CECL_TRY(check_root(args->root, scope->nranks));
-    /* NULL: the call has no arguments to describe */
+    /* NULL: the call has no other arguments */
     return op->describe ? op->describe(scope, args, call) : ceclSuccess;
 }
 
@@ -46,8 +46,8 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     return ceclSuccess;
 }
 
-/* Whether the rank's own block lies where its result is to lie. In a call that may be in place as a
- * whole, the other blocks then do too. */
+/* Whether the rank's own block lies where its result will lie. In a call that can be wholly in place, the
+ * other blocks then lie there, too. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {
@@ -63,8 +63,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. In a reduction every rank has. In calls without layouts of their
- * own, a rank that sends anything sends a block to the root (to rank 0 if the call has no root). */
+/* Whether this rank has input. In a reduction every rank has input. In a call whose ranks do not have their
+ * own layouts, a rank that sends anything sends a block to the root (to rank 0 if the call has no root). */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;

@@ -7,12 +7,12 @@
 /* Arguments of calls whose splits are on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* of the buffers */
-    const uint64_t *splits; /* [nranks], for each expert; on the way back with offsets behind */
-    uint64_t *out;          /* [2][nranks], for each expert */
+    const uint64_t *splits;      /* [nranks] for each expert; on the way back, offsets follow */
+    uint64_t *out;               /* [2][nranks] for each expert */
     const ceclExperts_t *experts;
 };
 
-/* The arguments as the caller gave them. An argument that a function does not have is 0. */
+/* The caller's arguments, unchanged. An argument that a function does not have is 0. */
 struct cecl_args {
     const void *send;
     void *recv;
@@ -25,7 +25,7 @@ struct cecl_args {
     const size_t *sendcounts, *sdispls, *recvcounts, *rdispls; /* [nranks] */
     const size_t *peerdispls;
     const struct cecl_splits_args *splits;
-    int chunks; /* 0: blocks come whole */
+    int chunks; /* 0: blocks arrive whole */
 };
 
 #define CECL_CHUNKS_MOST 64
@@ -40,19 +40,20 @@ struct cecl_scope {
     uint64_t *layout;
 };
 
-/* Describes a call, or refuses it with ceclInvalidArgument, naming the argument. Even for a refused
- * call the description has name, type, count and root, because peers that compare calls get these.
- * Runs at every call, so it is cheap. cecl_call_check_buffers checks where the buffers lie. */
+/* Describes a call, or refuses it with ceclInvalidArgument and a message that names the argument. The
+ * description of a refused call still has op, type, count and root, because ranks that compare calls exchange
+ * these. Runs at every call, so it is cheap. cecl_call_check_buffers checks where the buffers lie. */
 ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
                                 const struct cecl_args *args, struct cecl_call *call);
 
 /* Rows of cecl_ops name these. */
 typedef ceclResult_t cecl_describe_fn(const struct cecl_scope *scope, const struct cecl_args *args,
                                       struct cecl_call *call);
-cecl_describe_fn cecl_describe_dense;     /* blocks of `count` elements */
-cecl_describe_fn cecl_describe_strided;   /* blocks of rows */
-cecl_describe_fn cecl_describe_gatherv;   /* counts that are equal on all ranks */
-cecl_describe_fn cecl_describe_exchangev; /* counts that each rank has of its own */
+cecl_describe_fn cecl_describe_dense;   /* blocks of `count` elements */
+cecl_describe_fn cecl_describe_strided; /* blocks of rows */
+cecl_describe_fn cecl_describe_gatherv; /* blocks of different sizes, equal on all ranks */
+cecl_describe_fn
+    cecl_describe_exchangev; /* blocks of different sizes, which each rank sets for itself */
 cecl_describe_fn cecl_describe_reduction;
 cecl_describe_fn cecl_describe_tiles;
 cecl_describe_fn cecl_describe_splits; /* numbers of rows that only the device knows */
@@ -62,7 +63,7 @@ cecl_describe_fn cecl_describe_pair;   /* one buffer, and the peer as root */
  * already has its blocks. */
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call);
-/* The bytes of `count` elements. Refuses it if `blocks` times that size does not fit an address
+/* The bytes of `count` elements. Refuses `count` if `blocks` times as many bytes do not fit an address
  * space. */
 ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
                                  uint64_t *bytes);

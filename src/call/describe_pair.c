@@ -1,4 +1,4 @@
-/* Describing calls between two ranks, ceclSend and ceclRecv. */
+/* Describes calls between two ranks, ceclSend and ceclRecv. */
 #include "call/describe.h"
 
 ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cecl_args *args,

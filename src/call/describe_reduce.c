@@ -1,4 +1,4 @@
-/* Describing reductions. */
+/* Describes reductions. */
 #include "call/describe.h"
 
 ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size)

@@ -1,4 +1,4 @@
-/* Describing calls whose splits are on the device. */
+/* Describes calls whose splits are on the device. */
 #include "call/describe.h"
 #include "call/splits.h"
 
@@ -22,8 +22,8 @@ static ceclResult_t check_array(const char *name, const void *array)
     return ceclSuccess;
 }
 
-/* sendsplits and recvsplits must not overlap: some blocks of threads read one while another block writes
- * the other. */
+/* sendsplits and recvsplits must not overlap, because some thread blocks read one array while another thread
+ * block writes the other. */
 static ceclResult_t check_apart(const struct cecl_call *call, const struct cecl_splits_form *form)
 {
     const uint64_t bytes = (uint64_t)form->nranks * form->experts * sizeof(uint64_t),
@@ -41,9 +41,9 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
                                 const struct cecl_splits_form *form)
 {
     if (form->row_bytes == 0)
-        return cecl_fail(ceclInvalidArgument, "rowcount 0: 1 at least");
+        return cecl_fail(ceclInvalidArgument, "rowcount 0: 1 or more expected");
     if (form->recv_rows == 0)
-        return cecl_fail(ceclInvalidArgument, "recvrows 0: 1 at least");
+        return cecl_fail(ceclInvalidArgument, "recvrows 0: 1 or more expected");
     CECL_TRY(cecl_splits_check(form));
     const uint64_t larger =
         form->row_bytes > form->scale_bytes ? form->row_bytes : form->scale_bytes;
@@ -51,12 +51,13 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits,
     return check_rows("recvrows", splits->recv_rows, larger);
 }
 
-/* Arrays that only kernels use have no window: these are the checks that need no look-up. */
+/* Checks the arrays of scales as far as that needs no look-up of their memory. The description has no buffers
+ * for arrays that only kernels use. */
 static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExperts_t *experts,
                                  const struct cecl_call *call)
 {
     if (!experts->recvscales || (!experts->sendscales && call->send.window))
-        return cecl_fail(ceclInvalidArgument, "experts->%s: NULL, and scalebytes is %zu",
+        return cecl_fail(ceclInvalidArgument, "experts->%s: NULL, but scalebytes is %zu",
                          experts->recvscales ? "sendscales" : "recvscales", experts->scalebytes);
     if (!cecl_buffer_is_pool(cecl_window_find(scope->windows, experts->recvscales)))
         return cecl_fail(ceclInvalidUsage,
@@ -66,7 +67,7 @@ static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExper
     return ceclSuccess;
 }
 
-/* Fills in the words of a call's experts. */
+/* Fills in the layout's words about experts. */
 static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_t *experts,
                                 uint64_t *words)
 {
@@ -78,7 +79,7 @@ static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_
     if (!experts)
         return cecl_fail(ceclInvalidArgument, "experts: NULL");
     if (experts->experts > CECL_SPLITS_BLOCKS_MAX || experts->align > CECL_SPLITS_ROWS_MAX)
-        return cecl_fail(ceclInvalidArgument, "experts->%s: %d at most",
+        return cecl_fail(ceclInvalidArgument, "experts->%s: at most %d expected",
                          experts->experts > CECL_SPLITS_BLOCKS_MAX ? "experts" : "align",
                          experts->experts > CECL_SPLITS_BLOCKS_MAX ? CECL_SPLITS_BLOCKS_MAX
                                                                    : (int)CECL_SPLITS_ROWS_MAX);
@@ -93,7 +94,7 @@ static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_
     return ceclSuccess;
 }
 
-/* The kernel of a peer writes to recvbuff, at an offset that this rank's kernel tells it. */
+/* recvbuff must lie in the pool: a peer's kernel writes to it, at an offset that this rank's kernel sends. */
 static ceclResult_t find_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                  struct cecl_call *call)
 {

@@ -1,4 +1,4 @@
-/* Describing calls of strided blocks: the shape in bytes, its defaults and its checks. */
+/* Describes calls with strided blocks: the shape in bytes, its defaults and its checks. */
 #include <inttypes.h>
 
 #include "call/describe.h"
@@ -60,7 +60,7 @@ static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, ui
                      s->recv_stride, s->rows, s->width, s->recv_pitch);
 }
 
-/* Fills in the shape in bytes. A field that is not given has the default of the call. */
+/* Fills in the shape in bytes. A field that is 0 gets the call's default. */
 static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t *given,
                                struct cecl_shape *s)
 {
@@ -76,7 +76,7 @@ static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t
     s->rows = rows;
     CECL_TRY(take("width", width, 0, size, &s->width));
     CECL_TRY(take("sendPitch", given->sendPitch, each ? whole : width, size, &s->send_pitch));
-    if (each) /* otherwise there is one block, whatever the field says */
+    if (each) /* otherwise there is one block, and the field is ignored */
         CECL_TRY(take("sendStride", given->sendStride, width, size, &s->send_stride));
     CECL_TRY(take("recvPitch", given->recvPitch, each ? width : whole, size, &s->recv_pitch));
     CECL_TRY(take("recvStride", given->recvStride, each ? stacked : width, size, &s->recv_stride));

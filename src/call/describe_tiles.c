@@ -1,4 +1,4 @@
-/* Describing reductions of tiles. */
+/* Describes reductions of tiles. */
 #include <inttypes.h>
 
 #include "call/describe.h"
@@ -57,7 +57,7 @@ static ceclResult_t fill_shape(const ceclTiles_t *given, struct cecl_call *call,
     return ceclSuccess;
 }
 
-/* Where tiles begin. By default they lie side by side. */
+/* Fills in where tiles begin. By default they lie side by side. */
 static ceclResult_t fill_layout(const ceclTiles_t *given, const struct cecl_call *call,
                                 const struct cecl_shape *s, uint64_t *words)
 {

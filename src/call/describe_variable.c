@@ -1,20 +1,20 @@
-/* Describing calls whose blocks differ: converts counts and displacements in elements to a layout
- * in bytes, and checks that the blocks do not overlap. */
+/* Describes calls whose blocks have different sizes: converts counts and displacements from elements to a
+ * layout in bytes, and checks that the blocks do not overlap. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "call/describe.h"
 
-/* Blocks as the caller gives them, in elements, and the names of the arguments for messages. */
+/* The caller's blocks, in elements, and the names of the arguments, for messages. */
 struct given {
     const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one behind the other */
     const char *counts_name, *displs_name;
-    bool empty_anywhere; /* displs of empty blocks have no meaning: they become 0 */
+    bool empty_anywhere; /* displs of empty blocks are ignored, and become 0 */
 };
 
-/* Converts to bytes; refuses a block that ends beyond an address space. *in_order: each block lies
- * behind those before it, so no two overlap. */
+/* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block lies behind
+ * the ones before it, so no two overlap. */
 static ceclResult_t to_bytes(const struct given *given, const struct cecl_call *call,
                              uint64_t *bytes, uint64_t *offsets, bool *in_order)
 {
@@ -101,7 +101,7 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
     return cecl_describe_buffers(scope, args, call);
 }
 
-/* Fills in the layout from the arguments. Offsets in the peers' recvbuffs are left 0. */
+/* Fills in the layout from the arguments, except offsets in the peers' recvbuffs, which stay 0. */
 static ceclResult_t fill(const struct cecl_scope *scope, const struct cecl_args *args,
                          const struct cecl_call *call)
 {
@@ -133,11 +133,11 @@ static ceclResult_t fill_targets(const struct cecl_scope *scope, const struct ce
     CECL_TRY(to_bytes(&given, call, bytes, target, &any_order));
     if (bytes[me] != array_of(scope, CECL_LAYOUT_RECEIVED)[me])
         return cecl_fail(ceclInvalidArgument,
-                         "sendcounts[%d] %zu, of this rank to itself: recvcounts[%d] is %zu", me,
+                         "sendcounts[%d] %zu, from this rank to itself: recvcounts[%d] is %zu", me,
                          args->sendcounts[me], me, args->recvcounts[me]);
     if (bytes[me] > 0 && target[me] != place)
         return cecl_fail(ceclInvalidArgument,
-                         "peerdispls[%d] %zu, of this rank to itself: rdispls[%d] is %zu", me,
+                         "peerdispls[%d] %zu, from this rank to itself: rdispls[%d] is %zu", me,
                          args->peerdispls[me], me, (size_t)(place / call->element));
     return ceclSuccess;
 }

@@ -1,9 +1,10 @@
-/* Descriptions as keys of the kept plans: their bytes are hashed and compared. */
+/* Descriptions as keys of kept plans: their bytes are hashed and compared. */
 #include <string.h>
 
 #include "call/call.h"
 
-_Static_assert(CECL_CALL_KEY_BYTES % sizeof(uint64_t) == 0, "it is hashed by words");
+_Static_assert(CECL_CALL_KEY_BYTES % sizeof(uint64_t) == 0,
+               "a description is hashed by 8-byte words");
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -22,7 +23,7 @@ uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call)
     return hash;
 }
 
-/* Where buffers lie, and fields that each rank has of its own, are left out. */
+/* Leaves out where buffers lie, and fields that may differ between ranks. */
 uint32_t cecl_call_signature(const struct cecl_call *call)
 {
     const bool own = call->op->family == CECL_FAMILY_OWN_LAYOUT;

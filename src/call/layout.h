@@ -11,9 +11,9 @@
  * recvbuff. */
 enum { CECL_LAYOUT_BYTES, CECL_LAYOUT_AT, CECL_LAYOUT_ARRAYS };
 
-/* The arrays of a layout that differs between ranks (CECL_FAMILY_OWN_LAYOUT). Three are for the
- * block to each rank: bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff.
- * Two are for the block from each rank: bytes, offset in this rank's recvbuff. */
+/* The arrays of a layout that differs between ranks (CECL_FAMILY_OWN_LAYOUT). For the block to each rank:
+ * bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff. For the block from each rank:
+ * bytes, offset in this rank's recvbuff. */
 enum {
     CECL_LAYOUT_SENT,
     CECL_LAYOUT_SENT_AT,
@@ -49,7 +49,7 @@ static inline size_t cecl_layout_at(int nranks, int array, int rank)
     return (size_t)array * (size_t)nranks + (size_t)rank;
 }
 
-/* How many words the layout of a call has. For operations with a layout, except those of tiles. */
+/* How many words the layout of a call has. Not for operations without a layout or with tiles. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {
     const bool own = op->family == CECL_FAMILY_OWN_LAYOUT;
@@ -60,7 +60,7 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 #define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
     (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS + 1 + CECL_TILES_MAX)
 
-/* How many words, from the first on, all ranks have alike. `words`: cecl_layout_words. */
+/* How many words, from the first one on, are equal on all ranks. `words`: how many words the layout has. */
 static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT            ? 0

@@ -1,6 +1,6 @@
-/* A row of the table of public calls: the properties in which collectives differ. All other files
- * work from a row's family and fields, and name no collective. The table itself is in launch/ops.c,
- * because it names lowerings. */
+/* A row of the table of public calls: the properties in which collectives differ. All other files use a row's
+ * family and fields, and name no collective. The table itself is in launch/ops.c, because it names
+ * lowerings. */
 #ifndef CECL_CALL_OP_H
 #define CECL_CALL_OP_H
 
@@ -25,40 +25,40 @@ enum cecl_family {
     CECL_FAMILY_GATHERED,   /* one block from a rank to all ranks */
     CECL_FAMILY_EXCHANGED,  /* a block from each rank to each rank, all of one size */
     CECL_FAMILY_AT_ROOT,    /* a block between the root and each rank */
-    CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that each rank has of its own */
+    CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that differs between ranks */
     CECL_FAMILY_REDUCTION,  /* blocks of all ranks become one, by arithmetic */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
-    CECL_FAMILY_SPLITS,     /* rows for each rank, whose numbers only the device knows */
-    /* within this rank, through a part of the next rank's staging that only this rank uses */
+    CECL_FAMILY_SPLITS,     /* rows for each rank; only the device knows how many */
+    /* a copy within this rank, through a part of the next rank's staging that only this rank uses */
     CECL_FAMILY_CARRY,
-    /* between this rank and call->root; the two make no common plan: see launch/messages.h */
+    /* a block between this rank and call->root. Each of the two makes its own plan: see launch/messages.h */
     CECL_FAMILY_MESSAGE,
     CECL_FAMILIES
 };
 
-/* Whom a rank's input is for: one block for all ranks, a block for each rank, or one block for one
- * rank. In a reduction: who gets the result, or a block of it. */
+/* Which ranks a rank's input is for: one block for all ranks, a block for each rank, or one block for one
+ * rank. In a reduction: which ranks get the result, or a block of it. */
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
-    const char *name; /* of the public function, for messages and traces */
+    const char *name; /* the public function's name, for messages and traces */
     const char *noun; /* "all-gather", for printed plans and messages */
     enum cecl_family family;
     enum cecl_to to;
-    bool rooted; /* has a root */
-    /* For calls at which ranks exchange where their blocks belong: the name of that exchange in a
-     * trace, and the call to use in a group. NULL: no such exchange. */
+    bool rooted; /* the call has a root */
+    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in a trace,
+     * and the call to use in a group instead. NULL: there is no such exchange. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    /* CECL_FAMILY_SPLITS: whether rows have experts; whether they come back from them */
+    /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see call/tiles.h */
-    const char *count_name; /* the name of `count` in messages under CECL_CHECK; NULL: count */
+    const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
 
-    /* Makes a description from arguments: fills in `call`, or returns an error that names the
-     * argument. NULL: there are no arguments to describe. */
+    /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL:
+     * no further arguments. */
     ceclResult_t (*describe)(const struct cecl_scope *scope, const struct cecl_args *args,
                              struct cecl_call *call);
     /* Defines the collective, block by block. NULL: the row makes no plan. */
@@ -67,8 +67,8 @@ struct cecl_op {
 
 /* How calls of a family become plans. */
 struct cecl_lowering {
-    /* Chooses the way from the tuning table. Uses only what is equal on all ranks. NULL: there is
-     * one way. */
+    /* Chooses the way from the tuning table, by facts that are equal on all ranks. NULL: there is only one
+     * way. */
     void (*choose)(const struct cecl_call *call, const struct cecl_means *means,
                    struct cecl_way *way);
     /* Makes a plan from a call and its way. Pure. NULL: the family makes no plan. */
@@ -102,17 +102,17 @@ enum cecl_op_index {
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,
-    CECL_OP_INIT, /* any call that makes a request */
+    CECL_OP_INIT, /* all calls that make a request */
     CECL_OP_START,
     CECL_OP_READY,
     CECL_OP_COUNT
 };
 extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
-/* -- what code asks of a row -- */
+/* -- questions about a row -- */
 
-/* Whether only a rank's own block may be in place, which only that rank knows. Such a call has both
- * buffers even in place. */
+/* Whether only a rank's own block can be in place, which only that rank knows. Such a call has both buffers
+ * even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||
@@ -131,15 +131,15 @@ static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)
     return op->family == CECL_FAMILY_REDUCTION && op->to == to;
 }
 
-/* Whether peers write to recvbuff. If not, recvbuff may be memory that no peer reaches. */
+/* Whether peers write to recvbuff. If not, recvbuff may be private memory. */
 static inline bool cecl_op_peers_write(const struct cecl_op *op)
 {
     return op->family != CECL_FAMILY_MESSAGE && op->family != CECL_FAMILY_BARRIER &&
            !cecl_op_reduces_to(op, CECL_TO_EACH);
 }
 
-/* Whether senders state where their blocks belong at the receivers. Under CECL_CHECK ranks compare
- * these places. */
+/* Whether senders say where their blocks belong at the receivers. Under CECL_CHECK ranks compare these
+ * places. */
 static inline bool cecl_op_states_places(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT && !op->asks_places;

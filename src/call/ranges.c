@@ -1,13 +1,13 @@
-/* The bytes that a call uses of a buffer, without those that lie between its blocks and rows. */
+/* The bytes of a buffer that a call uses, without the bytes between its blocks and rows. */
 #include <stdlib.h>
 
 #include "call/block.h"
 
-/* The blocks of a call in one buffer. For strided blocks, their first rows. */
+/* The blocks of a call in one buffer. Of strided blocks, the first rows. */
 struct blocks {
     struct cecl_range of[CECL_MAX_RANKS];
     uint64_t count;
-    uint64_t rows; /* of each block, one pitch apart */
+    uint64_t rows; /* rows of each block, one pitch apart */
     uint64_t pitch;
 };
 
@@ -17,7 +17,7 @@ static int by_low(const void *a, const void *b)
     return (one->low > other->low) - (one->low < other->low);
 }
 
-/* Whether the blocks that a call touches in a buffer are those that it receives. */
+/* Whether the blocks that a call touches in a buffer are the received ones. */
 static bool is_of_received(const struct cecl_call *call, bool written)
 {
     return written &&
@@ -64,7 +64,7 @@ static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uin
     return true;
 }
 
-/* Blocks side by side are appended row by row, others block by block. */
+/* Appends blocks that lie side by side row by row, and other blocks one after the other. */
 static bool append_all(const struct blocks *blocks, struct cecl_range *ranges, uint32_t *count)
 {
     const uint64_t n = blocks->count, rows = blocks->rows;
@@ -88,7 +88,7 @@ uint32_t cecl_call_ranges(const struct cecl_call *call, const struct cecl_touche
     if (call->op->family == CECL_FAMILY_MESSAGE || call->op->has_tiles)
         return 1;
     find_blocks(call, touched->written, &blocks);
-    /* adjacent rows are not looked at one by one: there may be millions */
+    /* there may be millions of adjacent rows, so they are not joined one by one */
     if (blocks.rows > 1 && blocks.count * call->bytes >= extent)
         return 1;
     if (append_all(&blocks, ranges, &count))

@@ -24,8 +24,8 @@ static inline void *cecl_call_address(const struct cecl_call *call, int word)
     return (void *)(uintptr_t)call->view.layout[word];
 }
 
-/* Where blocks begin in sendbuff. ceclCombine has these places after the splits, as ceclDispatch wrote them.
- * NULL: one block after the other. */
+/* Where blocks begin in sendbuff. ceclCombine reads these offsets behind the splits, where ceclDispatch wrote
+ * them. NULL: blocks lie one behind the other. */
 static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
 {
     const uint64_t *splits = cecl_call_address(call, CECL_LAYOUT_SPLITS);
@@ -34,9 +34,10 @@ static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
                : NULL;
 }
 
-/* The arrays that only kernels use. touched.c lists them; one that the call does not have has 0 bytes. */
+/* The arrays that only kernels use; touched.c lists them. An array that the call does not have has 0
+ * bytes. */
 struct cecl_splits_array {
-    int word; /* of the layout: its address */
+    int word; /* the layout's word that holds the array's address */
     uint64_t bytes;
     const char *name;
 };

@@ -1,7 +1,7 @@
-/* Tiles: the blocks of a call whose input is parts of a matrix. Each rank receives some tiles of one shape, one behind
- * the other. The layout of such a call is the number of tiles for each rank, and then where each tile begins in
- * this rank's sendbuff: first those for rank 0, then those for rank 1, and so on. In the call's shape the rows are
- * those of all tiles of a rank. */
+/* Tiles: the blocks of a call whose input is parts of a matrix. Each rank receives some tiles of one shape,
+ * one behind the other. The layout of such a call has the number of tiles for each rank, and then where each
+ * tile begins in this rank's sendbuff: first the tiles for rank 0, then the tiles for rank 1, and so on. The
+ * call's shape counts the rows of all tiles of a rank. */
 #ifndef CECL_CALL_TILES_H
 #define CECL_CALL_TILES_H
 

@@ -1,4 +1,4 @@
-/* Which memory a call uses on this rank, and whether it may use it. */
+/* Which memory a call uses on this rank, and whether the call may use it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,10 +6,10 @@
 #include "call/splits.h"
 #include "call/tiles.h"
 
-/* From the first byte of some blocks to the end of the last; empty: low == high. */
+/* From the first byte of some blocks to the end of the last one. Without blocks, low == high. */
 struct extent {
     uint64_t low, high;
-    int blocks; /* how many of them are not empty */
+    int blocks; /* how many blocks are not empty */
 };
 
 static void include(struct extent *extent, const struct cecl_call *call, uint64_t offset,
@@ -31,9 +31,8 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
-/* In a reduction to a root only the root receives. But all ranks must refuse the same buffers, or
- * the others would wait for a root that refused. So every rank's output counts as the root's
- * does. */
+/* In a reduction to a root only the root receives. If only the root checked its recvbuff, other ranks would
+ * wait for a root that refused. So every rank checks the output that the root has. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
 {
     const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);
@@ -50,7 +49,7 @@ static struct extent message_of(const struct cecl_call *call, bool received)
     return extent;
 }
 
-/* All rows of a buffer: which of them are used is only known on the device. */
+/* All rows of a buffer, because only the device knows which of them are used. */
 static struct extent rows_of(const struct cecl_call *call, bool received)
 {
     const struct cecl_splits_form form = cecl_call_splits(call);
@@ -114,9 +113,9 @@ static struct extent union_of(struct extent a, struct extent b)
                            .blocks = a.blocks + b.blocks};
 }
 
-/* Sets the width and the pitch of blocks of rows, from the first byte of the first row on. Blocks
- * side by side form one wide block. Blocks one behind the other are as wide as one, if all begin in
- * the same column. */
+/* Sets the width and the pitch of strided blocks, from the first byte of the first row on. Blocks side by
+ * side form one wide block. Blocks one behind the other are as wide as a single block if all begin in the
+ * same column. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
@@ -191,8 +190,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
-/* In place only the own block may be in both buffers. If the input or the output has no other
- * block, nothing needs to be checked. */
+/* In place only the own block may be in both buffers. If the input or the output has no other block, there is
+ * nothing to check. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
                                   const struct extent *out)
 {

@@ -1,6 +1,5 @@
-/* How a call goes: the choices of the tuning table. Facts about the call are in call.h, and the
- * communicator's resources for it are in struct cecl_means. A choice and a fact never share a
- * field. */
+/* How a call is carried out: the choices of the tuning table. Facts about the call are in call.h, and the
+ * communicator's resources for it are in struct cecl_means. A choice and a fact never share a field. */
 #ifndef CECL_CALL_WAY_H
 #define CECL_CALL_WAY_H
 
@@ -15,19 +14,19 @@ enum cecl_direction { CECL_PUSH, CECL_PULL };
 /* Equal on all ranks. */
 struct cecl_way {
     bool small;         /* one exchange through slots, by one kernel where the device has kernels */
-    uint32_t small_sms; /* how many SMs that kernel takes at most */
+    uint32_t small_sms; /* the most SMs that this kernel takes */
     bool by_host;       /* the call goes through memory of the host */
-    uint32_t splits_sms; /* how many SMs move rows by splits on the device */
+    uint32_t splits_sms; /* how many SMs move rows if the splits are on the device */
 
     /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* no copy stays within one GPU, unless a copy engine runs it */
+        bool no_sm;  /* a copy within one GPU is made only if a copy engine runs it */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* ask one more peer to return a piece for each such number of bytes of the own block */
+            /* one more peer returns a piece of the own block for every this many bytes of it */
             piece_worth;
-        /* The only block of a call goes in so many rounds, in pieces that peers pass on. 0: it goes
+        /* In how many rounds the only block of a call is sent, in pieces that peers pass on. 0: it is sent
          * whole. */
         uint64_t spread;
     } move;
@@ -37,26 +36,26 @@ struct cecl_way {
         /* bytes that each rank reduces; the last ranks may reduce less or nothing */
         uint64_t share;
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
-        bool urgent;        /* kernels get SMs before other kernels that wait for them */
+        bool urgent;        /* kernels get SMs before other waiting kernels */
         bool sms_send;      /* SMs write all that they reduced to the peers */
         /* SMs write only the last this many bytes of a share to the peers; 0: none */
         uint64_t sms_end;
-        uint64_t chunk; /* bytes of a share that go through staging at a time */
+        uint64_t chunk; /* bytes of a share that are in one chunk */
         /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
         uint64_t halved;
         uint64_t one_shot; /* up to this many bytes, every rank reduces everything */
-        /* Ranks meet between the last reduction and the copies of results, because receivers may be
-         * the ones that copy. */
+        /* Ranks meet between the last reduction and the copies of results, because receivers may make these
+         * copies. */
         bool meet_first;
-        uint32_t max_sms;  /* of a kernel */
+        uint32_t max_sms;  /* the most SMs of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least this many bytes by bulk copies */
     } reduce;
 
-    /* How blocks go between nodes; 0 where there is one node. */
+    /* How blocks go between nodes. All fields are 0 if there is one node. */
     struct {
-        uint64_t chunk; /* bytes of a block that go at a time */
-        uint32_t wave;  /* exchange with at most so many nodes at a time; even, or 1 */
-        /* the only block of a call goes from node to node, and not from its own node to each */
+        uint64_t chunk; /* bytes of a block that are sent at a time */
+        uint32_t wave;  /* with how many nodes a rank exchanges at a time, at most; even, or 1 */
+        /* the only block of a call goes from node to node, instead of from its own node to each */
         bool chain;
     } net;
 };
@@ -66,37 +65,37 @@ struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
-    /* where the slots of small calls begin in staging, behind the parts that calls use */
+    /* where the slots of small calls begin, behind the parts of staging that other calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
-    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: it has
-     * none */
+    /* how many bytes a rank may put into memory of the host at a time: half of its part; 0: the rank has no
+     * part */
     uint64_t host_bytes;
-    /* 0 or 1: which half of the slots, or of the rank's part of host memory. Calls that use either
-     * alternate between the halves */
+    /* 0 or 1: which half of the slots, or of the rank's part of host memory, the call uses. Calls alternate
+     * between the halves */
     uint8_t half;
-    /* Whether a copy engine runs the copies within one GPU that this call would make. Found out
-     * when the communicator is made. */
+    /* Whether a copy engine would run this call's copies within one GPU. Tested when the communicator is
+     * made. */
     bool engine_copies_locally;
     /* Whether ranks share a GPU, so that copies between them stay within it. */
     bool shares_gpu;
     /* Whether kernels of the peers can read every rank's input. */
     bool inputs_readable;
-    /* Whether cecl_call_is_outside holds for some ranks only; all ranks know for which. */
+    /* Whether only some ranks are outside (cecl_call_is_outside). All ranks know which. */
     bool some_outside;
-    /* Whether a rank came late to the call. Then ranks that came earlier do not know where the late
-     * rank's buffers lie; see route.c. */
+    /* Whether a rank came late to the call. Ranks that came earlier then do not know where the late rank's
+     * buffers lie; see route.c. */
     bool late;
-    /* Over several nodes: who is where. NULL: all ranks are on one node. */
+    /* Over several nodes: which ranks are on which node. NULL: all ranks are on one node. */
     const struct cecl_nodes *nodes;
 };
 
-/* A reduction through staging: one chunk arrives while SMs reduce another. */
+/* In a reduction through staging, one chunk arrives while SMs reduce another one. */
 #define CECL_CHUNKS_IN_FLIGHT 2u
 #define CECL_CHUNK_ALIGN 256u
 
 #define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
-/* a GPU keeps flags between the data, so the smallest slots have so many times the bytes */
+/* a GPU keeps flags between the data, so the smallest slots have this many times the bytes */
 #define CECL_SLOT_FACTOR 2
 
 #endif

@@ -18,9 +18,9 @@
 #include "tune/table.h"
 
 #define CECL_COMM_MAGIC 0x6365636cu
-#define CECL_NODE_SIZES_BYTES 24 /* of CECL_NODE_SIZE's text: its end counts */
+#define CECL_NODE_SIZES_BYTES 24 /* room for CECL_NODE_SIZE's text, with its final 0 */
 
-/* Settings after configuration and environment were combined. Negative: the device's default. */
+/* Settings, combined from configuration and environment. A negative value stands for the device's default. */
 struct cecl_resolved {
     int32_t device;      /* ceclDevice_t */
     int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; may differ between ranks */
@@ -36,11 +36,11 @@ struct cecl_resolved {
     int32_t register_on_use; /* 0 or 1; may differ between ranks */
     int32_t nvtx;            /* 0 or 1; may differ between ranks */
     int32_t timeout_ms, init_timeout_ms;
-    int32_t node; /* the number of the rank's node in a parent; negative: as `node_sizes` says */
+    int32_t node; /* the rank's node in the parent communicator; negative: `node_sizes` decides */
     char node_sizes[CECL_NODE_SIZES_BYTES]; /* CECL_NODE_SIZE's text; empty: one node */
     int64_t pool_bytes, segment_bytes, staging_bytes;
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
-    /* number in the name of the trace's file; negative: the rank in this communicator */
+    /* number in the name of the trace file; negative: the rank in this communicator */
     int32_t trace_rank;
 };
 
@@ -51,13 +51,13 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     uint32_t *rows;          /* [CECL_LANES * nranks] */
-    struct cecl_posts posts; /* a view of its own */
+    struct cecl_posts posts; /* the watchdog's own view */
     pthread_mutex_t lock;    /* held while the communicator is given up */
-    bool told, silenced;     /* peers were notified; this rank's signals no longer count */
-    bool complained;         /* the user knows that the driver holds up the release */
-    uint32_t turns;     /* cecl_turns_sum when a look last found that captured calls had moved on */
-    int64_t turned;     /* when that was, in ms */
-    bool kernels_ended; /* no kernel waits for peers any more, neither the caller's nor cecl's */
+    bool told, silenced; /* peers were notified; signals of this rank no longer have an effect */
+    bool complained;     /* the user knows that the driver holds up the release */
+    uint32_t turns;      /* cecl_turns_sum when captured calls were last seen to progress */
+    int64_t turned;      /* when they were, in ms */
+    bool kernels_ended;  /* no kernel of the program or of cecl waits for peers any more */
 };
 
 struct cecl_launcher;
@@ -70,11 +70,11 @@ struct cecl_worker {
     uint32_t *rows; /* [CECL_LANES * nranks] */
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
-    pthread_cond_t news; /* an answer is there, or the thread has ended */
+    pthread_cond_t news; /* there is an answer, or the thread has ended */
     bool ended;
-    /* set if the thread ends only after the communicator has ended */
+    /* set if the thread outlives the communicator; the thread calls it last */
     void (*frees)(ceclComm_t comm);
-    /* number of questions asked about progress; number of the latest answered one */
+    /* how many questions about progress were asked; the number of the last one that was answered */
     uint64_t asked, answered;
     /* the last answer */
     ceclResult_t result;
@@ -88,14 +88,14 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_REQUESTS, /* the same, of requests */
-    CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on who joins a shrink */
-    CECL_SHARED_HISTORY,  /* comm/history.h: what calls each rank has made */
-    CECL_SHARED_WAITS,    /* comm/waits.h: for whom each rank waits */
+    CECL_SHARED_REQUESTS, /* the same for requests */
+    CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on which of them join a shrink */
+    CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
+    CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
     CECL_SHARED_HOSTED,   /* alloc/hosted.h: flags and blocks in memory of the host */
     CECL_SHARED_POSTS,    /* alloc/posts.h: where the bytes of messages lie */
     CECL_SHARED_NET,      /* net/local.c: the network between pretended nodes */
-    CECL_SHARED_LENT,     /* the program's: ceclCommGetSharedMemory */
+    CECL_SHARED_LENT,     /* for the program: ceclCommGetSharedMemory */
     CECL_SHARED_PARTS
 };
 
@@ -104,9 +104,9 @@ struct ceclComm {
     int rank, nranks;
     uint64_t id; /* equal on all ranks, and different for each communicator */
     struct cecl_resolved config;
-    struct cecl_options options; /* for the calls that follow */
+    struct cecl_options options; /* for the next calls */
     uint32_t local_copies;       /* CECL_LOCAL_...: copies that need no SM on any rank */
-    struct cecl_tuning tuning;   /* the thresholds for its device and ranks */
+    struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
     struct cecl_mesh *mesh;
     struct cecl_shared shared;
@@ -114,46 +114,49 @@ struct ceclComm {
     int *parent_ranks; /* [nranks] the ranks' numbers in the parent; or NULL */
     struct cecl_pool pool;
     struct cecl_registry registry;
-    struct cecl_windows windows;      /* of the pool and the registry */
-    ceclRegistration_t registrations; /* the caller's, a list */
+    struct cecl_windows windows;      /* windows of the pool and of the registry */
+    ceclRegistration_t registrations; /* a list of the caller's registrations */
     struct cecl_engine engine;
-    struct cecl_nodes *nodes;       /* which ranks share a machine, its own copy; NULL: all do */
+    struct cecl_nodes
+        *nodes; /* which ranks share a machine; the communicator's own copy. NULL: all ranks do */
     struct cecl_launcher *launcher; /* launch/launcher.h: what calls in flight need */
     struct cecl_history history;
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    _Atomic bool finalized; /* written inside, and read before a thread enters */
+    _Atomic bool finalized; /* written by a thread inside, read before a thread enters */
     bool shares_process;    /* another rank is in this process */
-    bool is_one_process;    /* all ranks are in this process */
+    bool is_one_process;    /* every rank is in this process */
     int ranks_here;         /* ranks in this process, this one included */
     bool shares_gpu;        /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* on some rank streams share fewer hardware queues than CUDA's default */
     bool few_queues;
-    bool drained;        /* no work was pending on its memory when it ended */
-    unsigned generation; /* generation of the process that made it: see util/fork.h */
+    bool drained;        /* no work was pending on its memory when the communicator ended */
+    unsigned generation; /* of the process that made the communicator: see util/fork.h */
     ceclComm_t next;     /* next in end.c's list of ended communicators */
-    /* The program can reach memory of peers, so a peer may wait for writes of the program, and no
-     * flag tells whether they have come. */
+    /* The program has pointers to memory of peers. A peer may wait for the program's writes to it, and no
+     * flag tells whether these have arrived. */
     _Atomic bool gave_pointers;
     struct {
-        ceclComm_t next, *at;            /* *at is this communicator */
-        bool is_idle;                    /* all calls were done as the process began to end: */
-        uint32_t word, calls;            /* its last word then, and how many calls that were */
-        uint64_t one_sided;              /* and how many one-sided calls */
-    } living;                            /* in living.c's list; at NULL: it is not there */
-    _Atomic uint32_t captured;           /* captured calls whose graphs are not gone yet */
+        ceclComm_t next, *at;  /* *at is this communicator */
+        bool is_idle;          /* all calls were done when the process began to end */
+        uint32_t word, calls;  /* then: the last value of `done`, and the number of calls */
+        uint64_t one_sided;    /* then: the number of one-sided calls */
+    } living;                  /* an entry of living.c's list; at == NULL: not in the list */
+    _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
     _Atomic(const char *) last_call;     /* the name of the call enqueued last, or NULL */
     _Atomic(const char *) inside;        /* the name of the call that a thread is inside, or NULL */
-    struct cecl_trace *trace;            /* NULL: no trace is wanted */
-    void *check_room; /* [nranks] what ranks tell each other; see cecl_check_room */
+    struct cecl_trace *trace;            /* NULL: no trace */
+    void
+        *check_room; /* [nranks] what ranks tell each other under CECL_CHECK; see cecl_check_room */
 
     /* Guards writes of the asynchronous error. It is set once; its message is written before it. */
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: no rows that did not fit were seen; else 2^32 plus the value of `done` at which their call has ended */
+    /* 0: all rows have fitted so far; else 2^32 plus the value of `done` at which the call whose rows did not
+     * fit has ended */
     _Atomic uint64_t trouble_seen;
 };
 
@@ -168,7 +171,7 @@ static inline struct cecl_options cecl_config_options(const struct cecl_resolved
                                  (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
-/* The thresholds for so many ranks on each device, with the file that CECL_TUNING names. */
+/* The thresholds for `nranks` ranks on each device. Rows of the file that CECL_TUNING names come first. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
 /* Whether a rank is on another node. */
@@ -178,19 +181,19 @@ static inline bool cecl_comm_is_away(ceclComm_t comm, int rank)
 }
 
 /* fail.c */
-/* Refuses `what`, such as "a request", in a communicator over several nodes. The message has the layout. */
+/* Refuses `what`, such as "a request", in a communicator over several nodes. The message says how many nodes
+ * and ranks there are. */
 ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what);
-/* Refuses a handle that is NULL, foreign, destroyed, or inherited through fork. */
+/* Refuses a handle that is NULL, is no communicator, was destroyed, or was inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
-/* Whether the communicator is usable, and its ranks compare their calls (CECL_CHECK). Records no
- * message. */
+/* Whether the communicator is usable and its ranks compare their calls (CECL_CHECK). Records no message. */
 bool cecl_comm_is_checked(ceclComm_t comm);
-/* Reads what peers have reported by now. Returns the asynchronous error, or success. On success the
- * peers' data that this rank saw before is valid. */
+/* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all data of
+ * peers that had arrived before the call is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
-/* Remembers the call that is enqueued now. The watchdog names this call while work is pending,
+/* Notes the name of the call that is enqueued now. While work is pending, the watchdog names the latest call,
  * because calls end in order. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
@@ -201,12 +204,10 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
     const char *name = atomic_load_explicit(&comm->last_call, memory_order_relaxed);
     return name ? name : "no call";
 }
-/* Refuses call `name` of a second thread, while another thread is in call `other` on the same
- * communicator. */
+/* Refuses call `name`, because another thread is inside call `other` on the same communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
-/* Enters a call, of which only one may run at a time. A second thread is refused before it touches
- * any state of calls. Each enter is followed by a leave. Functions that may run beside calls do not
- * enter. */
+/* Enters a call. One thread at a time may be inside; a second one is refused before it touches any state of
+ * calls. Each enter needs a leave. Functions that may run beside calls do not enter. */
 static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 {
     const char *other = NULL;
@@ -225,49 +226,49 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
     cecl_comm_leave(comm);
     return result;
 }
-/* The words for ranks that make different calls. Return ceclInvalidUsage.
- *
- * Two ranks are known to differ in a field of call `name`: */
+/* Messages about ranks that make different calls. Both return ceclInvalidUsage. The first one: two ranks
+ * differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
-/* `other` makes another call than this rank, and it is not known in what they differ. */
+/* The second one: rank `other` makes a different call than this rank, and how the calls differ is not
+ * known. */
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other);
-/* How to find out in what ranks differ, for the end of a message. Empty if ranks compare their
- * calls already. */
+/* The end of such a message: how to find out in what ranks differ. Empty if ranks compare their calls
+ * already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
 /* Fails the communicator with `result` and the last message, because peers rely on work that will
- * not be done. Returns its error, which may be an earlier one. */
+ * not be done. Returns the communicator's error, which may be an earlier one. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
-/* To be called when a peer has gone, and the last message says how. Sets the asynchronous error. */
+/* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is then
- * to blame. Waits that were published more than half of the time limit ago do not count, so that a stopped rank is
- * blamed. */
+/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is
+ * then at fault. A stopped rank publishes no new waits. So waits do not count that were published longer ago
+ * than half of the time limit or than CECL_WATCH_LATE_MS. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
-/* Whether the time of a wait for these ranks is up. If several ranks are late, one of them may itself wait for a
- * further rank, whose signal has reached this rank but not the late one. The late rank's own limit passes soon, and it
- * then names that further rank. So this rank waits a little longer. */
+/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
+ * itself wait for a further rank, whose signal has reached this rank but not the late one. The late rank will
+ * soon reach its own limit and name that further rank, so this rank waits a little longer. */
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
-/* Compares which calls this rank and its peers have made. A difference fails the communicator. */
+/* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, rows of a call that has ended did not fit, or the network
- * failed. Returns the asynchronous error, or success. */
+/* Checks whether the kernel of a small call gave up, whether rows of an ended call did not fit, and whether
+ * the network failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether peers have all that they need of the calls that this rank has begun. Then this rank may
- * leave, and only peers that need it for a later call fail. */
+/* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave;
+ * only peers that need it for a later call then fail. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
-/* Records the `result` of an exchange over the mesh. If an exchange was cut off, none can follow,
- * so the communicator fails. */
+/* Takes the `result` of an exchange over the mesh. If the exchange was cut off, no other can follow, so the
+ * communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
-/* Returns the asynchronous error, with its message as this thread's own, or success. */
+/* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`, or the communicator's error if `result` only follows from it: peers that were
- * told of a failure take no messages. */
+/* Returns `result`, or the communicator's error if `result` is only its consequence: peers that know of a
+ * failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
@@ -275,17 +276,17 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 /* How long the watchdog waits for the worker's answer at each look. The driver takes microseconds
  * unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* How late the watchdog may be: it starts and ends time measurements only when it looks. */
+/* How late the watchdog may be, because it starts and ends a measurement of time only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + CECL_WATCH_ANSWER_MS))
-/* The kernel of a small call ends its wait by then, and the watchdog finds that at its next
+/* Within CECL_WATCH_LATE_MS the kernel of a small call ends its wait, and the watchdog notices at its next
  * look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
-               "a rank listens until those that know more have spoken");
-/* After the time limit the watchdog reports the failure within so many ms. */
+               "a rank waits for reports until ranks that know more have sent theirs");
+/* The watchdog reports a failure at most this many ms after the time limit. */
 #define CECL_WATCH_SLACK_MS (CECL_WATCH_LATE_MS + CECL_MESH_WORD_MS)
 ceclResult_t cecl_watch_start(ceclComm_t comm);
 void cecl_watch_stop(ceclComm_t comm);
-/* Notifies the peers of a failed communicator, and then ends all waits on this rank. Must be called
+/* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
@@ -294,13 +295,13 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 /* worker.c */
 void cecl_worker_init(struct cecl_worker *worker);
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the worker is still in a driver call after some seconds. Then the worker calls
- * `frees` when it returns, and the caller must not touch the communicator again. */
+/* Returns false if the worker is still in a driver call after 10 s. The worker then calls `frees` when the
+ * driver returns, and the caller must not touch the communicator again. */
 bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
-/* Frees what the worker has. The worker must not run. */
+/* Frees the worker's memory. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
-/* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress
- * if the driver has not answered in time. */
+/* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress if the
+ * driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

@@ -11,8 +11,9 @@
 #define DEFAULT_TIMEOUT_MS 30000
 
 _Static_assert(CECL_CUDA_DEVICE_CURRENT == -1 && CECL_CUDA_DEVICE_BY_RANK == -2,
-               "the words of CECL_CUDA_DEVICE have these values, in their order");
-_Static_assert(CECL_MAX_RANKS == CECL_TUNING_RANKS_MAX, "a file may name every number of ranks");
+               "the words of CECL_CUDA_DEVICE have these values, in this order");
+_Static_assert(CECL_MAX_RANKS == CECL_TUNING_RANKS_MAX,
+               "a tuning file may name any number of ranks");
 
 ceclResult_t cecl_config_check_field(const char *of, const char *field, int64_t value, int64_t low,
                                      int64_t high)
@@ -65,7 +66,7 @@ static ceclResult_t override32(enum cecl_setting_id id, int32_t *value)
     return ceclSuccess;
 }
 
-/* Whether a text is numbers of ranks, with commas between them. */
+/* Whether a text is a list of numbers of ranks, with commas between them. */
 static bool are_sizes(const char *text)
 {
     int64_t size = 0;
@@ -110,8 +111,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     if (!config)
         config = &defaults;
     cecl_settings_warn();
-    /* Every field gets a value even when one is invalid, because the rank still meets its peers to
-     * tell them the error. */
+    /* Every field gets a value, even if one is invalid, because the rank still meets its peers and tells them
+     * the error. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,

@@ -75,7 +75,7 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
     return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
 }
 
-/* Says which rows do not fit. Every rank finds the same, in its own table. */
+/* Says which rows do not fit. Every rank finds the same rows, in its own table. */
 static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
 {
     char expert[32] = "";
@@ -95,9 +95,9 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
                   trouble->rank, trouble->room, expert, trouble->rank, cecl_comm_last_call(comm));
 }
 
-/* Whether the call whose rows do not fit has ended here, so that all ranks have moved their rows and know of it: a
- * rank that fails earlier ends its peers' part of the call. It has ended once all calls that were enqueued when its
- * trouble was first seen have. */
+/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their rows
+ * and noticed the trouble; a rank that failed earlier would end its peers' part of the call. The call has
+ * ended once all calls have that were enqueued when the trouble was first seen. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -108,7 +108,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. `now`: even if the call has not ended here. */
+/* Fails the communicator if rows of a call did not fit. `now`: even if the call has not ended on this
+ * rank. */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
@@ -123,11 +124,10 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
-        cecl_fail(
-            ceclTimeout,
-            "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of rank "
-            "%d, which has begun its call, perhaps another one%s",
-            comm->config.timeout_ms, late, cecl_comm_hint(comm));
+        cecl_fail(ceclTimeout,
+                  "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of "
+                  "rank %d, which has begun a call, perhaps a different one%s",
+                  comm->config.timeout_ms, late, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
     struct cecl_net *net = comm->engine.net;
@@ -154,7 +154,7 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
                   cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    hear_trouble(comm, true); /* a peer that failed for this reason may be heard first */
+    hear_trouble(comm, true); /* a peer that failed for this reason may have reported it first */
     cecl_comm_set_async(comm, result, words);
 }
 
@@ -167,11 +167,10 @@ ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, 
 
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
 {
-    return cecl_fail(
-        ceclInvalidUsage,
-        "%s: ranks differ in the call, or in its count, type, operation, root, options, "
-        "group or request: rank %d made another call than this rank%s",
-        name, other, cecl_comm_hint(comm));
+    return cecl_fail(ceclInvalidUsage,
+                     "%s: ranks differ in the call, or in its count, type, operation, root, "
+                     "options, group or request: rank %d made a different call than this rank%s",
+                     name, other, cecl_comm_hint(comm));
 }
 
 void cecl_comm_compare_calls(ceclComm_t comm)
@@ -228,7 +227,7 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
 {
     if (result == ceclSuccess || !cecl_mesh_broken(comm->mesh))
         return result;
-    /* no effect if the watchdog has set a better error before */
+    /* no effect if the watchdog has already set an error that says more */
     cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }

@@ -36,7 +36,7 @@ bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
     return theirs != 0 && (int32_t)(theirs - next) >= 0;
 }
 
-/* What is known of a call that two ranks may have made. */
+/* Whether two ranks made the same call, as far as is known. */
 enum verdict { UNKNOWN, EQUAL, DIFFERENT };
 
 static enum verdict compare(const struct cecl_history *history, int rank, uint32_t call)
@@ -46,7 +46,7 @@ static enum verdict compare(const struct cecl_history *history, int rank, uint32
                    theirs =
                        atomic_load_explicit(word_of(history, rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
-        /* one of the ranks has not come to it, or its word was reused for a later call */
+        /* one of the ranks has not made this call yet, or its word was reused for a later call */
         return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
 }

@@ -1,10 +1,9 @@
-/* What calls each rank has made: a running hash of their signatures, in words that all ranks of the
- * host see. A rank that makes another call than its peers, or the same with other arguments, has
- * another hash from then on. Nobody waits: ranks compare the calls that both have made.
+/* Which calls each rank has made: a running hash of their signatures, in words that all ranks of the host
+ * see. A rank that makes a different call than its peers, or the same call with different arguments, has a
+ * different hash from then on. No rank waits: two ranks compare the calls that both have made.
  *
- * The hash does not cover where buffers lie, nor the sizes of blocks that each rank sets for
- * itself. While one rank is more than CECL_HISTORY_CALLS calls ahead of another, the two are not
- * compared. */
+ * The hash leaves out where buffers lie, and sizes of blocks that each rank sets for itself. While one rank
+ * is more than CECL_HISTORY_CALLS calls ahead of another, the two are not compared. */
 #ifndef CECL_COMM_HISTORY_H
 #define CECL_COMM_HISTORY_H
 
@@ -21,18 +20,18 @@ struct cecl_history {
     int rank, nranks;
     _Atomic uint32_t calls; /* how many calls this rank has made */
     uint32_t hash;
-    _Atomic(const char *) names[CECL_HISTORY_CALLS]; /* of this rank's last calls */
+    _Atomic(const char *) names[CECL_HISTORY_CALLS]; /* names of this rank's last calls */
 };
 
 /* A difference between this rank and another. */
 struct cecl_history_difference {
     int rank;         /* the other rank */
     uint32_t call;    /* the first call that is known to differ, counted from 1 */
-    const char *name; /* what this rank called there */
+    const char *name; /* the name of this rank's call at that point */
 };
 
 size_t cecl_history_bytes(int nranks);
-/* `memory` is of cecl_history_bytes, shared by all ranks and zeroed. */
+/* `memory` has cecl_history_bytes bytes, is zeroed, and is shared by all ranks. */
 void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks);
 
 /* Notes a call, before it is enqueued. So a peer that saw the call's effects also sees the note. */

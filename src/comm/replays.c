@@ -33,7 +33,6 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
         }
 }
 
-/* A rank that is late may itself wait for another one. */
 static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
@@ -41,9 +40,9 @@ static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waite
         return;
     }
     cecl_fail(ceclTimeout,
-              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); "
-              "captured last: %s; did every rank launch the graph, in the same order among its "
-              "calls, and did its stream come to it?",
+              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); last "
+              "captured call: %s; did every rank launch the graph, in the same order among its "
+              "calls, and did its stream reach it?",
               cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
               last_captured(comm));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
@@ -91,7 +90,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct orphan *orphans;
 static bool runs;
 
-/* Returns whether graphs still hold its calls. */
+/* Ends the waits of an orphan's graphs. Returns whether graphs still hold its calls. */
 static bool release(struct orphan *orphan)
 {
     const struct cecl_flags *flags = &orphan->comm->engine.flags;
@@ -100,15 +99,15 @@ static bool release(struct orphan *orphan)
     if ((cecl_turns_run(flags) || cecl_handed_waits(flags)) && !orphan->is_named) {
         orphan->is_named = true;
         cecl_log(CECL_LOG_WARN, orphan->comm->rank,
-                 "a graph was launched whose communicator has ended; captured last: %s. Its waits "
-                 "for peers end at once, and its results are not defined",
+                 "a graph was launched whose communicator has ended; last captured call: %s. Its "
+                 "waits for peers end at once, and its results are undefined",
                  last_captured(orphan->comm));
     }
     cecl_replays_release(orphan->comm);
     return true;
 }
 
-/* Returns whether any are left. */
+/* Returns whether orphans are left. */
 static bool release_all(void)
 {
     pthread_mutex_lock(&lock);
@@ -142,7 +141,7 @@ void cecl_replays_keep(ceclComm_t comm)
 {
     struct orphan *orphan = malloc(sizeof(*orphan));
     pthread_t thread;
-    (void)!cecl_pads_end(&comm->engine.flags); /* kernels that start from now on wait for nobody */
+    (void)!cecl_pads_end(&comm->engine.flags); /* kernels that start from now on do not wait */
     int error = orphan ? 0 : 1;
     pthread_mutex_lock(&lock);
     if (orphan) {
@@ -157,6 +156,7 @@ void cecl_replays_keep(ceclComm_t comm)
     }
     pthread_mutex_unlock(&lock);
     if (error)
-        cecl_log(CECL_LOG_WARN, comm->rank,
-                 "no thread for graphs of an ended communicator: launched again, they hang");
+        cecl_log(
+            CECL_LOG_WARN, comm->rank,
+            "no thread for graphs of an ended communicator: they hang if they are launched again");
 }

@@ -1,5 +1,5 @@
-/* Graphs that hold captured calls, as the watchdog sees them: bounding their waits, naming who is
- * missing, and ending waits after the communicator has failed or ended. */
+/* Graphs that hold captured calls: the watchdog limits their waits, names the missing ranks, and ends waits
+ * after the communicator has failed or ended. */
 #ifndef CECL_COMM_REPLAYS_H
 #define CECL_COMM_REPLAYS_H
 
@@ -9,11 +9,11 @@
  * asynchronous error when that is too long, or when the missing peer has left. For the watchdog. */
 void cecl_replays_look(ceclComm_t comm, int64_t now);
 
-/* Ends the waits of graphs that run. To be called again and again. */
+/* Ends the waits of graphs that run. Call it repeatedly. */
 void cecl_replays_release(ceclComm_t comm);
 
-/* Ends the waits of graphs that are launched after the communicator has ended, as long as they hold its
- * calls. Its memory stays. Any thread. */
+/* Ends the waits of graphs that are launched after the communicator has ended, for as long as graphs hold its
+ * calls. The communicator's memory stays. Threads: any. */
 void cecl_replays_keep(ceclComm_t comm);
 
 #endif

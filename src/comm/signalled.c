@@ -4,7 +4,7 @@
 #include "flags/handed.h"
 #include "flags/signals.h"
 
-/* A rank's signals came before its goodbye. So once it has left, no signal is on its way. */
+/* A rank's signals arrive before its goodbye, so none is on its way once the rank has left. */
 static bool has_lost_a_leaver(ceclComm_t comm)
 {
     for (int r = 0; r < comm->nranks; r++)
@@ -21,7 +21,6 @@ static bool has_lost_a_leaver(ceclComm_t comm)
     return false;
 }
 
-/* If several ranks are late, the message names those at fault, and says nothing of one signal. */
 static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
                      struct cecl_rank_list *late, int64_t waited_ms)
 {
@@ -30,12 +29,11 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
         return;
     }
     const char *who = cecl_comm_to_blame(comm, late);
-    cecl_fail(
-        ceclTimeout,
-        "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %u more of signal "
-        "%d are missing; did the peer make its ceclSignal or ceclPutSignal, and did its stream "
-        "come to it?",
-        who, (long long)waited_ms, comm->config.timeout_ms, wait->missing, wait->number);
+    cecl_fail(ceclTimeout,
+              "ceclWaitSignal has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %u more of "
+              "signal %d are missing; did the peer make its ceclSignal or ceclPutSignal, and did "
+              "its stream reach the call?",
+              who, (long long)waited_ms, comm->config.timeout_ms, wait->missing, wait->number);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 

@@ -4,9 +4,9 @@
 
 #include "comm/comm.h"
 
-/* Checks the waits to which streams have come. Sets the asynchronous error when one of them takes too long, or when
- * the peer that should signal has left. Each wait has a time of its own, which begins when its stream comes to it,
- * and again with each signal. */
+/* Checks the waits that streams have reached. Sets the asynchronous error when a wait takes too long, or when
+ * the peer that should signal has left. The time of a wait begins when its stream reaches it, and begins
+ * again with each signal. */
 void cecl_signalled_look(ceclComm_t comm, int64_t now_ms);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "util/thread.h"
 
-/* Threads wait here until all of them exist. If a thread cannot be made no task runs, because its
- * peers would wait until their timeout. */
+/* Threads wait here until all of them exist. If a thread cannot be made, no task runs: the other tasks would
+ * wait for its task until their timeout. */
 struct cecl_gate {
     pthread_mutex_t lock;
     pthread_cond_t decided;
@@ -21,7 +21,7 @@ static void decide(struct cecl_gate *gate, bool open)
     pthread_mutex_unlock(&gate->lock);
 }
 
-/* Returns whether the tasks are run. */
+/* Waits for the decision. Returns whether the tasks run. */
 static bool pass(struct cecl_gate *gate)
 {
     pthread_mutex_lock(&gate->lock);

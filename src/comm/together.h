@@ -1,5 +1,5 @@
-/* Work that waits for peers, where several of the ranks may be in one thread. Each task gets a
- * thread of its own, and all tasks run at the same time. */
+/* Tasks that wait for peers. One thread may have several ranks, so each task gets a thread of its own, and
+ * all tasks run at the same time. */
 #ifndef CECL_COMM_TOGETHER_H
 #define CECL_COMM_TOGETHER_H
 
@@ -22,9 +22,9 @@ struct cecl_task {
 };
 
 /* Runs all tasks at the same time, the first one on the calling thread, and waits for all. If a
- * thread cannot be made for one of them, no task runs and the result is ceclSystemError. If tasks
- * fail, the result is preferably that of a task that failed by itself, and not because of a
- * peer. */
+ * thread cannot be made for one of them, no task runs and the result is ceclSystemError. If tasks fail, the
+ * result is that of a task that failed by itself, if there is one, or else that of a task that failed because
+ * of a peer. */
 ceclResult_t cecl_together(struct cecl_task *tasks, uint32_t count);
 
 #endif

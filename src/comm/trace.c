@@ -1,6 +1,6 @@
-/* The events of a communicator. They are kept in memory that is allocated at the start, and are
- * written when the memory is full and at the end. Calls on a communicator come one at a time, so
- * there is no lock. */
+/* The events of a communicator. They are kept in memory that is allocated at the start, and are written to
+ * the file when that memory is full and at the end. Calls on a communicator come one at a time, so there is
+ * no lock. */
 #include "comm/trace.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct cecl_trace {
     bool nvtx;
     int rank;
     size_t count;
-    struct cecl_trace_event *events; /* [CECL_TRACE_EVENTS]; NULL: no file is wanted */
+    struct cecl_trace_event *events; /* [CECL_TRACE_EVENTS]; NULL: there is no file */
     char file[NAME_BYTES];
 };
 
@@ -31,7 +31,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Made by a system call, once for each thread. */
+/* Takes a system call once for each thread. */
 static int32_t thread_id(void)
 {
     static _Thread_local int32_t id;
@@ -40,8 +40,8 @@ static int32_t thread_id(void)
     return id;
 }
 
-/* Makes the file's name. %r stands for the rank and %p for the process. Without %r the rank comes
- * last. Returns false if the name is too long. */
+/* Makes the file's name. %r stands for the rank and %p for the process. Without %r, the rank is appended.
+ * Returns false if the name is too long. */
 static bool name_file(const char *pattern, int rank, char out[NAME_BYTES])
 {
     size_t used = 0;
@@ -67,7 +67,7 @@ static void open_file(struct cecl_trace *trace, const char *pattern, int nranks)
 {
     const size_t bytes = CECL_TRACE_EVENTS * sizeof(*trace->events);
     if (!name_file(pattern, trace->rank, trace->file)) {
-        cecl_log(CECL_LOG_WARN, trace->rank, "CECL_TRACE: a shorter name expected; no trace");
+        cecl_log(CECL_LOG_WARN, trace->rank, "CECL_TRACE: the file name is too long; no trace");
         return;
     }
     if (!cecl_trace_file_begin(trace->file, trace->rank, nranks))
@@ -86,15 +86,16 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
         return NULL;
     struct cecl_trace *trace = calloc(1, sizeof(*trace));
     if (!trace) {
-        cecl_log(CECL_LOG_WARN, rank, "CECL_TRACE, CECL_NVTX: no host memory; none of them");
+        cecl_log(CECL_LOG_WARN, rank, "CECL_TRACE, CECL_NVTX: no host memory; neither is on");
         return NULL;
     }
-    /* A communicator made out of another uses the parent's file, because its own rank numbers may
-     * be those of other processes' files. */
+    /* A communicator that was made from another one uses the file of the parent, because files of other
+     * processes may have its own rank numbers. */
     trace->rank = config->trace_rank >= 0 ? config->trace_rank : rank;
     trace->nvtx = config->nvtx && cecl_nvtx_open();
     if (config->nvtx && !trace->nvtx && rank == 0)
-        cecl_log(CECL_LOG_WARN, -1, "CECL_NVTX=1: this libcecl was built without CUDA; no ranges");
+        cecl_log(CECL_LOG_WARN, -1,
+                 "CECL_NVTX=1: this libcecl was built without CUDA; no NVTX ranges");
     if (pattern)
         open_file(trace, pattern, nranks);
     if (trace->nvtx || trace->events)

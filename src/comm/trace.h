@@ -27,10 +27,10 @@ struct cecl_traced {
     int64_t start_ns;
 };
 
-/* Returns NULL if neither NVTX nor a file is wanted, or if neither could be opened; then it has
- * warned. */
+/* Returns NULL if neither NVTX nor a file is set. Also returns NULL, after a warning, if neither could be
+ * opened. */
 struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank, int nranks);
-/* Writes what is left, and frees the trace. NULL has no effect. */
+/* Writes the remaining events, and frees the trace. NULL has no effect. */
 void cecl_trace_close(struct cecl_trace *trace);
 
 /* The trace of a handle that has not been checked yet; NULL if there is none. */
@@ -41,7 +41,7 @@ static inline struct cecl_trace *cecl_trace_of(ceclComm_t comm)
                : NULL;
 }
 
-/* `name` must stay valid. NVTX shows `bytes`, which is 0 if the size is not known yet. */
+/* `name` must stay valid. */
 void cecl_trace_start(struct cecl_traced *call);
 static inline struct cecl_traced cecl_trace_begin(ceclComm_t comm, const char *name)
 {
@@ -51,12 +51,12 @@ static inline struct cecl_traced cecl_trace_begin(ceclComm_t comm, const char *n
     return call;
 }
 
-/* `path`: how the call was carried out. The thread's last error does not change. */
+/* `path`: how the call was carried out. The thread's last error message does not change. */
 void cecl_trace_end(const struct cecl_traced *call, uint64_t send_bytes, uint64_t recv_bytes,
                     const char *path, ceclResult_t result);
 
-/* trace_file.c: one file for each name that the process has begun. Every communicator with that
- * name adds to it. The file is complete after each write. */
+/* trace_file.c: the process begins one file for each name, and every communicator with that name adds to it.
+ * The file is complete after each write. */
 /* Begins the file, if this process has not begun it. Returns false, with a warning, if it cannot be
  * written. */
 bool cecl_trace_file_begin(const char *name, int rank, int nranks);

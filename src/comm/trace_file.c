@@ -1,5 +1,5 @@
-/* The file of a trace. It is an array of events, the format of Chrome's viewers. The array is
- * closed after each write, and opened again for the next one. */
+/* The file of a trace: an array of events in the format of Chrome's viewers. Each write ends with the end of
+ * the array, which the next write overwrites. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #define CLOSING "\n]\n"
 
-/* Names that this process has begun. The first communicator of a name empties an older file. */
+/* Names of files that this process has begun. The first communicator with a name empties an older file. */
 struct begun {
     struct begun *next;
     char name[];
@@ -60,7 +60,7 @@ static bool begin(const char *name, int rank, int nranks)
     const bool written = !ferror(file);
     if (fclose(file) != 0 || !written)
         return warn(name, rank, "cannot be written", strerror(errno));
-    return keep(name) || warn(name, rank, "is not begun", "no host memory");
+    return keep(name) || warn(name, rank, "cannot be begun", "no host memory");
 }
 
 bool cecl_trace_file_begin(const char *name, int rank, int nranks)
@@ -94,7 +94,7 @@ static bool add(const char *name, int rank, const struct cecl_trace_event *event
     fputs(CLOSING, file);
     written = !ferror(file) && written;
     if (fclose(file) != 0 || !written)
-        return warn(name, rank, "was not wholly written", strerror(errno));
+        return warn(name, rank, "was not completely written", strerror(errno));
     return true;
 }
 

@@ -11,33 +11,33 @@
 #include "boot/rank_list.h"
 
 struct cecl_waits {
-    /* [nranks] rows: when the rank published last (0: it waits for nobody), and a bit for each
-     * rank */
+    /* [nranks] rows: when the rank published last (0: it waits for no rank), and a bit for each rank */
     _Atomic uint64_t *words;
     int rank, nranks;
-    struct cecl_rank_list late; /* what a look of the watchdog has added so far */
+    struct cecl_rank_list
+        late; /* the late ranks that the watchdog's current look has found so far */
 };
 
 size_t cecl_waits_bytes(int nranks);
-/* `memory` is of cecl_waits_bytes, shared by all ranks and zeroed. */
+/* `memory` has cecl_waits_bytes bytes, is zeroed, and is shared by all ranks. */
 void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nranks);
 
-/* Publishes that this rank waits for the ranks in `late`, which may be none.
+/* Publishes that this rank waits for the ranks in `late`, which may be empty.
  *
  * now_ms  the monotonic clock, which all processes of a host share */
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
 
-/* A look of the watchdog has several parts, each of which may find ranks that are late. Each part adds
- * its ranks, which are published at once, and the end publishes that there were none. */
+/* A look of the watchdog has several parts, each of which may find late ranks. Each part adds its ranks and
+ * publishes them at once. If no part found any, the end publishes that. */
 void cecl_waits_begin(struct cecl_waits *waits);
 void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms);
 void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms);
 
-/* Follows from the ranks in `late` to the ranks for which these wait, and so on. Leaves in `late`
- * the ranks at the ends, which wait for nobody. Leaves `late` unchanged if there are no ends (ranks
- * wait for each other in a circle), and if `late` has more ranks than it names. Waits that were
- * published before `since_ms` do not count, because a stopped rank publishes nothing new. */
+/* Follows the waits from the ranks in `late` to the ranks for which these wait, and so on. Replaces `late` by
+ * the ranks at the ends, which wait for no rank. `late` is unchanged if there is no end, because ranks wait
+ * for each other in a circle, or if more ranks are late than `late` can name. Waits that were published
+ * before `since_ms` do not count, because a stopped rank publishes nothing new. */
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
                        struct cecl_rank_list *late);
 

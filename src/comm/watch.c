@@ -1,7 +1,6 @@
-/* The watchdog of a communicator: one thread that learns of peers' ends at once, checks for calls
- * that take too long, and ends waits once the communicator has failed. It touches nothing that a
- * call in progress uses, except flags and their counters. It makes no slow driver call: see
- * worker.c and decision 20. */
+/* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that
+ * take too long, and ends waits once the communicator has failed. Of what a call in progress uses, it touches
+ * only flags and their counters. It makes no slow driver call: see worker.c and decision 20. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +26,10 @@
 /* The state of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES], messages;
-    int64_t since; /* time from which on the started call has made no progress, ms */
+    int64_t since; /* since when the started call has made no progress, ms */
     bool started;
     bool blind;          /* the driver does not answer */
-    int64_t blind_since; /* since when, ms */
+    int64_t blind_since; /* since when the driver does not answer, ms */
 };
 
 static bool is_hosted(ceclComm_t comm)
@@ -72,10 +71,10 @@ static bool exchange_awaits(ceclComm_t comm, int rank)
     return awaits;
 }
 
-/* Returns a rank that has left before making its part of a call that is pending here, or -1. Its
- * goodbye has the last epoch of its main lane. Every call adds as much to that epoch on all ranks.
- * Its message signals arrived before the goodbye. On other nodes calls move the epoch otherwise. There a
- * rank is missing if an exchange still waits for it. */
+/* Returns a rank that has left without making its part of a call that is pending here, or -1. A rank's
+ * goodbye has the last epoch of its main lane, to which each call adds the same on all ranks of a node.
+ * Signals of its messages arrive before the goodbye. On other nodes a call may add a different number; a rank
+ * of another node is missing if an exchange still waits for it. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
@@ -103,8 +102,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
 
 #define PENDING_BYTES 64
 
-/* Names the call that waits for a peer. If that call is not known, names the call that was made
- * last, because it ends last. A message's peer is named only if no other rank is late. */
+/* Names the call that waits for a peer. If that call is not known, names the last call, because it ends last.
+ * Names a message's peer only if no other rank is late. */
 static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *progress,
                                    char out[PENDING_BYTES])
 {
@@ -120,12 +119,11 @@ static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *
     return out;
 }
 
-/* Says what may be wrong. Calls that differ are found before the time is up, so here a call is
- * missing. */
+/* Says what may be wrong. Calls that differ are found before the time limit, so here a call is missing. */
 static const char *what_to_look_for(ceclComm_t comm, const struct cecl_progress *progress)
 {
     if (!progress->in_message)
-        return "did every rank make the call, and did its stream come to it?";
+        return "did every rank make the call, and did its stream reach it?";
     if (progress->message_peer < 0)
         return "did the peer make its part of each message?";
     return cecl_pair_is_mutual(&comm->engine.flags, &comm->watch.posts, progress)
@@ -134,8 +132,8 @@ static const char *what_to_look_for(ceclComm_t comm, const struct cecl_progress 
                : "did the peer make its part?";
 }
 
-/* A peer that has just given up may look late. It has told its peers that it gave up, so it is not
- * blamed here. */
+/* A peer that has just given up may look late. It is not blamed here, because it has told its peers that it
+ * gave up. */
 static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
@@ -151,10 +149,10 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* The driver does not answer how far the pending call is, for example because freeing memory waits
- * for the call. The mesh reports peers' ends without the driver. So only the time limit is checked
- * here. Whether the caller's earlier work on the stream has ended is not known either, so its time
- * counts, too. */
+/* For when the driver does not answer how far the pending call is, for example because freeing memory waits
+ * for the call. Checks only the time limit, because the mesh reports ends of peers without the driver. The
+ * time of the caller's earlier work on the stream counts, too, because whether that work has ended is not
+ * known either. */
 static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
 {
     const int64_t now = cecl_now_ms();
@@ -166,16 +164,15 @@ static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done
     const int64_t waited_ms = now - seen->blind_since;
     if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
         return;
-    cecl_fail(
-        ceclTimeout,
-        "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). For whom it waits is not "
-        "known, because the GPU's driver does not answer: does a thread free memory (cudaFree), "
-        "which waits for all pending work?",
-        cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
+    cecl_fail(ceclTimeout,
+              "%s has been pending for more than %lld ms (CECL_TIMEOUT_MS=%d). Which ranks it "
+              "waits for is not known, because the GPU's driver does not answer: does a thread "
+              "free memory (cudaFree), which waits for all pending work?",
+              cecl_comm_last_call(comm), (long long)waited_ms, comm->config.timeout_ms);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* Whether signals were sent or have come since the last look. */
+/* Whether signals were sent or received since the last look. */
 static bool has_moved(const struct cecl_progress *progress, const struct watched *seen)
 {
     return memcmp(progress->flags, seen->flags, sizeof(seen->flags)) != 0 ||
@@ -232,7 +229,7 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
-/* Ends waits for words in memory of the host that are no rows of epochs. */
+/* Ends waits for words in memory of the host that are not rows of epochs. */
 static void release_words(ceclComm_t comm)
 {
     cecl_pair_release(&comm->engine.flags);
@@ -249,7 +246,7 @@ static void tell_peers(ceclComm_t comm)
     comm->watch.told = true;
 }
 
-/* An exchange that still runs writes to the program's memory, so nothing behind it may go on. */
+/* An exchange that still runs writes to the program's memory, so work behind it must not go on. */
 static void end_exchanges(ceclComm_t comm, bool pending)
 {
     struct cecl_net *net = comm->engine.net;
@@ -262,17 +259,16 @@ static void end_exchanges(ceclComm_t comm, bool pending)
         cecl_flags_release_net(&comm->engine.flags);
 }
 
-/* Peers are notified first. A released stream goes on copying and signalling, and no peer may take
- * the data that it then gets as valid. A peer that sees such a signal finds this rank's message
- * when it looks (cecl_comm_hear). */
+/* Peers are notified first. A released stream goes on copying and signalling, and no peer may take data that
+ * it then receives as valid. A peer that sees such a signal finds this rank's notice in cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
     end_exchanges(comm, pending);
-    /* Releasing these flags needs no driver, and pending waits may hold up the driver. These flags
-     * cannot be silenced. */
+    /* Flags in memory of the host are released first: they need no driver, pending waits may hold up the
+     * driver, and they cannot be silenced. */
     if (pending && is_hosted(comm)) {
         (void)!cecl_flags_release(&comm->engine.flags);
         release_words(comm);
@@ -281,7 +277,7 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     if (pending && !comm->watch.silenced)
         complain(comm);
-    /* Ends kernels that wait, so that work enqueued behind them goes on. */
+    /* Ends waiting kernels, so that work enqueued behind them goes on. */
     if (!comm->watch.kernels_ended)
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
     if (!comm->watch.kernels_ended)
@@ -371,7 +367,7 @@ static ceclResult_t name_who_is_late(ceclComm_t comm, int64_t waited_ms)
                      what_is_pending(comm, &progress, pending), (long long)waited_ms, who);
 }
 
-/* A graph that was launched and has not begun is not done either. */
+/* A graph that was launched but has not begun is not done either. */
 static bool is_done(ceclComm_t comm)
 {
     return cecl_flags_idle(&comm->engine.flags) &&

@@ -1,12 +1,11 @@
-/* The worker of a communicator: a thread for driver calls that may be slow. It opens and closes the
- * memory that peers tell of, and reads flags.
+/* The worker of a communicator: a thread for driver calls that may be slow. It imports and closes the memory
+ * that peers announce, and reads flags.
  *
- * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost),
- * CUDA waits for pending work and holds up other threads that copy, allocate or launch.
- * cuIpcCloseMemHandle does the same, and waits for all work of the GPU. Only stream memory
- * operations and queries go on (docs/measurements.md, "What the driver holds up"). If the pending
- * work is a call whose peer has died, the watchdog must release it, for which it uses only stream
- * memory operations. */
+ * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
+ * for pending work and holds up other threads that copy, allocate or launch. cuIpcCloseMemHandle waits for
+ * all work of the GPU, and holds up threads in the same way. Only stream memory operations and queries go on
+ * (docs/measurements.md, "What the driver holds up"). If the pending work is a call whose peer has died, the
+ * watchdog must release it, so it uses only stream memory operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +15,10 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* ms between two looks for memory that can be closed */
-/* The same while there is such memory: moments without a pending call are short. */
+#define REST_MS 500 /* ms between two searches for memory that can be closed */
+/* ms between two searches while there is such memory, because moments without a pending call are short */
 #define CLOSE_MS 5
-#define MESSAGES_A_SWEEP 32 /* the most messages between two such looks */
+#define MESSAGES_A_SWEEP 32 /* the most messages between two searches */
 #define END_MS 10000
 
 void cecl_worker_init(struct cecl_worker *worker)
@@ -36,10 +35,10 @@ void cecl_worker_close(struct cecl_worker *worker)
     pthread_cond_destroy(&worker->news);
 }
 
-/* Carries out one message of a peer about its memory; questions are answered between messages.
- * Closing dropped memory takes as long as opening memory, and a call may wait for the next message.
- * So memory is closed only after a while without messages, or after many messages. Returns how many
- * messages have come since memory was last closed. */
+/* Carries out one message of a peer about its memory; questions are answered between messages. Closing memory
+ * takes as long as importing it, and a call may wait for the next message. So memory is closed only if no
+ * message has come for a while, or after many messages. Returns how many messages have come since memory was
+ * last closed. */
 static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
 {
     bool any = false;
@@ -82,7 +81,7 @@ static void *work(void *argument)
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
         bool comes = false;
-        if (failed) /* messages stay unread, and would end each wait for one */
+        if (failed) /* messages stay unread, so each wait for one would end at once */
             cecl_mesh_rest(comm->mesh, REST_MS);
         else
             comes = cecl_mesh_await(
@@ -116,7 +115,7 @@ ceclResult_t cecl_worker_start(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Waits for news up to a time. Returns false if there was none. The caller holds the lock. */
+/* Waits for news until a time. Returns false if that time has passed. The caller holds the lock. */
 static bool wait_for_news(struct cecl_worker *worker, const struct timespec *until)
 {
     return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;
@@ -143,7 +142,7 @@ bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm))
     worker->frees = frees;
     comm->magic = 0;
     cecl_mesh_say_goodbye(
-        comm->mesh); /* peers learn of it now, and not only when the thread returns */
+        comm->mesh); /* so that peers learn now that this rank has left, before the thread returns */
     pthread_detach(worker->thread);
     pthread_mutex_unlock(&worker->lock);
     return false;

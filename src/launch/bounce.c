@@ -14,8 +14,8 @@ struct cecl_bounce {
     size_t bytes;
     struct cecl_mem mem;
     bool replaced;                /* calls that are not enqueued yet may still use it */
-    uint32_t last_use;            /* the flags' `done` after the last call that used it */
-    uint64_t low, high, moves_to; /* what cecl_bounce_keep moves, and where it lies then */
+    uint32_t last_use;            /* the value of `done` after the last call that used it */
+    uint64_t low, high, moves_to; /* for cecl_bounce_keep: the leased bytes, and where they go */
     struct cecl_bounce *next;
 };
 
@@ -55,11 +55,11 @@ static ceclResult_t create(ceclComm_t comm, struct cecl_bounce *bounce)
     return result;
 }
 
-/* Frees bounce buffers that were replaced, once no call uses them any more. */
+/* Frees replaced bounce buffers that no call uses any more. */
 static ceclResult_t free_replaced(ceclComm_t comm)
 {
     struct cecl_bounce **at = &comm->launcher->bounces.memory;
-    if (comm->launcher->captured) /* a graph may use any of them again */
+    if (comm->launcher->captured) /* a graph may use replaced buffers again */
         return ceclSuccess;
     while (*at && (*at)->next) {
         struct cecl_bounce *old = (*at)->next;
@@ -74,7 +74,7 @@ static ceclResult_t free_replaced(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Makes a bounce buffer of at least `bytes` bytes, and of `wanted` if there is so much memory. */
+/* Makes a bounce buffer of `wanted` bytes, or of `bytes` if there is no memory for more. */
 static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
                          struct cecl_bounce **made)
 {
@@ -84,7 +84,7 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
     bounce->bytes = (size_t)cecl_round_up(wanted, unit);
     ceclResult_t result = create(comm, bounce);
-    if (result != ceclSuccess && wanted > bytes) { /* then only what is needed */
+    if (result != ceclSuccess && wanted > bytes) { /* only what is needed */
         bounce->bytes = (size_t)cecl_round_up(bytes, unit);
         result = create(comm, bounce);
     }
@@ -93,8 +93,8 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
         cecl_keep_message(words);
         free(bounce);
         return cecl_fail(result,
-                         "%.300s; a buffer in memory that peers cannot reach needs as much memory "
-                         "again: register it, or take it from ceclMemAlloc",
+                         "%.300s; a buffer in memory that peers cannot reach takes its size a "
+                         "second time: register the buffer, or allocate it by ceclMemAlloc",
                          words);
     }
     result = cecl_registry_forget(&comm->registry, bounce->base);
@@ -113,7 +113,7 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
     return ceclSuccess;
 }
 
-/* Makes a bounce buffer the first one, of at least so many bytes. */
+/* Puts a new bounce buffer of at least `bytes` bytes first in the list. */
 static ceclResult_t grow(ceclComm_t comm, uint64_t bytes)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
@@ -148,9 +148,9 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     return ceclSuccess;
 }
 
-/* Called when the last lease has ended. Replaced memory can be freed once the enqueued calls are
- * done. What cannot be freed now is tried again at a later call. After a failure nothing is freed,
- * because peers may know of memory that this rank never used. */
+/* Called when the last lease has ended. Frees replaced buffers whose calls are done; others are tried again
+ * at a later call. After a failure nothing is freed, because peers may know of memory that this rank never
+ * used. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
@@ -164,15 +164,13 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether memory was replaced while there were leases. If so, leases may lie in several
- * memories. */
+/* Whether the buffer was replaced while there were leases. Leases may then lie in several buffers. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;
 }
 
-/* Other launches may have leases at the same time, for example a group that another thread has
- * begun. */
+/* Other launches may have leases at the same time, for example the group of another thread. */
 void cecl_bounce_end(struct cecl_launch *launch)
 {
     struct cecl_bounces *bounces = &launch->comm->launcher->bounces;
@@ -189,7 +187,7 @@ void cecl_bounce_end(struct cecl_launch *launch)
 
 /* ---- requests */
 
-/* The memory in which a buffer is a lease; NULL: it is the caller's own memory. */
+/* The bounce buffer in which `buffer` lies; NULL: it is the caller's own memory. */
 static struct cecl_bounce *memory_of(ceclComm_t comm, struct cecl_buffer buffer)
 {
     const uintptr_t at = (uintptr_t)cecl_buffer_address(buffer);
@@ -199,8 +197,8 @@ static struct cecl_bounce *memory_of(ceclComm_t comm, struct cecl_buffer buffer)
     return bounce;
 }
 
-/* Finds which bytes of each memory the launch has leased, and gives them places one behind the other.
- * Returns how many bytes they take. */
+/* Finds which bytes of each bounce buffer the launch has leased, and gives them places one behind the other.
+ * Returns how many bytes they take together. */
 static uint64_t place_leases(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

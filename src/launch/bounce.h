@@ -1,5 +1,5 @@
-/* Memory of bounce buffers: registered memory of the communicator's own, which peers use instead of
- * private memory. A launch leases a part of it until it is enqueued or given up. */
+/* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A launch
+ * leases a part of one until the launch is enqueued or given up. */
 #ifndef CECL_LAUNCH_BOUNCE_H
 #define CECL_LAUNCH_BOUNCE_H
 
@@ -8,23 +8,23 @@
 struct cecl_bounce;
 
 struct cecl_bounces {
-    struct cecl_bounce *memory; /* a list; the first is in use */
-    uint64_t used;              /* leased bytes of the first */
+    struct cecl_bounce *memory; /* a list; leases are parts of the first one */
+    uint64_t used;              /* leased bytes of the first one */
     uint32_t leases;            /* how many launches have a lease */
 };
 
-/* Leases so many bytes for a launch. */
+/* Leases `bytes` bytes for a launch. */
 ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
                                struct cecl_buffer *bounce);
 /* Ends the leases of a launch. */
 void cecl_bounce_end(struct cecl_launch *launch);
-/* Ends the leases of a request, which gets a bounce buffer of its own instead: its starts need the same
- * memory again and again. */
+/* Ends the leases of a request, and gives it a bounce buffer of its own instead, because each of its starts
+ * needs the same memory. */
 ceclResult_t cecl_bounce_keep(struct cecl_launch *launch);
 /* Frees that buffer, if there is one. No work of the request may be pending. `is_known`: peers know the
- * buffer, and are told. */
+ * buffer, and are notified. */
 void cecl_bounce_drop(struct cecl_launch *launch, bool is_known);
-/* No work may be pending. */
+/* Frees all bounce buffers. No work may be pending. */
 void cecl_bounces_close(ceclComm_t comm);
 
 #endif

@@ -9,17 +9,16 @@
 #include "util/alone.h"
 #include "util/clock.h"
 
-#define GONE_MS 2000 /* wait so long for the device to report that a graph was destroyed */
+#define GONE_MS 2000 /* how long to wait until the device reports that a graph was destroyed */
 
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     if (launch->kind == CECL_LAUNCH_MESSAGES)
-        return cecl_fail(
-            ceclInvalidUsage,
-            "stream %p: captures a graph, and ceclSend and ceclRecv cannot be captured; "
-            "make them outside of the capture, or use ceclAlltoAllvAt",
-            (void *)launch->order.stream);
+        return cecl_fail(ceclInvalidUsage,
+                         "stream %p captures a graph, and ceclSend and ceclRecv cannot be "
+                         "captured; call them outside the capture, or use ceclAlltoAllvAt",
+                         (void *)launch->order.stream);
     if (comm->nodes)
         return cecl_comm_refuse_over_nodes(comm, "a captured call");
     if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
@@ -33,8 +32,8 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch)
 {
     return cecl_fail(ceclTimeout,
-                     "%s: a graph captures it on this rank, but some rank did not within %d ms "
-                     "(CECL_TIMEOUT_MS)",
+                     "%s: a graph captures the call on this rank, but some rank did not make it "
+                     "within %d ms (CECL_TIMEOUT_MS)",
                      launch->calls[0].op->name, launch->comm->config.timeout_ms);
 }
 
@@ -42,13 +41,13 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->told.late
                ? cecl_fail(ceclInvalidUsage,
-                           "%s: a graph captures it on this rank, but not on another; "
-                           "all ranks must capture a call, or none",
+                           "%s: a graph captures the call on this rank, but not on another rank; "
+                           "either all ranks must capture a call, or none",
                            launch->calls[0].op->name)
                : ceclSuccess;
 }
 
-/* On any thread. */
+/* The graph is gone. Called on any thread. */
 static void gone(void *context)
 {
     struct cecl_launch *launch = context;
@@ -58,7 +57,7 @@ static void gone(void *context)
     atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
 }
 
-/* The graph holds the launch, or nothing has changed. */
+/* Lets the graph hold the launch. After an error nothing has changed. */
 static ceclResult_t hold(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -108,7 +107,8 @@ static bool touches(struct cecl_buffer buffer, uint64_t needed, uint64_t offset,
            offset < buffer.offset + needed;
 }
 
-/* Whether kernels of a call by splits on the device, this rank's or peers', use these bytes as an array. */
+/* Whether kernels of this rank or of peers use these bytes as an array of a call whose splits are on the
+ * device. */
 static bool splits_touch(ceclComm_t comm, const struct cecl_call *call, uint64_t offset,
                          uint64_t bytes)
 {
@@ -144,7 +144,7 @@ ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset)
     if (!comm->launcher->captured || !cecl_blocks_find(&comm->pool.blocks, offset, &start, &bytes))
         return ceclSuccess;
     const struct cecl_call *call = call_with(comm, offset, bytes);
-    if (call) { /* its graph may have been destroyed a moment ago */
+    if (call) { /* the call's graph may have been destroyed a moment ago */
         (void)cecl_captured_await(comm);
         cecl_launch_take_returned(comm);
         call = call_with(comm, offset, bytes);

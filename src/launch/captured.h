@@ -1,27 +1,27 @@
-/* Captured calls. A call on a stream that captures a graph is a launch that the graph holds: its
- * program, its windows and its imports stay until the graph and everything that was made of it are gone.
- * All ranks capture the call, and learn each other's places while they do, once for all replays.
+/* Captured calls. If a call's stream captures a graph, the graph holds the call's launch: the program, the
+ * windows and the imports stay until the graph, and everything that was made from it, is gone. All ranks
+ * capture the call. While they do, they learn each other's places, once for all replays.
  *
- * A launch that a graph holds is in the launcher's list. When its graph goes, some thread of the
- * device's hands it over (cecl_launch_return), and the next call of the communicator drops it. */
+ * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands
+ * the launch over (cecl_launch_return), and the next call of the communicator drops it. */
 #ifndef CECL_LAUNCH_CAPTURED_H
 #define CECL_LAUNCH_CAPTURED_H
 
 #include "launch/launch.h"
 
-/* Refuses what cannot be captured. Local. */
+/* Refuses a launch that cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
-/* Records that some rank has not captured the launch in time. */
+/* Returns ceclTimeout, because some rank has not captured the launch in time. */
 ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch);
-/* Refuses a captured launch that another rank did not wait for. */
+/* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Adds the launch's program to the graph, which holds the launch from then on. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch);
 
-/* Waits for a moment until no graph holds a call of the communicator. Returns how many calls are held
- * then. The caller is inside the communicator, or ends it. */
+/* Waits up to 2 s until no graph holds a call of the communicator. Returns how many calls graphs hold then.
+ * The caller is inside the communicator, or ends it. */
 uint32_t cecl_captured_await(ceclComm_t comm);
-/* Refuses an allocation of the pool that a captured call uses. */
+/* Returns an error if a captured call uses the allocation at `offset` of the pool. */
 ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset);
 
 #endif

@@ -7,7 +7,7 @@
 #include "launch/launcher.h"
 #include "launch/plan.h"
 
-/* Adds a copy of a block, or makes the last copy longer if the block follows it on both sides. */
+/* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. */
 static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
                         struct cecl_buffer src, struct cecl_buffer dst, uint64_t offset,
                         uint64_t bytes, uint64_t pitch)
@@ -79,7 +79,8 @@ static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl
     return ceclSuccess;
 }
 
-/* Whether a recvbuff is private and peers must write to it. In a group calls go other ways. */
+/* Whether recvbuff is private and peers must write to it. A call that keeps to its own buffers outside a
+ * group may not do so in a group. */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
@@ -88,8 +89,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* Even in place, the root of a rooted call sends out of the caller's memory. So does every rank in a
- * call in which blocks differ in size. */
+/* Even in place, the root of a rooted call sends out of the caller's memory, and so does every rank in a call
+ * whose layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -1,5 +1,5 @@
-/* CECL_CHECK: before a collective is enqueued, ranks compare their descriptions of it. This is
- * slow, and is meant for finding faults. */
+/* CECL_CHECK: before a collective is enqueued, ranks compare their descriptions of it. This is slow, and is
+ * for finding errors in programs. */
 #include "launch/check.h"
 
 #include <inttypes.h>
@@ -12,16 +12,16 @@
 #include "launch/launcher.h"
 #include "util/alone.h"
 
-/* What a rank sends to the others: without pointers, the part of its call on which ranks must
- * agree. */
+/* What a rank sends to the others: the part of its call on which ranks must agree, without pointers. */
 struct told {
     struct cecl_verdict verdict;
     struct cecl_call call;
     uint64_t op;       /* enum cecl_op_index */
-    uint64_t layout;   /* a hash of the sizes and offsets that all ranks know */
+    uint64_t layout;   /* a hash of the layout's words that are equal on all ranks */
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
 };
-_Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES, "others count on so much");
+_Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES,
+               "other exchanges use this much of the room");
 
 void *cecl_check_room(int nranks)
 {
@@ -163,10 +163,10 @@ static ceclResult_t compare(const struct told *a, const struct told *b, int rank
 
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
 
-/* Ranks of one thread cannot compare their calls, because each would wait for the others. If all
- * ranks are in this process, every rank is refused, and the communicator stays usable. Otherwise
- * the communicator fails, because ranks of other processes wait for this one. `local` is this
- * rank's own verdict. */
+/* Refuses a call of a thread that has several ranks, because each rank would wait for the others. If all
+ * ranks are in this process, every rank is refused, and the communicator stays usable. Otherwise the
+ * communicator fails, because ranks of other processes wait for this one. `local`: the result of checking
+ * this rank's own arguments. */
 static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     if (local == ceclSuccess)
@@ -177,7 +177,8 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
     return comm->is_one_process ? local : cecl_comm_break(comm, local);
 }
 
-/* If the process has other threads, only the timeout shows that none of them makes the calls. */
+/* Adds to a timeout's message what to do if one thread has several ranks. If the process has other threads,
+ * only the timeout shows that none of them makes the calls. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -241,7 +242,7 @@ static ceclResult_t check_part(void *argument)
     return part->result;
 }
 
-/* Compares on all communicators that have no verdict yet, at the same time. */
+/* Compares the calls on all communicators that have no result yet, at the same time. */
 static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
 {
     struct cecl_task *tasks = calloc(count, sizeof(*tasks));
@@ -268,7 +269,7 @@ static bool is_incomplete(const struct cecl_check_part *parts, uint32_t count, u
     return comm->shares_process && here < comm->ranks_here && cecl_thread_is_alone();
 }
 
-/* Refuses calls on communicators with missing ranks. Returns `local`, or why it refused. */
+/* Refuses calls on communicators with missing ranks. Returns `local`, or the error of a refusal. */
 static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t count,
                                       ceclResult_t local)
 {
@@ -281,8 +282,7 @@ static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t co
     return result;
 }
 
-/* Whether a part is the first of its communicator: several ranks of one communicator count as
- * one. */
+/* Whether a part is the first one of its communicator, of which this thread may have several ranks. */
 static bool is_first_of(const struct cecl_check_part *parts, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
@@ -311,7 +311,7 @@ ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, cec
     if (result == ceclSuccess)
         result = cecl_fail_with(local, words);
     cecl_keep_message(words);
-    /* no thread could be started for these: peers are told why */
+    /* parts for which no thread could be started: their peers are notified why */
     for (uint32_t i = 0; i < count; i++) {
         if (!parts[i].is_told) {
             parts[i].local = result;

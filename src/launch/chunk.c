@@ -1,12 +1,14 @@
-/* The progress of a gather that was started: a stream waits for a part of it.
+/* ceclWaitChunk: a stream waits for a chunk of a gather that was started.
  *
- * Peers signal after each chunk (ce/lower_all_gather.c), and each in words of its own. So a second stream can wait for
- * any chunk of any peer, while the gather's own stream waits for all. Where a program has no such signals, the stream
- * waits for the end of the gather. The wait has a line (flags/lines.h), as a one-sided call has: so it is pending until
- * it has ended, and is ended if the communicator fails.
+ * Each peer signals after each chunk, in words of its own (ce/lower_all_gather.c). So a second stream can
+ * wait for any chunk of any peer, while the gather's own stream waits for all chunks. If the gather's program
+ * has no such signals, the second stream waits for the end of the gather. The wait has a line
+ * (flags/lines.h), as a one-sided call has. So the wait counts as pending until it has ended, and it ends if
+ * the communicator fails.
  *
- * Words of peers have only 16 bits of their epochs. So a wait for them is made only while the gather is not done, and
- * begins soon. A stream that comes to the wait half a cycle of these words later would wait for the next cycle. */
+ * Peers' words have only 16 bits of their epochs. If a stream reached the wait half a cycle of these words
+ * later, it would wait for the next cycle. So the wait is enqueued only while the gather is pending or soon
+ * begins. */
 #include <inttypes.h>
 
 #include "device/capture.h"
@@ -21,7 +23,7 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
     struct cecl_capture capture = {0};
     if (!launch || launch->nfull > 1 || request->messages || !cecl_early_gathers(launch))
         return cecl_fail(ceclInvalidUsage,
-                         "request %p: ceclWaitChunk takes a request of one all-gather",
+                         "request %p: ceclWaitChunk takes only a request of one all-gather",
                          (void *)request);
     const int chunks = launch->calls[0].chunks > 1 ? (int)launch->calls[0].chunks : 1;
     if (!request->is_started)
@@ -33,15 +35,15 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
         return cecl_fail(ceclInvalidArgument, "chunk %d: 0 to %d expected", chunk, chunks - 1);
     if (stream)
         CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
-    return capture.id == 0 ? comm->dev->ops->stream_check(comm->dev, stream)
-                           : cecl_fail(ceclInvalidUsage,
-                                       "stream %p: captures a graph, and ceclWaitChunk "
-                                       "cannot be captured",
-                                       (void *)stream);
+    return capture.id == 0
+               ? comm->dev->ops->stream_check(comm->dev, stream)
+               : cecl_fail(ceclInvalidUsage,
+                           "stream %p captures a graph, and ceclWaitChunk cannot be captured",
+                           (void *)stream);
 }
 
-/* How far `done` is behind the end of the last start; 0: that has ended, however long ago. What is enqueued and not done
- * is far less than the cycle of `done`. */
+/* How far `done` is behind the end of the last start; 0: the start has ended, at any time before. Pending
+ * calls are far fewer than the cycle of `done`. */
 static uint32_t left(ceclRequest_t request)
 {
     const struct cecl_flags *flags = &request->comm->engine.flags;
@@ -50,8 +52,10 @@ static uint32_t left(ceclRequest_t request)
     return later < pending ? pending - later : 0;
 }
 
-/* Whether signals of peers say that the chunk is there. The own block may come last, and so do bytes that are
- * carried. Ranks of other nodes signal nothing. Words that are far behind look as if they were ahead. */
+/* Whether signals of peers tell that the chunk has arrived. Not for an own block, which may arrive last,
+ * unless the call is in place. Not if bytes are carried, because they arrive last, and not over several
+ * nodes, because ranks of other nodes send no such signals. Not if the words are far behind, because they
+ * would look as if they were ahead. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;
@@ -69,7 +73,7 @@ static struct cecl_memop wait_for(ceclRequest_t request, int peer, int chunk)
                                cecl_flag_value(epoch), CECL_MEMOP_WAIT};
 }
 
-/* Lists what the stream waits for. */
+/* Lists the words for which the stream waits. */
 static size_t list(ceclRequest_t request, int peer, int chunk, struct cecl_memop *ops)
 {
     const struct cecl_flags *flags = &request->comm->engine.flags;

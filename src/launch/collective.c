@@ -1,5 +1,4 @@
-/* Public calls, from their arguments to a launch. This file does not know what a collective
- * does. */
+/* Makes public calls from their arguments. This file does not know what a collective does. */
 #include "launch/collective.h"
 
 #include "comm/trace.h"
@@ -8,7 +7,7 @@
 #include "launch/make.h"
 #include "launch/plan.h"
 
-/* Ends the trace of a call. A refused call may be described only in part. */
+/* Ends the trace of a call. The description of a refused call may be incomplete, so it is not read. */
 static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
                       const char *path, ceclResult_t result)
 {
@@ -20,7 +19,7 @@ static void trace_end(const struct cecl_traced *traced, const struct cecl_call *
     cecl_trace_end(traced, send_bytes, recv_bytes, path, result);
 }
 
-/* Makes a lone call, or keeps a group's. `path` says in the timeline how it went. */
+/* Makes a lone call, or keeps a call of a group. `path`: how the call is carried out, for the trace. */
 static ceclResult_t call_entered(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                  struct cecl_call *call)
 {
@@ -49,7 +48,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     ceclResult_t result = cecl_comm_check(comm);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
-    if (result != ceclSuccess) /* refuses the whole group */
+    if (result != ceclSuccess) /* in a group, the whole group is refused */
         return cecl_group_is_open() ? cecl_group_refuse_on(comm, result) : result;
     return cecl_comm_left(comm, call_entered(args, comm, stream, &call));
 }

@@ -1,12 +1,12 @@
-/* Public calls on a communicator, between the entry points and launches. */
+/* Public calls on a communicator, between the public functions and launches. */
 #ifndef CECL_LAUNCH_COLLECTIVE_H
 #define CECL_LAUNCH_COLLECTIVE_H
 
 #include "call/describe.h"
 #include "comm/comm.h"
 
-/* Makes a public call from its arguments. It is carried out now, or kept for the end of the group.
- * Under CECL_CHECK peers learn of a refusal. */
+/* Makes a public call from its arguments: carries it out, or keeps it for the end of the group. Under
+ * CECL_CHECK peers learn of a refusal. */
 ceclResult_t cecl_collective(enum cecl_op_index op, const struct cecl_args *args, ceclComm_t comm,
                              ceclStream_t stream);
 

@@ -1,4 +1,4 @@
-/* From the arguments of a public call to a launch; see describe.h. */
+/* Makes a launch from the arguments of a public call; see describe.h. */
 #include "launch/describe.h"
 
 #include "launch/carry.h"
@@ -14,7 +14,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Describes a call, and does so again until settling its buffers changes no window. */
+/* Describes a call, again and again until settling its buffers changes no window. */
 static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl_args *args,
                              struct cecl_call *call)
 {

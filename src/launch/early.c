@@ -1,15 +1,15 @@
-/* Requests that are made ready: ranks say before the start that their recvbuffs may be written.
+/* Requests that are made ready: each rank signals before the start that its recvbuffs may be written.
  *
- *     ready    a signal to every peer, on the caller's stream. It is no call: it waits for none, and none waits
- *              for it.
- *     start    by a program of its own, which waits for these signals instead of the first barrier
- *              (plan/early.c). They came long before, so the start exchanges nothing first.
+ *     ready    a signal to every peer, on the caller's stream. It waits for no call, and no call waits for
+ *              it.
+ *     start    runs a second program, which waits for these signals instead of the first barrier
+ *              (plan/early.c). The signals usually arrived long before, so the start does not wait.
  *
- * Each rank waits in a slot of its own words (flags/early.h). Several requests that are made ready
- * together wait in the slot of the first one: one exchange serves all of them.
+ * Each rank waits for words in a slot of its own (flags/early.h). Requests that are made ready together use
+ * the slot of the first one, so one exchange serves all of them.
  *
- * If a rank has no slot, or the plan has to keep its first barrier, the request may be made ready all the
- * same, but its start exchanges flags as any other start does. All ranks find that alike. */
+ * If a rank has no slot, or if the plan must keep its first barrier, the request can be made ready, but that
+ * has no effect: its start exchanges flags as any other start does. All ranks decide this alike. */
 #include "ce/bound.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
@@ -18,7 +18,7 @@
 
 /* ---- programs */
 
-/* The plan by which ranks push, whatever direction the calls have. */
+/* Makes a plan in which ranks push, even if the calls ask for another direction. */
 static ceclResult_t make_plan(struct cecl_launch *launch, struct cecl_plan *plan)
 {
     const uint8_t direction = launch->calls[0].options.direction;
@@ -38,7 +38,7 @@ static ceclResult_t bind_signals(ceclRequest_t request)
     uint32_t k[CECL_MAX_RANKS];
     struct cecl_plan plan;
     for (uint32_t r = 0; r < (uint32_t)launch->comm->nranks; r++)
-        k[r] = 1 + 2 * r; /* which of the values that are given */
+        k[r] = 1 + 2 * r; /* the number of the given value */
     CECL_TRY(cecl_plan_ready(&part, CECL_COUNTER_EARLY, k, &plan));
     const ceclResult_t result = cecl_engine_bind(&launch->comm->engine, launch->calls,
                                                  &launch->told, &plan, &request->early.signals);
@@ -63,7 +63,7 @@ static ceclResult_t bind_program(ceclRequest_t request)
     return result;
 }
 
-/* It may wait for memory of peers that is new, as the first start does. */
+/* Makes the programs of an early start. May wait for new memory of peers, as the first start does. */
 static ceclResult_t prepare(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;
@@ -106,16 +106,17 @@ static ceclResult_t signal_all(ceclRequest_t request, ceclStream_t stream)
 static ceclResult_t check_one(ceclRequest_t request, ceclRequest_t first)
 {
     if (request->comm != first->comm)
-        return cecl_fail(ceclInvalidUsage, "request %p: of another communicator than requests[0]",
+        return cecl_fail(ceclInvalidUsage,
+                         "request %p: on a different communicator than requests[0]",
                          (void *)request);
     if (request->messages || !request->collectives || !cecl_early_gathers(request->collectives))
         return cecl_fail(ceclInvalidUsage,
-                         "request %p: ceclReady takes requests of ceclAllGather, "
-                         "ceclAllGatherStrided and ceclAllGatherv alone",
+                         "request %p: ceclReady takes only requests of ceclAllGather, "
+                         "ceclAllGatherStrided and ceclAllGatherv",
                          (void *)request);
     if (request->is_ready)
         return cecl_fail(ceclInvalidUsage,
-                         "request %p: it was made ready, and not started since; start it first",
+                         "request %p: already made ready, and not started since; start it first",
                          (void *)request);
     return cecl_request_check_memory(request);
 }
@@ -128,8 +129,8 @@ static ceclResult_t check(ceclRequest_t *requests, int count, ceclStream_t strea
     for (int i = 0; i < count; i++)
         for (int j = 0; j < i; j++)
             if (requests[i] == requests[j])
-                return cecl_fail(ceclInvalidArgument, "requests[%d] is requests[%d] once more", i,
-                                 j);
+                return cecl_fail(ceclInvalidArgument,
+                                 "requests[%d] and requests[%d] are the same request", i, j);
     return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
@@ -156,7 +157,7 @@ ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_
     const struct cecl_early_part *first = &requests[0]->early;
     if (may) {
         result = signal_all(requests[0], stream);
-        if (result != ceclSuccess) /* some peers may have a signal by now, and others not */
+        if (result != ceclSuccess) /* some peers may have a signal, and others not */
             return cecl_comm_break(comm, result);
     }
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
-/* Ranks exchange the sizes of the blocks that they send, and the places at which they receive: before
- * an all-to-all whose senders do not know the places, and under CECL_CHECK, to compare the places
- * that senders gave with those of the receivers. */
+/* Ranks exchange the sizes of the blocks that they send, and the places where they receive blocks: before an
+ * all-to-all whose senders do not know these places, and under CECL_CHECK, to compare the senders' places
+ * with the receivers' places. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static size_t bytes_of(int nranks)
 
 void *cecl_exchange_room(int nranks)
 {
-    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for this rank's own layout */
+    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for what this rank sends */
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)
@@ -40,7 +40,7 @@ static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verd
     const ceclResult_t status = (ceclResult_t)verdict->status;
     if (status == ceclSuccess)
         return ceclSuccess;
-    if (verdict->has_failed) { /* in the words of that rank's watchdog */
+    if (verdict->has_failed) { /* `text` is the message of that rank's watchdog */
         const char *first = cecl_words_who_began(verdict->text);
         if (first)
             cecl_record("%s", first);
@@ -108,7 +108,7 @@ static ceclResult_t compare_blocks(ceclComm_t comm, int from, int to, size_t siz
     return ceclSuccess;
 }
 
-/* Reaches the same verdict on all ranks. */
+/* Compares all types and blocks. The result is equal on all ranks. */
 static ceclResult_t judge(ceclComm_t comm, const struct cecl_call *call, bool targets)
 {
     const int n = comm->nranks;

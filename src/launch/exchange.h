@@ -5,35 +5,34 @@
 #include "call/call.h"
 #include "comm/comm.h"
 
-/* Allocates memory for what ranks exchange. Returns NULL without memory. */
+/* Allocates memory for the exchanges of layouts. Returns NULL without memory. */
 void *cecl_exchange_room(int nranks);
 
 /* Collective. Ranks exchange where their blocks belong.
  *
- * layout  [out] [call->layout_words] the call's layout, with the places of this rank's blocks at
- *         its peers
- * local   this rank's verdict on its own arguments, with its message recorded
+ * layout  [out] [call->layout_words] the call's layout, in which the places of this rank's blocks at its
+ *         peers are filled in
+ * local   the result of checking this rank's own arguments, with its message recorded
  *
- * All ranks go on, or all refuse. Where two ranks differ, the message has both ranks and both
- * values. */
+ * Either all ranks go on, or all refuse. If two ranks differ, the message has both ranks and both values. */
 ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout,
                                   ceclResult_t local);
-/* Collective. Compares the places of blocks that the caller gave with the places that peers
- * expect. */
+/* Collective. Compares the places of blocks that senders gave with the places that receivers expect. */
 ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call);
 
-/* A rank's verdict on its own arguments, with which everything begins that ranks exchange of a call. */
+/* The result of checking a rank's own arguments. All data that ranks exchange about a call begins with it. */
 struct cecl_verdict {
-    int32_t status;     /* ceclResult_t */
-    int32_t has_failed; /* the communicator has failed on that rank: it fails on the others, too */
-    char text[180];     /* the message if it is an error */
+    int32_t status; /* ceclResult_t */
+    int32_t
+        has_failed; /* the communicator has failed on that rank, so it fails on the others, too */
+    char text[180]; /* the message of an error */
 };
 
-/* Collective. Gathers `bytes` of each rank, from `mine` into `all`. Fills in mine's verdict: `local`,
- * with its message recorded. Returns this rank's own error, because its message says more than what
- * a peer was told; or the error of the first peer that refused its call.
+/* Collective. Gathers `bytes` bytes of each rank, from `mine` into `all`. Fills in *mine from `local`, whose
+ * message is recorded. Returns this rank's own error, whose message says most, or else the error of the first
+ * peer that refused its call.
  *
- * name  of the public call; what: is exchanged, for messages */
+ * name  of the public call, for messages; what: the exchanged data, for messages */
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,
                            struct cecl_verdict *mine, void *all, size_t bytes, ceclResult_t local);
 

@@ -1,4 +1,4 @@
-/* Explaining launches: how they would go. */
+/* Explains how launches would be carried out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds the copies that are carried for a launch. */
+/* Adds the copies of blocks that are carried for a launch. */
 static ceclResult_t add_carried(ceclComm_t comm, const struct cecl_carried *carried,
                                 ceclExplanation_t *explanation)
 {

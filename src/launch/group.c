@@ -40,7 +40,7 @@ static void free_group(void *argument)
     free(group);
 }
 
-/* Makes the thread key, once in a process. After a failure the next group tries again. */
+/* Makes the thread key, once in a process. If that fails, the next group tries again. */
 static bool make_key(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,7 +54,7 @@ static bool make_key(void)
 
 struct cecl_group *cecl_group_current(void)
 {
-    /* cheaper to read than by pthread_getspecific, which is a function call */
+    /* reading it is cheaper than pthread_getspecific, which is a function call */
     static _Thread_local struct cecl_group *mine;
     if (mine)
         return mine;
@@ -81,7 +81,7 @@ void cecl_group_close(void)
     is_open = false;
 }
 
-/* ---- what is in it */
+/* ---- the group's calls */
 
 static ceclResult_t remember(struct cecl_group *group, ceclComm_t comm, ceclResult_t result)
 {
@@ -103,8 +103,8 @@ ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result)
     return remember(cecl_group_current(), comm, result);
 }
 
-/* Where a launch of this kind is in the list, or is to be inserted: beside the communicator's other
- * launch, or else last. So communicators come in the order of their first calls. */
+/* The place of a launch of this kind in the list, or where to insert it: beside the communicator's other
+ * launch, or else last. So communicators are in the order of their first calls. */
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
@@ -124,7 +124,7 @@ const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclC
     return launch;
 }
 
-/* Requires one stream for each communicator, because its calls become one. */
+/* Requires one stream for each communicator, because its calls are carried out as one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
@@ -132,8 +132,8 @@ static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm
     return !launch || launch->order.stream == stream
                ? ceclSuccess
                : cecl_fail(ceclInvalidUsage,
-                           "stream %p: calls of one group and communicator go to one stream; the "
-                           "first of them went to %p",
+                           "stream %p: all calls of a group on one communicator must use one "
+                           "stream; the first of them uses %p",
                            (void *)stream, (void *)launch->order.stream);
 }
 
@@ -149,7 +149,7 @@ static bool has_parts(struct cecl_group *group, uint32_t count)
     return true;
 }
 
-/* The group's launch for such a call; NULL without host memory. */
+/* The group's launch of this kind on `comm`, which is made if it is missing. NULL without host memory. */
 static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
                                       ceclStream_t stream, enum cecl_launch_kind kind)
 {
@@ -171,11 +171,12 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
 
 static ceclResult_t refuse_in_group(const struct cecl_op *op)
 {
-    return op->asks_places ? cecl_fail(ceclInvalidUsage,
-                                       "%s waits for the peers' hosts, which a group cannot: "
-                                       "%s may be grouped",
-                                       op->name, op->in_group)
-                           : ceclSuccess;
+    return op->asks_places
+               ? cecl_fail(
+                     ceclInvalidUsage,
+                     "%s waits for the peers' hosts, which is not possible in a group; use %s",
+                     op->name, op->in_group)
+               : ceclSuccess;
 }
 
 static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct cecl_args *args,
@@ -191,9 +192,10 @@ static ceclResult_t add(struct cecl_group *group, ceclComm_t comm, const struct 
     if (!launch)
         return ceclOutOfMemory;
     if (launch->ncalls == CECL_GROUP_MAX)
-        return cecl_fail(ceclInvalidUsage,
-                         "a group has %d calls at most on a communicator; this is one more",
-                         CECL_GROUP_MAX);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "more than %d calls on one communicator in a group: at most as many expected",
+            CECL_GROUP_MAX);
     CECL_TRY(cecl_launch_describe(launch, args, call));
     CECL_TRY(refuse_in_group(call->op));
     return streams == ceclSuccess ? ceclSuccess : cecl_fail_with(streams, words);
@@ -209,7 +211,8 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
         return result;
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    (void)launch_for(group, comm, stream, CECL_LAUNCH_COLLECTIVES); /* the peers will compare */
+    (void)launch_for(group, comm, stream,
+                     CECL_LAUNCH_COLLECTIVES); /* so that peers that compare calls are notified */
     return cecl_fail_with(result, words);
 }
 
@@ -228,7 +231,7 @@ static void take_out(struct cecl_group *group, ceclComm_t comm)
     struct cecl_launch **at = &group->first;
     while (*at) {
         struct cecl_launch *launch = *at;
-        /* those of other communicators stay: their peers must learn that the group is refused */
+        /* launches of other communicators stay: their peers must learn that the group is refused */
         if (launch->comm != comm) {
             at = &launch->next;
             continue;
@@ -245,7 +248,7 @@ void cecl_group_forget(ceclComm_t comm)
         take_out(cecl_group_current(), comm);
 }
 
-/* ---- carrying it out */
+/* ---- carrying the group out */
 
 void cecl_group_enter(struct cecl_group *group, const char *name)
 {
@@ -263,7 +266,7 @@ void cecl_group_enter(struct cecl_group *group, const char *name)
     }
 }
 
-/* A communicator is left once its last launch is dropped. */
+/* Leaves a communicator once its last launch is dropped. */
 void cecl_group_leave(struct cecl_group *group)
 {
     while (group->first) {
@@ -277,7 +280,7 @@ void cecl_group_leave(struct cecl_group *group)
     group->nlaunches = 0;
 }
 
-/* Checks all that this rank can find out by itself. */
+/* Checks everything that this rank can check by itself. */
 static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
 {
     CECL_TRY(cecl_comm_check(launch->comm));
@@ -286,7 +289,7 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
     return cecl_launch_check(launch);
 }
 
-/* Tells launches of collectives before those of messages: all ranks make the collectives, and wait
+/* Tells launches of collectives before launches of messages, because all ranks make the collectives, and wait
  * for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
@@ -295,7 +298,8 @@ static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
                : cecl_launch_tell(launch, group->nlaunches == 1);
 }
 
-/* The group's launch over hosts that is told next: communicators go in the order of their ids. NULL: none is left. */
+/* The next launch over hosts to tell: communicators come in the order of their ids, from id `from` on. NULL:
+ * none is left. */
 static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint64_t from)
 {
     struct cecl_launch *next = NULL;
@@ -306,7 +310,8 @@ static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint6
     return next;
 }
 
-/* Telling over hosts waits for the peers, whose groups may have the communicators in another order. */
+/* Tells launches over hosts. That waits for the peers, whose groups may have the communicators in a different
+ * order, so all ranks go by the ids. */
 static void tell_over_hosts(struct cecl_group *group)
 {
     struct cecl_launch *launch = next_over_hosts(group, 0);
@@ -327,17 +332,17 @@ static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch
     return cecl_launch_prepare(launch, &group->pending_ns);
 }
 
-/* Issues collectives before messages. All ranks have the same collectives in the group, but may
- * have a message in another group than the peer. If messages came first, a rank could wait for a
- * peer that waits for it in a collective. */
+/* Issues collectives before messages. All ranks have the same collectives in the group, but the two ranks of
+ * a message may have it in different groups. If messages came first, a rank could wait for a peer that waits
+ * for it in a collective. */
 static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
 {
     (void)group;
     return cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
 }
 
-/* The group's failure, with a message for the ranks of a communicator. A message that names ranks
- * holds for its own communicator only. */
+/* The group's failure, with a message for the ranks of `comm`. A message with rank numbers is valid only on
+ * its own communicator. */
 static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
 {
     if (group->failed == ceclSuccess || !group->failed_on || group->failed_on == comm)
@@ -346,12 +351,11 @@ static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
                      group->words);
 }
 
-/* Compares the group with the peers' groups, on all communicators where ranks compare their calls.
- * If this rank refuses the group, the peers on those communicators are told, because they wait for
- * it. */
+/* Compares the group with the peers' groups, on all communicators whose ranks compare their calls. If this
+ * rank refuses the group, the peers on those communicators are notified, because they wait for this rank. */
 static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 {
-    /* a refused call may be described only in part */
+    /* the description of a refused call may be incomplete */
     static const struct cecl_call refused = {.op = &cecl_ops[CECL_OP_GROUP_END]};
     char elsewhere[CECL_MESSAGE_BYTES];
     for (const struct cecl_launch *launch = group->first; launch; launch = launch->next) {
@@ -373,9 +377,9 @@ static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
         group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words));
 }
 
-/* If ranks agree on one communicator and not on another, this rank does not make the agreed calls,
- * although peers rely on them; so that communicator fails. It need not fail if all of its ranks
- * compare calls on the other communicator too, because then none of them makes the calls. */
+/* If ranks agree on one communicator but not on another, this rank does not make the agreed calls. Peers rely
+ * on these calls, so that communicator fails. It does not fail if all of its ranks compare calls on the other
+ * communicator, too, because none of them then makes the calls. */
 static void compare(struct cecl_group *group)
 {
     uint32_t nparts = 0;
@@ -392,19 +396,19 @@ static void compare(struct cecl_group *group)
                     cecl_launch_owe(launch);
 }
 
-/* Does something for each launch, one after the other, until the group fails. */
+/* Carries out a step for each launch, one after the other, until the group fails. */
 static void for_each(struct cecl_group *group,
                      ceclResult_t (*step)(struct cecl_group *, struct cecl_launch *))
 {
     for (struct cecl_launch *launch = group->first; launch && group->failed == ceclSuccess;
          launch = launch->next) {
         const ceclResult_t result = step(group, launch);
-        if (result != ceclSuccess) /* says what this means for the communicator */
+        if (result != ceclSuccess) /* decides what the failure means for the communicator */
             (void)!remember(group, launch->comm, cecl_launch_give_up(launch, result));
     }
 }
 
-/* Gives all launches up, whether peers were told of some, of all or of none. */
+/* Gives up all launches. Peers may have been told of some, of all, or of none. */
 static ceclResult_t refuse(const struct cecl_group *group)
 {
     for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
@@ -413,8 +417,8 @@ static ceclResult_t refuse(const struct cecl_group *group)
     return cecl_fail_with(group->failed, group->words);
 }
 
-/* All that can be refused comes before peers are told, and before anything is enqueued. All
- * launches are told before one of them waits for its peers, because they may be ranks of one
+/* Everything that can be refused is checked before peers are told, and before anything is enqueued. All
+ * launches are told before one of them waits for its peers, because they may belong to ranks of one
  * communicator. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group)
 {

@@ -5,11 +5,11 @@
 #include "launch/check.h"
 #include "launch/launch.h"
 
-/* The memory is kept for the thread's next group. */
+/* A thread keeps this memory for its next group. */
 struct cecl_group {
     int depth;
     bool is_traced; /* at least one call is on a communicator with a trace */
-    /* a list: for each communicator the launch of its collectives, then that of its messages */
+    /* a list; for each communicator the launch of its collectives, then the launch of its messages */
     struct cecl_launch *first;
     struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
     uint32_t nlaunches, parts_room;
@@ -17,7 +17,7 @@ struct cecl_group {
     ceclResult_t failed;  /* the result of the first refused call */
     ceclComm_t failed_on; /* the communicator of that call, or NULL */
     char words[CECL_MESSAGE_BYTES];
-    /* joins and allocations that wait for the group's end (api/waiting.h); freed with the thread */
+    /* joins and allocations that wait for the group's end (api/waiting.h); freed when the thread ends */
     void *others;
     void (*free_others)(void *others);
 };
@@ -28,17 +28,17 @@ bool cecl_group_is_open(void);
 struct cecl_group *cecl_group_current(void);
 /* Opens an empty group. */
 void cecl_group_open(struct cecl_group *group);
-/* Closes the open group. From then on this thread's calls are made by themselves. */
+/* Closes the open group. Later calls of this thread are lone calls. */
 void cecl_group_close(void);
 
-/* Describes a call and keeps it for the end of the open group. If the call is refused, so is the
- * group. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
+/* Describes a call and keeps it for the end of the open group. If the call is refused, the group is refused,
+ * too. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
-/* Refuses the open group, with `result` of a call in it, whose message is recorded. Returns
- * `result`. Success has no effect. */
+/* Refuses the open group because of `result`, the error of a call in it, whose message is recorded. Returns
+ * `result`. No effect if `result` is success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
-/* The same, for a call on `comm`, whose ranks the message may number. */
+/* The same for a call on `comm`. The message may have rank numbers of `comm`. */
 ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result);
 /* How many calls on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
@@ -50,11 +50,11 @@ void cecl_group_forget(ceclComm_t comm);
 void cecl_group_enter(struct cecl_group *group, const char *name);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
-/* Takes all calls out, for a thread that has not entered. */
+/* Takes all calls out, if the thread has not entered their communicators. */
 void cecl_group_empty(struct cecl_group *group);
 /* The first launch of `comm`; NULL: the group has no calls on it. */
 const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);
-/* Carries out the launches. A group that has failed before only lets its peers know. */
+/* Carries out the launches. If the group has already failed, only notifies the peers. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group);
 
 #endif

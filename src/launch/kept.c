@@ -1,4 +1,4 @@
-/* Keeping launches; see kept.h. */
+/* Keeps launches; see kept.h. */
 #include "launch/kept.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ void cecl_kept_add(struct cecl_launch *launch)
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++)
         if (!set[w])
             place = &set[w];
-    /* a launch whose program is about to run stays */
+    /* does not replace a launch whose program is about to run */
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) {
         struct cecl_launch **next = &set[(*victim)++ % CECL_KEPT_WAYS];
         if ((*next)->users == 0)
@@ -69,7 +69,7 @@ void cecl_kept_add(struct cecl_launch *launch)
         return;
     if (*place)
         cecl_launch_unkeep(*place);
-    /* the next lone call must find a launch in the store */
+    /* so that the next lone call finds a launch in the store */
     else if (!cecl_launch_spare(launch->comm))
         return;
     *place = launch;

@@ -1,4 +1,4 @@
-/* The life of a launcher; see launcher.h. */
+/* Makes and frees launchers; see launcher.h. */
 #include "launch/launcher.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ void cecl_launcher_free(ceclComm_t comm, bool drained)
     if (!launcher)
         return;
     cecl_requests_end(comm, drained && comm->dev);
-    if (!drained) /* what is pending may use all of it */
+    if (!drained) /* pending work may use all of it */
         return;
     free_launches(launcher);
     cecl_one_sided_close(comm);

@@ -1,4 +1,4 @@
-/* What a communicator needs for its launches. */
+/* The state that a communicator needs for its launches. */
 #ifndef CECL_LAUNCH_LAUNCHER_H
 #define CECL_LAUNCH_LAUNCHER_H
 
@@ -10,58 +10,59 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
-/* Requests with so many calls may be made before one of them is started. */
+/* Requests with this many calls in total may be made before one of them is started. */
 #define CECL_REQUEST_ENTRIES 1024u
 
-/* What messages need beside their launch. */
+/* The state that messages need in addition to their launch. */
 struct cecl_messenger {
     struct cecl_posts posts;
-    /* plan of the last launch of messages; later launches reuse the memory */
+    /* the plan of the last launch of messages; later launches reuse the memory */
     struct cecl_plan plan;
     struct cecl_bound bound;
-    uint64_t groups;     /* number of groups that this rank has posted */
-    uint32_t *counts;    /* [CECL_ROLES][nranks] messages of the group that is being made */
-    ceclStream_t *lanes; /* [nlanes] streams of the communicator's own, which outlive plans */
+    uint64_t groups;  /* how many groups this rank has posted */
+    uint32_t *counts; /* [CECL_ROLES][nranks] how many messages the group that is being made has */
+    ceclStream_t *lanes; /* [nlanes] streams of the communicator, which outlive plans */
     int nlanes;
     uint32_t *order; /* [room] for lowering */
-    uint32_t room;   /* messages that fit into `order` */
+    uint32_t room;   /* how many messages fit into `order` */
 };
 
 struct cecl_launcher {
     struct cecl_launch *spare; /* the store */
-    /* launches that were dropped by threads which were not inside the communicator */
+    /* launches that threads outside the communicator have dropped */
     _Atomic(struct cecl_launch *) returned;
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
-    struct cecl_launch *captured;      /* a list: those that graphs hold */
-    unsigned victim[CECL_KEPT_SETS];   /* which of each set is replaced next */
-    const struct cecl_launch *making;  /* whose deadline ends the host's waits; NULL: none */
-    struct cecl_places places;         /* where ranks tell each other places */
-    struct cecl_places request_places; /* the same of requests */
+    struct cecl_launch *captured;    /* a list of the launches that graphs hold */
+    unsigned victim[CECL_KEPT_SETS]; /* which member of each set is replaced next */
+    const struct cecl_launch
+        *making;               /* the launch whose deadline ends the host's waits; NULL: no limit */
+    struct cecl_places places; /* where ranks tell each other places */
+    struct cecl_places request_places; /* the same for requests */
     ceclRequest_t requests;            /* a list, the oldest first */
-    uint32_t nrequests;                /* with collectives, so far */
+    uint32_t nrequests;                /* how many requests with collectives were made so far */
     struct cecl_bounces bounces;
     struct cecl_messenger messenger;
     struct cecl_one_sided_room one_sided;
-    /* rooms for what is made one at a time */
-    struct cecl_place_record *records; /* [records_room] this rank's records of its calls */
+    /* memory for calls that are made one at a time */
+    struct cecl_place_record *records; /* [records_room] this rank's records of a launch's calls */
     uint32_t records_room;
-    struct cecl_place_record *gathered; /* over hosts: [nranks] times the records of a launch */
+    struct cecl_place_record *gathered; /* over hosts: the records of all [nranks] ranks */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */
-    /* for a group: on which other communicators it compares calls, as a hash; 0: none */
+    /* a hash that identifies the communicators on which a group compares calls; 0: only on this one */
     uint64_t compared;
-    /* the last comparison found that all ranks compare on the same communicators */
+    /* whether all ranks compared on the same communicators in the last comparison */
     bool compares_alike;
-    uint64_t plans_made; /* counted for a test that repeated calls make no plan */
+    uint64_t plans_made; /* for a test: repeated calls must not make plans */
 };
 
-/* Local. Returns false without host memory. */
+/* Makes a launcher. Local. Returns false without host memory. */
 bool cecl_launcher_new(ceclComm_t comm);
-/* Opens the ring of places, the posts and the counters of messages. comm->shared must be open, and
- * comm->hosted if there are peers. All ranks must do this before any rank makes a call. Local. */
+/* Opens the places, the posts and the counters of messages. comm->shared must be open, and comm->hosted, too,
+ * if there are peers. All ranks must do this before any rank makes a call. Local. */
 ceclResult_t cecl_launcher_open(ceclComm_t comm);
-/* Frees the launcher, while the device is still open. If work is pending (not `drained`), the
- * launcher stays. */
+/* Frees the launcher. The device must still be open. If work is pending (`drained` is false), the launcher
+ * stays. */
 void cecl_launcher_free(ceclComm_t comm, bool drained);
 
 #endif

@@ -1,4 +1,4 @@
-/* Making a launch; see make.h. */
+/* Makes launches; see make.h. */
 #include "launch/make.h"
 
 #include <stdlib.h>
@@ -25,15 +25,16 @@ static ceclResult_t check_stream(const struct cecl_launch *launch)
                                : comm->dev->ops->stream_check(comm->dev, launch->order.stream);
 }
 
-/* The calls of a group must not overlap where peers write, nor at the places to which this rank
- * carries bytes out of bounce buffers. */
+/* The calls of a group must not overlap, neither in the buffers that peers write nor in the buffers to which
+ * this rank carries bytes out of bounce buffers. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const struct cecl_carried *after = &launch->leases.after;
     const uint32_t count = launch->nfull;
     for (uint32_t i = 0; i < count; i++)
         if (launch->calls[i].op->family == CECL_FAMILY_SPLITS)
-            return cecl_fail(ceclInvalidUsage, "%s: a group of %u calls; it must be the only one",
+            return cecl_fail(ceclInvalidUsage,
+                             "%s in a group of %u calls: it must be the only call of the group",
                              launch->calls[i].op->name, count);
     CECL_TRY(cecl_calls_check_apart(launch->calls, count));
     if (after->count == 0)
@@ -44,14 +45,14 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
     memcpy(all, launch->calls, count * sizeof(*all));
     for (uint32_t i = 0; i < after->count; i++) {
         all[count + i] = after->calls[i];
-        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* its sendbuff is a bounce buffer */
+        all[count + i].send = (struct cecl_buffer){NULL, 0}; /* sendbuff is a bounce buffer */
     }
     const ceclResult_t result = cecl_calls_check_apart(all, count + after->count);
     free(all);
     return result;
 }
 
-/* Where buffers lie is checked when the calls are new, and again after memory was freed. */
+/* Checks where buffers lie, if the calls are new, and again after memory was freed. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
     if (launch->nfull == 0)
@@ -75,10 +76,12 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
     const uint32_t most = cecl_places_entries(launch->ring);
     CECL_TRY(cecl_launch_check_buffers(launch));
     if (comm->nranks > 1 && launch->ncalls > most)
-        return cecl_fail(ceclInvalidUsage, "a group of %u calls among %d ranks: %u at most",
-                         launch->ncalls, comm->nranks, most);
+        return cecl_fail(ceclInvalidUsage,
+                         "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
+                         comm->nranks, most);
     CECL_TRY(cecl_nodes_check_thread(launch));
-    /* peers rely on a call once they were told of it; a request gets its stream as it starts */
+    /* peers rely on a call once they are told of it, so its stream is checked before; a request gets its
+     * stream when it starts */
     if (!launch->is_request)
         CECL_TRY(check_stream(launch));
     return cecl_tell_reserve(launch);
@@ -92,9 +95,9 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
                                                 : check_collectives(launch);
 }
 
-/* ---- telling, and binding */
+/* ---- telling and binding */
 
-/* Whether peers have agreed to the call. Then they rely on it even before they are told the
+/* Whether peers have compared or exchanged the call. They rely on it then, even before they are told the
  * places. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
@@ -119,7 +122,8 @@ ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait)
 ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     launch->comm->launcher->making = launch;
-    if (launch->kind == CECL_LAUNCH_MESSAGES) { /* whose program is made as it is issued */
+    if (launch->kind ==
+        CECL_LAUNCH_MESSAGES) { /* the program of messages is made when they are issued */
         cecl_launch_bound(launch);
         return ceclSuccess;
     }
@@ -141,7 +145,7 @@ static void note_use(const struct cecl_launch *launch)
     cecl_imports_used(&comm->registry, &launch->runs->imports, target);
 }
 
-/* Enqueues the program. If only a part could be enqueued, the communicator fails, because peers
+/* Enqueues the program. If only a part can be enqueued, the launch is owed, so the communicator fails: peers
  * wait for signals that will not come. */
 static ceclResult_t run_program(struct cecl_launch *launch)
 {
@@ -156,7 +160,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     return result;
 }
 
-/* How many blocks one plan carries at most. */
+/* one plan carries at most this many blocks */
 #define CARRIED_MOST 64u
 
 static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,
@@ -213,7 +217,7 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
 
 /* ---- a lone launch */
 
-/* Checks everything that this rank may refuse before ranks exchange places, so that all ranks learn
+/* Exchanges places with the peers. First checks everything that this rank may refuse, so that all ranks learn
  * of a refusal. */
 static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_call *call,
                                  ceclResult_t result)
@@ -227,7 +231,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         result = check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
-    if (comm->config.check) /* first finds ranks that make another call */
+    if (comm->config.check) /* first, to find ranks that make a different call */
         result = cecl_check_calls(comm, described, 1, result);
     if (!comm->config.check || result == ceclSuccess)
         result = cecl_exchange_places(comm, described, comm->launcher->layout, result);
@@ -240,18 +244,19 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
     return result;
 }
 
-/* Messages are not compared, because only the peer makes their other part. */
+/* Messages are not compared, because only two ranks make a message. */
 ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
                                      ceclResult_t local)
 {
     ceclComm_t comm = launch->comm;
     if (call->op->asks_places)
-        CECL_TRY(learn_places(launch, call, local)); /* every rank gets the same verdict */
+        CECL_TRY(learn_places(launch, call, local)); /* the result is equal on all ranks */
     if (local == ceclSuccess)
         local = cecl_settle_again(launch, comm);
     if (local == ceclSuccess)
         local = cecl_launch_check(launch);
-    if (local != ceclSuccess && call->op->asks_places) /* peers have agreed by now */
+    if (local != ceclSuccess &&
+        call->op->asks_places) /* peers rely on the call after the exchange */
         cecl_launch_owe(launch);
     if (call->op->family == CECL_FAMILY_MESSAGE)
         return local;

@@ -23,9 +23,9 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-#define ALIGN UINT64_C(512) /* of a message in a bounce buffer */
+#define ALIGN UINT64_C(512) /* alignment of a message in a bounce buffer */
 
-/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory, or need not. */
+/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory or need not reach it. */
 static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
 {
     return !cecl_is_own(call) && !cecl_comm_is_away(comm, call->root) &&
@@ -34,7 +34,7 @@ static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
                : 0;
 }
 
-/* Collects the messages with peers, which share one bounce buffer. */
+/* Collects the messages with peers. They share one bounce buffer. */
 static ceclResult_t collect(struct cecl_launch *launch)
 {
     struct cecl_buffer bounce = {NULL, 0};
@@ -72,8 +72,8 @@ static ceclResult_t note_own(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* For a message in which this rank came first, the peer moves the bytes. So private memory is
- * carried to the bounce buffer before the group, or from it behind the group. */
+/* If this rank came first to a message, the peer moves the bytes. So private memory is carried to the bounce
+ * buffer before the group, or out of it after the group. */
 static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_pair_place *place)
 {
     if (cecl_buffer_is(place->here, place->posted))
@@ -83,8 +83,8 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* Both ends must have the same number of bytes. The rank that comes second checks this. If the
- * numbers differ, the communicator fails, so the peers learn of it. */
+/* Checks that both ranks of a message have the same number of bytes. The rank that comes second does this. If
+ * the numbers differ, the communicator fails, so that the peers learn of it. */
 static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
@@ -128,8 +128,8 @@ static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
     return bytes;
 }
 
-/* Whether the group both sends and receives much. If one rank moved all bytes, its copy engine
- * would move both directions, and the peer's would be idle. */
+/* Whether the group both sends and receives much data. If one rank moved all of it, its copy engines would
+ * move both directions, and the peer's copy engines would be idle. */
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);
@@ -143,9 +143,8 @@ static bool has_receiver(ceclComm_t comm, int peer)
            cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
 }
 
-/* Waits for a short time until the peers have posted their receives from this rank. This rank has
- * already posted its own receives. If all ranks come in time, each rank thus comes second to the
- * messages that it sends. */
+/* Waits for a short time until the peers have posted their receives from this rank, which has already posted
+ * its own receives. If all ranks come in time, each rank comes second to the messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {
     const int64_t end =
@@ -158,8 +157,8 @@ static void wait_for_receivers(ceclComm_t comm)
         }
 }
 
-/* Posts the messages of one role. Goes on after an error, so that peers find the messages that they
- * count. `result` is the other role's result; the message of its error is kept. */
+/* Posts the messages of one role. Goes on after an error, because peers count on the other messages.
+ * `result`: the result for the other role; if it is an error, its message is kept. */
 static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -177,8 +176,8 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Formats the text only if its numbers differ from those of the last launch in this memory, because
- * formatting takes longer than making the plan of a message. */
+/* Writes the launch's path. Formats the text only if its numbers differ from the last ones in this memory,
+ * because formatting takes longer than making the plan of a message. */
 static void say_path(struct cecl_launch *launch)
 {
     if (launch->comm->nodes) {
@@ -197,7 +196,7 @@ static void say_path(struct cecl_launch *launch)
 
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
-    /* starts the time anew, because comparing the group's calls may have waited for peers */
+    /* restarts the time, because comparing the group's calls may have waited for peers */
     cecl_launch_bound_waits(launch);
     CECL_TRY(collect(launch));
     CECL_TRY(note_own(launch));
@@ -214,9 +213,8 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 
 /* ---- issuing */
 
-/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be
- * imported first. Posts may be of different age, so the count of the peer's messages is only ever
- * raised. */
+/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be imported first.
+ * Posts may be older than what is known of the peer, so the count of its messages is only raised. */
 static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *message,
                               const struct cecl_pair_place *place, struct cecl_ends *ends)
 {
@@ -238,7 +236,7 @@ ceclResult_t cecl_messages_reach(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Notes which windows the launch uses, here and at peers. */
+/* Notes which windows of this rank and of peers the launch uses. */
 static void note_use(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -255,7 +253,7 @@ static void note_use(const struct cecl_launch *launch)
     cecl_registry_unlock(&comm->registry);
 }
 
-/* Makes the plan, and binds it. Launches of messages reuse the memory of plan and program. */
+/* Makes the plan and binds it, in memory that all launches of messages reuse. */
 static ceclResult_t make_program(const struct cecl_launch *launch)
 {
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
@@ -308,7 +306,7 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
     }
     CECL_TRY(cecl_check_counts(comm));
     CECL_TRY(cecl_check_own(launch));
-    CECL_TRY(cecl_nodes_check(launch)); /* between hosts there may be no network */
+    CECL_TRY(cecl_nodes_check(launch)); /* there may be no network between hosts */
     CECL_TRY(note_own(launch));
     snprintf(explanation->path + length, sizeof(explanation->path) - length,
              "%spoint to point, %u sent, %u received", length > 0 ? "; " : "", sent, received);

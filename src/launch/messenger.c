@@ -20,7 +20,7 @@ ceclResult_t cecl_messenger_open(ceclComm_t comm)
         return cecl_fail(ceclOutOfMemory, "no host memory for messages of %d ranks", comm->nranks);
     const struct cecl_part part = {.call = {.rank = comm->rank, .nranks = comm->nranks}};
     cecl_plan_init(&messenger->plan, &part);
-    if (comm->nodes) { /* the network's lane, of collectives too */
+    if (comm->nodes) { /* the lane of the network, which collectives use, too */
         CECL_TRY(comm->dev->ops->stream_create_urgent(comm->dev, &messenger->lanes[0]));
         messenger->nlanes = 1;
     }
@@ -53,8 +53,8 @@ void cecl_count_messages(const struct cecl_launch *launch)
         ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
 }
 
-/* Refuses more messages with a peer than a ring has slots: the peer may take none of them before
- * this rank has posted all. */
+/* Refuses more messages with a peer than a ring has slots, because the peer may take none of them before this
+ * rank has posted all. */
 ceclResult_t cecl_check_counts(ceclComm_t comm)
 {
     const uint32_t most = comm->launcher->messenger.posts.nslots;
@@ -63,18 +63,19 @@ ceclResult_t cecl_check_counts(ceclComm_t comm)
             const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);
             if (count > 0 && most == 0)
                 return cecl_fail(ceclInvalidUsage,
-                                 "a communicator of %d ranks has no ceclSend and ceclRecv: %d "
-                                 "ranks at most",
+                                 "ceclSend and ceclRecv in a communicator of %d ranks: at most %d "
+                                 "ranks expected",
                                  comm->nranks, CECL_POSTS_RANKS);
             if (count > most)
-                return cecl_fail(ceclInvalidUsage, "a group of %u messages %s rank %d: %u at most",
-                                 count, role == CECL_SENDER ? "to" : "from", peer, most);
+                return cecl_fail(ceclInvalidUsage,
+                                 "a group of %u messages %s rank %d: at most %u expected", count,
+                                 role == CECL_SENDER ? "to" : "from", peer, most);
         }
     return ceclSuccess;
 }
 
-/* The next message, from *at on, that this rank sends to itself (or receives from itself); NULL:
- * there is none. */
+/* The next message, from *at on, that this rank sends to itself or receives from itself; NULL: there is
+ * none. */
 static const struct cecl_call *next_own(const struct cecl_launch *launch, enum cecl_role role,
                                         uint32_t *at)
 {
@@ -102,11 +103,10 @@ ceclResult_t cecl_check_own(const struct cecl_launch *launch)
                    received = *cecl_count_with(comm, CECL_RECEIVER, comm->rank);
     struct cecl_own_message own = {0};
     if (sent != received)
-        return cecl_fail(
-            ceclInvalidUsage,
-            "peer %d is this rank: a group has as many ceclSend to it as ceclRecv from "
-            "it; %u and %u are here",
-            comm->rank, sent, received);
+        return cecl_fail(ceclInvalidUsage,
+                         "peer %d is this rank: a group must have as many ceclSend to it as "
+                         "ceclRecv from it; this group has %u and %u",
+                         comm->rank, sent, received);
     while (sent > 0 && cecl_next_own_message(launch, &own)) {
         if (own.from->bytes != own.to->bytes)
             return cecl_fail(ceclInvalidUsage,
@@ -157,7 +157,7 @@ static ceclResult_t reserve(struct cecl_launch *launch)
                : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
 }
 
-/* Makes streams for as many lanes as a group with these peers may need. */
+/* Makes streams for the lanes that a group with these peers may need. */
 static ceclResult_t make_lanes(ceclComm_t comm)
 {
     struct cecl_messenger *messenger = &comm->launcher->messenger;
@@ -188,7 +188,8 @@ static bool has_room(ceclComm_t comm)
     return room;
 }
 
-/* Waits while a peer is as many messages behind as its ring has slots. */
+/* Waits while a peer has no room for the messages, because it has not made its part of this rank's last
+ * messages. */
 static ceclResult_t wait_for_room(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

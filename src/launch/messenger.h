@@ -1,4 +1,4 @@
-/* What checking messages and posting them share. Internal to src/launch. */
+/* Shared by the checks of messages and their posting. Internal to src/launch. */
 #ifndef CECL_LAUNCH_MESSENGER_H
 #define CECL_LAUNCH_MESSENGER_H
 
@@ -28,13 +28,13 @@ static inline bool cecl_has_own(const struct cecl_launch *launch)
 
 /* Counts the messages of a launch, by role and peer. */
 void cecl_count_messages(const struct cecl_launch *launch);
-/* Refuse by these counts: more messages with a peer than a ring holds, and messages of a rank to
- * itself that do not meet in one group. */
+/* Use these counts. The first one refuses more messages with a peer than a ring holds; the second one refuses
+ * messages of a rank to itself that are not sent and received in one group. */
 ceclResult_t cecl_check_counts(ceclComm_t comm);
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
-/* The two calls of a message that this rank sends to itself. Returns false if there is no further
- * message. */
+/* The two calls of the next message that this rank sends to itself. The function returns false if there is no
+ * further message. */
 struct cecl_own_message {
     const struct cecl_call *from, *to;
     uint32_t sent, received; /* where the search for the next message goes on */

@@ -1,8 +1,9 @@
-/* Ranks for which the host waits in vain. */
+/* Finds ranks for which the host waits in vain. */
 #include "launch/captured.h"
 #include "launch/launcher.h"
 
-/* Whether a rank made another call instead, or has left. It may have made the request just before. */
+/* Whether a rank made a different call instead, or has left. Looks again whether the rank is missing, because
+ * it may have made the request just before. */
 static bool does_not_come(const struct cecl_launch *launch, int rank)
 {
     ceclComm_t comm = launch->comm;
@@ -10,8 +11,8 @@ static bool does_not_come(const struct cecl_launch *launch, int rank)
            cecl_places_missing(launch->ring, &launch->places, rank) == rank;
 }
 
-/* A rank for which the host waits without deciding that it is late, or -1. Nobody is late to a request, nor
- * to a call over several nodes. */
+/* A rank for which the host waits until the time limit, or -1. That is so for requests and for calls over
+ * several nodes, to which no rank can be late. */
 static int awaited(const struct cecl_launch *launch)
 {
     const bool waits = launch->is_request || (launch->comm->nodes && launch->is_open);
@@ -26,7 +27,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that did not come to a call over several nodes. */
+/* Names all ranks that have not made a call over several nodes. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};
@@ -38,7 +39,7 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
         launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
 }
 
-/* A wait has ended because of ranks that did not make this request or call. */
+/* The error of a wait for ranks that have not made this request or call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
     const char *name = launch->calls[0].op->name,
@@ -46,8 +47,8 @@ static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
         return cecl_fail(ceclInvalidUsage,
-                         "rank %d made another call, and not this %s%s: ranks make requests "
-                         "and calls in the same order%s",
+                         "rank %d made a different call instead of this %s%s: all ranks must make "
+                         "requests and calls in the same order%s",
                          gone, request, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
         return cecl_fail(ceclRemoteError,
@@ -56,11 +57,10 @@ static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
                          gone, request, name);
     if (!launch->is_request)
         return say_late(launch, missing);
-    return cecl_fail(
-        ceclTimeout,
-        "%s: rank %d did not come to make this request within %d ms of its first start "
-        "here (CECL_TIMEOUT_MS)",
-        name, missing, launch->comm->config.timeout_ms);
+    return cecl_fail(ceclTimeout,
+                     "%s: rank %d did not make this request within %d ms after its first start on "
+                     "this rank (CECL_TIMEOUT_MS)",
+                     name, missing, launch->comm->config.timeout_ms);
 }
 
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)

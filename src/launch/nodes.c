@@ -5,8 +5,8 @@
 #include "launch/tell.h"
 #include "util/alone.h"
 
-/* Why a call needs SMs on some rank, or NULL. All ranks refuse alike, whether or not they are such a
- * rank. */
+/* Why a call needs SMs on some rank, or NULL. The answer is equal on all ranks, so all ranks refuse the call
+ * alike. */
 static const char *why_copied_locally(const struct cecl_nodes *nodes, const struct cecl_call *call)
 {
     if (call->op->family == CECL_FAMILY_MESSAGE || call->op->family == CECL_FAMILY_BARRIER)
@@ -37,16 +37,17 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
                : ceclSuccess;
 }
 
-/* A group of the program's may be of calls that stay within this rank. */
+/* A launch without calls of the program only makes copies within this rank, and needs no network. */
 static ceclResult_t check_net(const struct cecl_launch *launch)
 {
     char words[CECL_NODES_WORDS];
     if (launch->comm->engine.net || launch->ncalls == 0)
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "%s over %s: ranks are on several hosts, and nothing carries data between "
-                     "them (GPUs: NCCL; the host device: MPI, in communicators of ceclCommInitMpi)",
-                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
+    return cecl_fail(
+        ceclInvalidUsage,
+        "%s over %s: ranks are on several hosts, and no transport carries data between them (on "
+        "GPUs NCCL does; on the host device MPI does, in communicators of ceclCommInitMpi)",
+        launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
@@ -59,7 +60,7 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
         CECL_TRY(check_sms(launch, &launch->calls[i]));
     if (!moves)
         return ceclSuccess;
-    /* the lowerings refuse what they cannot do, such as too little staging */
+    /* the lowerings refuse calls that they cannot carry out, for example with too little staging */
     const struct cecl_told told = cecl_tell_alone(launch->calls, launch->nfull);
     struct cecl_plan plan;
     CECL_TRY(cecl_plan_make(launch->comm, launch->calls, launch->nfull, &told, &plan));
@@ -67,7 +68,7 @@ ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* A request waits on the host only where its first start may have to connect ranks. */
+/* A request waits on the host only if its first start may have to connect ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
 {
     const ceclComm_t comm = launch->comm;
@@ -77,14 +78,15 @@ ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch)
     if (cecl_mesh_spans_hosts(comm->mesh))
         return cecl_fail(ceclInvalidUsage,
                          "%s: a call over several hosts waits for all other ranks, but this thread "
-                         "has several ranks: use a thread for each",
+                         "has several ranks: use a thread for each rank",
                          name);
     if (launch->is_request)
         return comm->engine.net->connects
-                   ? cecl_fail(ceclInvalidUsage,
-                               "a request of %s: over several nodes a start may wait for all other "
-                               "ranks, but this thread has several ranks: use a thread for each",
-                               name)
+                   ? cecl_fail(
+                         ceclInvalidUsage,
+                         "a request of %s: over several nodes a start may wait for all other "
+                         "ranks, but this thread has several ranks: use a thread for each rank",
+                         name)
                    : ceclSuccess;
     return launch->is_grouped
                ? ceclSuccess

@@ -1,16 +1,14 @@
-/* What calls of a communicator over several nodes cannot have yet. Each refusal has the layout in its
- * message. */
+/* Refuses calls that a communicator over several nodes cannot carry out. Each message has the layout. */
 #ifndef CECL_LAUNCH_NODES_H
 #define CECL_LAUNCH_NODES_H
 
 #include "launch/launch.h"
 
-/* Refuses new calls of a launch that its layout cannot take, alike on all ranks, before peers are told.
- * Returns ceclSuccess for a communicator of one node. */
+/* Refuses new calls of a launch that cannot be carried out over these nodes. All ranks refuse alike, before
+ * peers are told. Returns ceclSuccess for a communicator of one node. */
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch);
 
-/* Refuses a lone call or a request whose wait for the other ranks could not end, because this thread has
- * several of them. */
+/* Refuses a lone call or a request that would wait for ever, because this thread has several of the ranks. */
 ceclResult_t cecl_nodes_check_thread(const struct cecl_launch *launch);
 
 #endif

@@ -1,4 +1,4 @@
-/* Checking and issuing one-sided calls; see one_sided.h. */
+/* Checks and issues one-sided calls; see one_sided.h. */
 #include "launch/one_sided.h"
 
 #include <inttypes.h>
@@ -30,7 +30,8 @@ ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window)
         return cecl_fail(ceclInvalidArgument, "window %p: not a window (freed before?)",
                          (void *)window);
     if (window->comm != comm)
-        return cecl_fail(ceclInvalidArgument, "window %p: of another communicator", (void *)window);
+        return cecl_fail(ceclInvalidArgument, "window %p: of a different communicator",
+                         (void *)window);
     return ceclSuccess;
 }
 
@@ -49,7 +50,7 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 {
     if (!comm->engine.flags.signals.sent)
         return cecl_fail(ceclInvalidUsage,
-                         "a communicator of %d ranks has no signals: %d ranks at most",
+                         "signals in a communicator of %d ranks: at most %d ranks expected",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
     return signal >= 0 && signal < CECL_SIGNALS
                ? ceclSuccess
@@ -57,10 +58,10 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
                            CECL_SIGNALS - 1);
 }
 
-/* Words are compared modulo 2^32, so waits may not be far ahead of the signals. */
+/* words are compared modulo 2^32, so waits must not be far ahead of the signals */
 #define AHEAD_MOST (1u << 30)
 
-/* `sum`: of the call's entries so far; they may be of one signal. */
+/* `sum`: how many signals the call's entries have awaited so far; they may be for one signal. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const uint64_t ahead = cecl_signals_awaited(&comm->engine.flags, wait->peer, wait->signal);
@@ -88,7 +89,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     return ceclSuccess;
 }
 
-/* A peer that has left takes nothing any more. Its memory may be gone. */
+/* Refuses a call with a peer that has left, because the peer's memory may be gone. */
 static ceclResult_t check_is_there(ceclComm_t comm, int peer)
 {
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))
@@ -100,17 +101,17 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
                         peer));
 }
 
-/* The bytes lie within what the peer shares. */
+/* Checks that the bytes lie within the memory that the peer shares. */
 static ceclResult_t check_range(const struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
     const struct cecl_share_part *part = &args->window->parts[args->peer];
     if (args->offset > part->bytes || making->bytes > part->bytes - args->offset)
-        return cecl_fail(ceclInvalidArgument,
-                         "offset %zu: %" PRIu64 " bytes from there end outside the %" PRIu64
-                         " bytes that rank %d shares in window %" PRIu32,
-                         args->offset, making->bytes, part->bytes, args->peer,
-                         args->window->number);
+        return cecl_fail(
+            ceclInvalidArgument,
+            "offset %zu: %" PRIu64 " bytes from this offset on end outside the %" PRIu64
+            " bytes that rank %d shares in window %" PRIu32,
+            args->offset, making->bytes, part->bytes, args->peer, args->window->number);
     if (cecl_imports_are_dropped(&part->imports))
         return cecl_fail(ceclInvalidUsage,
                          "window %" PRIu32 ": rank %d has freed or replaced its memory, which "
@@ -134,15 +135,15 @@ static ceclResult_t check_local(ceclComm_t comm, const struct making *making)
                                                            : ceclSuccess;
 }
 
-/* A copy within one GPU needs an SM with today's drivers. */
+/* Refuses a copy within one GPU if no SM is allowed: with today's drivers such a copy needs an SM. */
 static ceclResult_t check_policy(ceclComm_t comm, int peer)
 {
     if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW ||
         (comm->local_copies & CECL_LOCAL_CONTIGUOUS))
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
-                     "peer %d is this rank: a copy within one GPU needs an SM, which only "
-                     "CECL_SM_ALLOW allows; or copy by ceclMemcpyAsync",
+                     "peer %d is this rank: a copy within one GPU needs an SM; set CECL_SM_ALLOW, "
+                     "or copy by ceclMemcpyAsync",
                      peer);
 }
 
@@ -151,9 +152,9 @@ static ceclResult_t check_copy(ceclComm_t comm, struct making *making)
     const struct cecl_one_sided_args *args = making->args;
     const uint64_t element = cecl_type_bytes(args->type);
     if (element == 0)
-        return cecl_fail(ceclInvalidArgument, "datatype %d: no type", (int)args->type);
+        return cecl_fail(ceclInvalidArgument, "datatype %d: not a ceclDataType_t", (int)args->type);
     if (__builtin_mul_overflow(args->count, element, &making->bytes))
-        return cecl_fail(ceclInvalidArgument, "count %zu: more bytes than there are addresses",
+        return cecl_fail(ceclInvalidArgument, "count %zu: more bytes than an address space",
                          args->count);
     CECL_TRY(cecl_window_handle_check(comm, args->window));
     CECL_TRY(check_range(making));
@@ -183,7 +184,7 @@ static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct ce
     return cecl_one_sided_give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
-/* Orders the call behind `last`, if that is on another line and not done. */
+/* A step that waits for call `last`, if that call is on another line and not done. */
 static struct cecl_counted behind(const struct making *making, struct cecl_line_at last)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -213,7 +214,8 @@ static struct cecl_signal_taken *taken_of(const struct making *making, int i)
     return &flags->signals.taken[cecl_signal_index(flags, wait->peer, wait->signal)];
 }
 
-/* The watchdog ends waits up to the values that it finds, so these are written before the wait is enqueued. */
+/* Writes the awaited values before the wait is enqueued, because the watchdog ends waits only up to the
+ * values that it finds. */
 static void describe_waits(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
@@ -254,7 +256,7 @@ static void describe(struct making *making, uint64_t stream_id)
     making->call.done = give_line(making->room, making->at);
 }
 
-/* Nothing was enqueued. */
+/* Undoes `describe`, if nothing was enqueued. */
 static void roll_back(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
@@ -280,8 +282,9 @@ static void commit(struct making *making)
 
 /* ---- issuing */
 
-/* A call of which a part is enqueued. Once this is done no other part can come behind it in the stream, so its
- * memory may be given back. If not even this is taken, the call counts as pending for good, and its memory stays. */
+/* Ends a call of which only a part is enqueued: behind that part the stream writes that the call is done, so
+ * that its memory can be given back. If even this write cannot be enqueued, the call counts as pending for
+ * ever, and its memory stays. */
 static void end_what_began(const struct making *making, ceclStream_t work)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -326,7 +329,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
         return ops->stream_check(comm->dev, stream);
     if (capture.id != 0)
         return cecl_one_sided_capture(comm, args, making.bytes, stream, &capture);
-    /* after, reached and signal of each wait; line, after, signal, done */
+    /* given pairs: after, reached and signal of each wait; line, after, signal and done of the call */
     CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,
                                     (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));

@@ -1,8 +1,8 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * Such a call is no launch. It is ordered with other calls only by its stream, peers are not told of it, and no
- * peer's host takes part. It is lowered, bound and issued when it is made. It is pending until its line says that it
- * is done (flags/lines.h). */
+ * A one-sided call is not a launch. Only its stream orders it among other calls, peers are not told of it,
+ * and no peer's host takes part. It is lowered, bound and issued when it is made, and is pending until its
+ * line says that it is done (flags/lines.h). */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 
@@ -15,21 +15,23 @@
 /* One rank's memory in a window that ranks share. */
 struct cecl_share_part {
     struct cecl_peer_buffer at;
-    uint64_t bytes;              /* 0: the rank shares none */
-    char *address;               /* as this rank reaches it */
-    struct cecl_imports imports; /* of a peer's registered memory; held until the window ends */
+    uint64_t bytes; /* 0: the rank shares no memory */
+    char *address;  /* the address at which this rank reaches it */
+    struct cecl_imports
+        imports; /* imports of a peer's registered memory; held until the window ends */
 };
 
-/* A window that ranks share. Memory of freed handles is kept for new handles, and never given back to the system. So
+/* A window that ranks share. Freed handles are kept for new windows, and their memory is never freed, so that
  * the use of a freed handle can be refused. */
 struct ceclWindow {
     uint32_t magic;
     ceclComm_t comm;
-    uint32_t number; /* of the communicator's windows, from 1 on; equal on all ranks */
+    uint32_t number; /* number of the window in the communicator, from 1 on; equal on all ranks */
     struct cecl_share_part *parts;   /* [nranks] */
-    ceclRegistration_t registration; /* of this rank's memory; NULL: there is none */
-    uint64_t used[CECL_LINES]; /* the last call of each line that copies to or from it; 0: none */
-    struct ceclWindow *next;   /* in the communicator's list, or in the list of freed handles */
+    ceclRegistration_t registration; /* of this rank's memory; NULL: this rank shares none */
+    uint64_t used
+        [CECL_LINES]; /* the last call of each line that copies to or from the window; 0: none */
+    struct ceclWindow *next; /* in the communicator's list, or in the list of freed handles */
 };
 
 /* A call that a graph holds. */
@@ -42,26 +44,26 @@ struct cecl_one_sided_kept {
     struct cecl_one_sided_kept *next;
 };
 
-/* What one-sided calls need; in the launcher. */
+/* The state that one-sided calls need. A part of the launcher. */
 struct cecl_one_sided_room {
     ceclWindow_t windows; /* a list */
-    uint32_t nwindows;    /* so far */
+    uint32_t nwindows;    /* windows shared so far */
     struct cecl_plan plan;
     struct cecl_bound bound;
     struct cecl_ends ends[2];
     uint64_t *given;                     /* [2 * given_room] slots and values */
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t ngiven, given_room, waits_room;
-    /* -- of captured calls -- */
+    /* -- for captured calls -- */
     struct cecl_one_sided_handed *handed; /* [handed_room] signals of one call */
-    struct cecl_event *
-        *order; /* [2][CECL_SIGNALS][nranks] what follows each other (flags/handed.h), or NULL */
-    struct cecl_event **events;       /* [events_room] those of one call */
+    struct cecl_event **
+        order; /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL */
+    struct cecl_event **events;       /* [events_room] the events of one call */
     struct cecl_one_sided_kept *kept; /* a list */
     uint32_t handed_room, events_room;
 };
 
-/* The arguments of a call, as the caller gave them. */
+/* The caller's arguments. */
 struct cecl_one_sided_args {
     const char *name;
     void *local; /* sendbuff or recvbuff */
@@ -79,18 +81,18 @@ struct cecl_one_sided_args {
 ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                  ceclStream_t stream);
 
-/* Refuses a handle that is NULL, was freed, or is of another communicator. */
+/* Refuses a handle that is NULL, was freed, or belongs to a different communicator. */
 ceclResult_t cecl_window_handle_check(ceclComm_t comm, ceclWindow_t window);
 
-/* -- one_sided_room.c: what calls have in common, whether a graph captures them or not -- */
+/* -- one_sided_room.c: shared by captured and other calls -- */
 
-/* Makes room for so many given pairs of a slot and a value, and for so many waits. */
+/* Makes room for `ngiven` pairs of a slot and a value, and for `nwaits` waits. */
 ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t ngiven,
                                     uint32_t nwaits);
-/* A step of a counter with slots: gives slot and value. */
+/* A step of a counter with slots. Adds the slot and the value to `given`. */
 struct cecl_counted cecl_one_sided_give(struct cecl_one_sided_room *room, uint32_t counter,
                                         uint32_t slot, uint32_t value);
-/* Makes the call's program, in the room. bytes: of its copy. */
+/* Makes the call's program, in the room. bytes: how many the call copies. */
 ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                  uint64_t bytes, const struct cecl_one_sided *call);
 

@@ -9,12 +9,12 @@
 #include "launch/captured.h"
 #include "launch/launcher.h"
 
-/* Each signal of a captured wait is a wait of its own. */
+/* a captured wait has a wait for each of its signals */
 #define SIGNALS_MOST 256
 
-/* ---- what a graph holds */
+/* ---- calls that a graph holds */
 
-/* On any thread, which may not wait. */
+/* The graph is gone. Called on any thread; must not wait. */
 static void gone(void *context)
 {
     struct cecl_one_sided_kept *kept = context;
@@ -37,7 +37,7 @@ static void sweep(struct cecl_one_sided_room *room)
     }
 }
 
-/* The graph holds the call from here on, even if it cannot be captured. */
+/* Lets the graph hold the call, even if the call then cannot be captured. */
 static ceclResult_t hold(ceclComm_t comm, const struct cecl_one_sided_args *args, uint64_t bytes,
                          const struct cecl_capture *capture)
 {
@@ -77,7 +77,7 @@ bool cecl_one_sided_is_held(ceclComm_t comm, const struct ceclWindow *window)
     const struct cecl_one_sided_room *room = &comm->launcher->one_sided;
     if (!is_held(room, window))
         return false;
-    (void)cecl_captured_await(comm); /* its graph may have been destroyed a moment ago */
+    (void)cecl_captured_await(comm); /* the call's graph may have been destroyed a moment ago */
     return is_held(room, window);
 }
 
@@ -114,11 +114,11 @@ static ceclResult_t count_signals(const struct cecl_one_sided_args *args, uint32
     return sum <= SIGNALS_MOST
                ? ceclSuccess
                : cecl_fail(ceclInvalidArgument,
-                           "waits: %llu signals in all, and a captured call waits for %d at most",
+                           "waits: %llu signals in total; at most %d expected in a captured call",
                            (unsigned long long)sum, SIGNALS_MOST);
 }
 
-/* Makes room for a call with so many signals. */
+/* Makes room for a call with `count` signals. */
 static ceclResult_t reserve(ceclComm_t comm, uint32_t count)
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
@@ -150,7 +150,8 @@ static struct cecl_one_sided_handed handed(ceclComm_t comm, int peer, int number
         .ended = cecl_one_sided_give(room, CECL_COUNTER_HOLDS, slot, CECL_REPLAY_ENDED)};
 }
 
-/* Notes the event that gives its order to signals of one number to a peer, or to waits for them. */
+/* Notes the event that orders the signals of one number to a peer, or the waits for signals of one number
+ * from a peer. */
 static ceclResult_t add_event(ceclComm_t comm, int peer, int number, bool sends, uint32_t *nevents)
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
@@ -201,6 +202,6 @@ ceclResult_t cecl_one_sided_capture(ceclComm_t comm, const struct cecl_one_sided
     CECL_TRY(hold(comm, args, bytes, capture));
     const ceclResult_t result = cecl_graph_capture_aside(&comm->engine, &room->bound, stream,
                                                          capture, room->events, nevents);
-    /* a graph with a part of the call would signal what is not so */
+    /* a graph with only a part of the call would send wrong signals */
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }

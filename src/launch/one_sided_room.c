@@ -1,4 +1,4 @@
-/* What one-sided calls need to be carried out, or captured; see one_sided.h. */
+/* Shared by captured and other one-sided calls; see one_sided.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -65,7 +65,7 @@ static void free_order(ceclComm_t comm, struct cecl_event **order)
 void cecl_one_sided_close(ceclComm_t comm)
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
-    while (room->kept) { /* no graph holds a call any more */
+    while (room->kept) { /* no graph holds these calls any more */
         struct cecl_one_sided_kept *kept = room->kept;
         room->kept = kept->next;
         free(kept);

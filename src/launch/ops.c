@@ -1,6 +1,6 @@
-/* The table of public calls, with a row for each, and the table of their families. Only this file
- * connects a call's name with its blocks, and a family with its choices and its lowering.
- * CONTRIBUTING.md says how to add a collective. */
+/* The table of public calls, and the table of their families. Only this file connects a call's name with its
+ * blocks, and a family with its choice of a way and its lowering. CONTRIBUTING.md says how to add a
+ * collective. */
 #include "call/block.h"
 #include "call/describe.h"
 #include "ce/lower.h"
@@ -162,8 +162,9 @@ const struct cecl_op cecl_ops[CECL_OP_COUNT] = {
     [CECL_OP_MEM_FREE] = {.name = "ceclMemFree"},
     [CECL_OP_GROUP_END] = {.name = "ceclGroupEnd"},
     [CECL_OP_INIT] = {.name = "making a request", .count_name = "the number of its calls"},
-    [CECL_OP_READY] = {.name = "ceclReady",
-                       .count_name = "the requests (a hash of the order in which they were made)"},
-    [CECL_OP_START] = {.name = "ceclStart",
-                       .count_name = "the request, by the order in which requests were made"},
+    [CECL_OP_READY] = {.name = "ceclReady", .count_name = "the requests (a hash of their numbers)"},
+    [CECL_OP_START] =
+        {.name = "ceclStart",
+         .count_name =
+             "the request (its number, from 1 on, in the order in which requests were made)"},
 };

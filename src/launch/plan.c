@@ -1,4 +1,4 @@
-/* From described calls to a program. This file does not know what a collective does. */
+/* Makes a program from described calls. This file does not know what a collective does. */
 #include "launch/plan.h"
 
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "tune/choose.h"
 #include "util/log.h"
 
-/* Whether a copy engine runs the copies that this call would make within a GPU. A call
- * of strided blocks makes contiguous copies too. */
+/* Whether a copy engine would run this call's copies within a GPU. A call with strided blocks also makes
+ * contiguous copies. */
 static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
 {
     const uint32_t wanted =
@@ -20,7 +20,7 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
-/* Whether ranks differ in that their own block is not in their recvbuff yet. */
+/* Whether some ranks are outside and others are not. */
 static bool some_differ(const struct cecl_part *part)
 {
     for (int r = 0; part->outside && r < part->call.nranks; r++)
@@ -29,7 +29,7 @@ static bool some_differ(const struct cecl_part *part)
     return false;
 }
 
-/* What the communicator lends to any call. */
+/* What the communicator lends to every call. */
 static struct cecl_means means_of(ceclComm_t comm)
 {
     return (struct cecl_means){.nodes = comm->nodes,
@@ -42,8 +42,8 @@ static struct cecl_means means_of(ceclComm_t comm)
                                .shares_gpu = comm->shares_gpu};
 }
 
-/* Call `index` of some calls, with its way and with what the communicator lends it. `told` is what
- * ranks told of these calls. */
+/* A call with its way, and with what the communicator lends to it. `index`: its index among the calls that
+ * are carried out as one; `told`: what ranks told about these calls. */
 static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {
@@ -54,9 +54,9 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .earlier = told->earlier,
                              .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
-    /* probed for batches, which a graph does not have */
+    /* the test at init made batches, which a graph does not have */
     part.means.engine_copies_locally = !call->captured && engine_copies(comm, call);
-    if (call->captured) { /* the half follows as the call runs */
+    if (call->captured) { /* the kernel chooses the half when the call runs */
         part.means.slots_offset = comm->engine.captured_slots_offset;
         part.means.half = 0;
     }
@@ -94,9 +94,9 @@ static ceclResult_t lower(ceclComm_t comm, const struct cecl_call *calls, uint32
     return result;
 }
 
-/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse
- * it, even those that have nothing to reduce. A call by splits only moves data, so it needs the
- * policy that lets SMs do so. */
+/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even
+ * ranks that reduce nothing. A call whose splits are on the device only moves data, so it needs the policy
+ * that lets SMs move data. */
 ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t 
         if (calls[i].op->family == CECL_FAMILY_SPLITS &&
             calls[i].options.sm_policy != CECL_SM_ALLOW)
             return cecl_fail(ceclInvalidUsage,
-                             "%s reads its splits on the device, so kernels move the rows, on SMs: "
+                             "%s reads its splits on the device, so kernels on SMs move the rows: "
                              "set smPolicy or CECL_SM_POLICY to CECL_SM_ALLOW",
                              calls[i].op->name);
     }
@@ -143,7 +143,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_plan plan;
-    cecl_launch_trim(launch); /* its arrays do not move from now on */
+    cecl_launch_trim(launch); /* the arrays must not move from now on */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets));
@@ -167,7 +167,7 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch)
         if (!launch->runs) {
             CECL_TRY(bind_new(launch));
             launch->runs = launch;
-            if (!launch->is_captured) /* its graph keeps it */
+            if (!launch->is_captured) /* the graph holds a captured launch */
                 cecl_kept_add(launch);
         }
         launch->runs->users++;

@@ -1,4 +1,4 @@
-/* The life of requests; see request.h. */
+/* Handles of requests, and their end; see request.h. */
 #include "launch/request.h"
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 
 /* ---- handles */
 
-/* Requests that were freed are used again, and never given back to the system. So the use of a handle that
- * was freed is refused. */
+/* Freed handles are used again for new requests, and their memory is never freed, so that the use of a freed
+ * handle can be refused. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclRequest_t freed;
 
@@ -56,7 +56,7 @@ ceclResult_t cecl_request_check(ceclRequest_t request)
     return ceclSuccess;
 }
 
-/* ---- its parts */
+/* ---- parts of a request */
 
 void cecl_request_enlist(ceclRequest_t request)
 {
@@ -84,7 +84,7 @@ static void forget_watched(ceclRequest_t request)
     request->watched = NULL;
 }
 
-/* Lets go of what a request has. No work of it may be pending. */
+/* Frees everything that a request has. No work of it may be pending. */
 static void empty(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;
@@ -115,8 +115,8 @@ static bool is_pending(ceclRequest_t request)
            !cecl_flags_reached(flags, request->target);
 }
 
-/* In a failed communicator work may still be pending. What it may touch stays until the communicator ends.
- * A request that is not read yet holds its place in the ring. */
+/* Whether a freed request must stay until the communicator ends. In a failed communicator pending work may
+ * still use it. A request that is not read yet holds its entry of the ring. */
 static bool must_stay(ceclRequest_t request)
 {
     return !request->is_read || atomic_load(&request->comm->async_result) != ceclSuccess;
@@ -131,8 +131,7 @@ ceclResult_t cecl_request_free(ceclRequest_t request)
     if (request->is_ready && atomic_load(&request->comm->async_result) == ceclSuccess)
         return cecl_fail(
             ceclInvalidUsage,
-            "request %p: it was made ready, so peers may write to its buffers; start it "
-            "first",
+            "request %p: made ready, so peers may write to its buffers; start it first",
             (void *)request);
     if (must_stay(request)) {
         request->is_freed = true;
@@ -162,14 +161,15 @@ static bool has_lost(ceclComm_t comm, const struct cecl_launch *launch)
 void cecl_requests_lose_memory(ceclComm_t comm)
 {
     char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words); /* what is found here is no error of this call */
+    cecl_keep_message(words); /* lost memory is not an error of this call */
     for (ceclRequest_t request = comm->launcher->requests; request; request = request->next)
         request->is_stale = request->is_stale || has_lost(comm, request->collectives) ||
                             has_lost(comm, request->messages);
     (void)!cecl_fail_with(ceclSuccess, words);
 }
 
-/* Its launches are those of a store that is going to be freed. */
+/* Frees the parts of a request whose communicator ends. Its launches cannot go back to the store, which is
+ * about to be freed. */
 static void end(ceclRequest_t request)
 {
     cecl_early_end(request, false);
@@ -184,7 +184,7 @@ static void end(ceclRequest_t request)
     request->comm = NULL;
 }
 
-/* What is pending may still use the parts of a request, so these stay if anything is. */
+/* Pending work may still use the parts of requests, so these stay if work is pending. */
 void cecl_requests_end(ceclComm_t comm, bool drained)
 {
     struct cecl_launcher *launcher = comm->launcher;

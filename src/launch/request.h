@@ -2,17 +2,18 @@
  *
  *     made      described, settled and checked. Its places are published in a ring of places that only
  *               requests use, so that no rank waits for its peers here.
- *     read      what the peers published for it is read: when another request is made and all of them have
- *               published, or at its first start, which waits until they have. Nobody is late to a request.
- *     bound     at its first start. It has a program of its own.
+ *     read      the places that the peers published for it are read: when another request is made and all
+ *               ranks have published, or at the first start, which waits until they have. No rank is late to
+ *               a request.
+ *     bound     at the first start. It has a program of its own.
  *     started   any number of times: the cells of the program are filled, and it is issued.
  *
- * Requests are read in the order in which they were made, which is the same on all ranks. A start knows
- * the places of all ranks, so a peer that has not come yet costs nothing here: the stream waits for it, in
+ * Requests are read in the order in which they were made, which is the same on all ranks. A start knows the
+ * places of all ranks, so a peer that has not started yet costs the host nothing: the stream waits for it, in
  * the program's first barrier.
  *
- * Messages of a request are described and settled once. At each start they are posted as all messages are,
- * because who comes second moves the bytes.
+ * Messages of a request are described and settled once. Each start posts them as all messages are posted,
+ * because the rank that comes second moves the bytes.
  *
  * Threads: those that are inside the communicator, one at a time. */
 #ifndef CECL_LAUNCH_REQUEST_H
@@ -22,105 +23,112 @@
 
 #define CECL_REQUEST_MAGIC 0x63657271u
 
-/* Bytes of a registered window, or of private memory that the device checks, which a start looks at. */
+/* Bytes that each start checks: of a registered window, or of private memory that the device can check. */
 struct cecl_watched {
     const struct cecl_window *window;
     struct cecl_use use;
-    struct cecl_range *ranges; /* of the use, if it has any */
+    struct cecl_range *ranges; /* the ranges of `use`, or NULL */
 };
 
 struct ceclRequest {
     uint32_t magic;
-    ceclComm_t comm;                 /* NULL: it has ended */
-    struct cecl_launch *collectives; /* NULL: it has none */
-    struct cecl_launch *messages;    /* NULL: it has none. Only their descriptions are used */
-    bool is_read;                    /* what the peers published is read */
-    bool is_bound;                   /* it has its program */
-    bool is_grouped;                 /* several calls */
-    bool is_stale;                   /* memory of the pool that it uses was freed */
-    bool is_freed;                   /* by the caller, and kept for the library */
-    bool is_started;                 /* at least once; then: */
-    uint32_t target;                 /* the flags' `done` after its last start */
-    /* -- of its last start that was not refused -- */
-    uint32_t begun;               /* the epoch of the main lane before it */
-    uint32_t end;                 /* the flags' `done` after it */
-    const struct cecl_bound *ran; /* its program */
-    /* a number of its own among the communicator's requests with collectives; equal on all ranks */
+    ceclComm_t comm;                 /* NULL: the communicator has ended */
+    struct cecl_launch *collectives; /* NULL: no collectives */
+    struct cecl_launch *messages;    /* NULL: no messages. Only their descriptions are used */
+    bool is_read;                    /* the places that peers published were read */
+    bool is_bound;                   /* the request has its program */
+    bool is_grouped;                 /* the request has several calls */
+    bool is_stale;                   /* memory of the pool that the request uses was freed */
+    bool is_freed;   /* the caller has freed the request, but the library still needs it */
+    bool is_started; /* the request was started at least once */
+    uint32_t target; /* the value of `done` after the last start */
+    /* -- the last start that was not refused -- */
+    uint32_t begun;               /* the epoch of the main lane before the start */
+    uint32_t end;                 /* the value of `done` after the start */
+    const struct cecl_bound *ran; /* the program that it ran */
+    /* number of the request among the communicator's requests with collectives; equal on all ranks */
     uint32_t number;
-    uint32_t signature; /* of a start, for the history */
+    uint32_t signature; /* signature of a start, for the history */
     struct cecl_early_part {
-        /* it may be made ready: all of its calls gather, and each rank has a slot for it; equal on all ranks */
+        /* making the request ready has an effect: all calls gather, and each rank has a slot. Equal on all
+         * ranks */
         bool may;
-        uint32_t slot, value; /* this rank's; the value grows each time that it is made ready */
-        uint64_t *slots;      /* [nranks] of all ranks: slot and first value; NULL: not read yet */
-        uint32_t count;       /* how often it was made ready */
-        uint64_t *given;      /* [2 * nranks] what `signals` takes */
-        bool is_awaited;      /* ready: the start waits for signals, and exchanges no flags */
-        uint64_t awaited[2];  /* what `program` takes: whose slot here, and which value */
-        struct cecl_bound *signals, *program; /* made when they are first needed */
+        uint32_t slot,
+            value; /* of this rank; the value grows each time that the request is made ready */
+        uint64_t *slots; /* [nranks] slot and first value of each rank; NULL: not read yet */
+        uint32_t count;  /* how often the request was made ready */
+        uint64_t *given; /* [2 * nranks] given values for `signals` */
+        bool
+            is_awaited; /* if is_ready: the start waits for early signals instead of the first barrier */
+        uint64_t
+            awaited[2]; /* given values for `program`: a slot of this rank, and the awaited value */
+        struct cecl_bound *signals, *program; /* made when first needed */
     } early;
-    bool is_ready;                /* it was made ready, and not started since */
+    bool is_ready;                /* the request was made ready, and not started since */
     struct cecl_watched *watched; /* [nwatched] */
     uint32_t nwatched;
-    uint64_t send_bytes, recv_bytes; /* for the timeline */
+    uint64_t send_bytes, recv_bytes; /* for the trace */
     struct ceclRequest
         *next; /* in the communicator's list, oldest first, or in the list of freed handles */
 };
 
 /* -- request_make.c -- */
 
-/* Makes a request of launches that are described, and takes them over also on failure. `local` is this
- * rank's verdict on the calls, with its message recorded. `call` is what ranks compare of a lone call,
- * NULL for a group.
- * *made is written on success only. */
+/* Makes a request from described launches, and takes them over even on failure. `local`: the result of
+ * describing the calls, with its message recorded. `call`: the description that ranks compare, if it is a
+ * lone call; NULL for a group. *made is written only on success. */
 ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
                                struct cecl_launch *messages, const struct cecl_call *call,
                                ceclResult_t local, ceclRequest_t *made);
-/* Reads what the peers published for this request, and gives it a program. Waits for the peers to make it. */
+/* Reads the places that peers published for this request, and gives it a program. Waits until the peers have
+ * made the request. */
 ceclResult_t cecl_request_bind(ceclRequest_t request);
 
 /* -- request.c -- */
 
-/* A request that is all zero; NULL without host memory. */
+/* Takes a zeroed request; NULL without host memory. */
 ceclRequest_t cecl_request_take(void);
-/* Adds it to its communicator's list. */
+/* Adds a request to its communicator's list. */
 void cecl_request_enlist(ceclRequest_t request);
-/* Takes it out of the list, if it is there, and lets go of all that it has. No work of it may be pending. */
+/* Takes a request out of the list, if it is there, and frees everything that it has. No work of it may be
+ * pending. */
 void cecl_request_discard(ceclRequest_t request);
-/* Refuses a handle that is NULL, freed, or of a communicator that has ended. */
+/* Refuses a handle that is NULL or freed, or whose communicator has ended. */
 ceclResult_t cecl_request_check(ceclRequest_t request);
 /* Frees a request, unless it is pending. */
 ceclResult_t cecl_request_free(ceclRequest_t request);
-/* Frees the handle of a request whose communicator has ended; false: it has not. */
+/* Frees the handle of a request whose communicator has ended. Returns false if it has not ended. */
 bool cecl_request_forget(ceclRequest_t request);
 /* Notes which requests can no longer be started, because memory of the pool that they use was freed. */
 void cecl_requests_lose_memory(ceclComm_t comm);
-/* The communicator ends. Its requests can only be freed from now on. `drained`: no work is pending. */
+/* Call it when the communicator ends: its requests can only be freed from now on. `drained`: no work is
+ * pending. */
 void cecl_requests_end(ceclComm_t comm, bool drained);
 
-/* Refuses a start whose memory is not what it was. A look as a start takes it. */
+/* Returns an error if the request's memory was freed or replaced. Each start calls it. */
 ceclResult_t cecl_request_check_memory(ceclRequest_t request);
 
-/* -- early_slot.c: what requests that may be made ready have at each rank -- */
+/* -- early_slot.c: the slots of requests that can be made ready -- */
 
 /* Whether all calls of a launch are all-gathers. */
 bool cecl_early_gathers(const struct cecl_launch *launch);
-/* Takes a slot for a request whose calls all gather, before it is told. */
+/* Takes a slot for a request whose calls all gather, before the request is told. */
 void cecl_early_begin(ceclRequest_t request);
-/* Keeps what the peers told of their slots. */
+/* Keeps the slots that the peers told. */
 ceclResult_t cecl_early_read(ceclRequest_t request);
-/* Gives back what a request has. No work of it may be pending. */
+/* Frees the slot and the programs. No work of the request may be pending. */
 void cecl_early_end(ceclRequest_t request, bool frees_slot);
 
 /* -- early.c: requests that are made ready before they are started -- */
 
-/* Tells all peers, in the order of `stream`, that they may write to the buffers of these requests, with one
- * exchange of flags for all of them. They are of one communicator. */
+/* Signals to all peers, in the order of `stream`, that they may write to the buffers of these requests. One
+ * exchange of flags serves all requests, which must be on one communicator. */
 ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_t stream);
 
 /* -- chunk.c -- */
 
-/* Makes a stream wait until a chunk of a rank's block, or with peer -1 of all ranks', has come in the last start. */
+/* Makes a stream wait until a chunk has arrived in the last start: the chunk of `peer`'s block, or with peer
+ * -1 the chunks of all ranks' blocks. */
 ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
                                      ceclStream_t stream);
 

@@ -1,4 +1,4 @@
-/* Making, reading and binding requests; see request.h. */
+/* Makes, reads and binds requests; see request.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "launch/settle.h"
 #include "launch/tell.h"
 
-/* ---- what a start looks at */
+/* ---- memory that a start checks */
 
 struct listing {
     ceclRequest_t request;
@@ -46,7 +46,8 @@ static bool watch(void *context, struct cecl_window *window, const struct cecl_u
     return true;
 }
 
-/* What is carried is listed too: it uses the caller's private memory. */
+/* Lists the memory that each start checks. Carried blocks are listed, too, because they use the caller's
+ * private memory. */
 static ceclResult_t list_watched(ceclRequest_t request)
 {
     const struct cecl_launch *launch = request->collectives;
@@ -72,10 +73,10 @@ static void note_sizes(ceclRequest_t request, const struct cecl_launch *launch)
     }
 }
 
-/* ---- reading, and binding */
+/* ---- reading and binding */
 
-/* Reads the places of the next request in the ring. Waits until all ranks have published theirs. One that
- * the caller has freed was kept for this alone. */
+/* Reads the places of the next request in the ring. Waits until all ranks have published theirs. A request
+ * that the caller has freed was only kept for this. */
 static ceclResult_t read_one(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;
@@ -95,14 +96,14 @@ static ceclResult_t read_one(ceclRequest_t request)
     return ceclSuccess;
 }
 
-/* Whether it can be read without a wait. */
+/* Whether a request can be read without a wait. */
 static bool is_complete(const struct cecl_launch *launch)
 {
     return cecl_places_missing(launch->ring, &launch->places, 0) < 0;
 }
 
-/* Reads the requests that all ranks have made. Their entries of the ring are free then. Where the ring is full
- * all the same, this waits for the peers to make the oldest ones. */
+/* Reads the requests that all ranks have made, so that their entries of the ring are free. If the ring is
+ * still full, waits until the peers have made the oldest requests. */
 static ceclResult_t make_room(const struct cecl_launch *launch)
 {
     struct cecl_launcher *launcher = launch->comm->launcher;
@@ -148,7 +149,7 @@ ceclResult_t cecl_request_bind(ceclRequest_t request)
 
 /* ---- making */
 
-/* Under CECL_CHECK ranks first find out whether all of them make a request. */
+/* Under CECL_CHECK ranks first compare whether all of them make a request. */
 static ceclResult_t compare_kind(ceclComm_t comm, uint32_t ncalls)
 {
     const struct cecl_call init = {.op = &cecl_ops[CECL_OP_INIT], .count = ncalls};
@@ -172,7 +173,7 @@ static ceclResult_t check_collectives(struct cecl_launch *launch, const struct c
     return cecl_check_calls(comm, launch->calls, launch->ncalls, local);
 }
 
-/* A message is checked at each start. Here only its buffers are. */
+/* Checks only the buffers of messages, because each start checks the messages. */
 static ceclResult_t check_messages(const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->ncalls; i++)
@@ -195,12 +196,13 @@ static ceclResult_t make_collectives(ceclRequest_t request, const struct cecl_ca
     cecl_early_begin(request);
     CECL_TRY(cecl_launch_tell(launch, false));
     launcher->making = NULL;
-    launch->comm->registry.telling_ns = 0; /* the next call's peers are not behind for this */
+    launch->comm->registry.telling_ns =
+        0; /* so that the next call does not wait longer for peers */
     request->number = ++launcher->nrequests;
     if (launch
-            ->is_open) /* over hosts, ranks have met by now, and the next call's records take the place of these */
+            ->is_open) /* over hosts the ranks have met, and the next call overwrites these records */
         return cecl_mesh_spans_hosts(launch->comm->mesh) ? read_one(request) : ceclSuccess;
-    launch->told = cecl_tell_alone(launch->calls, launch->nfull); /* there is nothing to read */
+    launch->told = cecl_tell_alone(launch->calls, launch->nfull); /* nothing to read */
     request->is_read = true;
     return ceclSuccess;
 }
@@ -213,7 +215,7 @@ static ceclResult_t make(ceclRequest_t request, const struct cecl_call *call, ce
         local = check_messages(request->messages);
     if (request->collectives)
         local = make_collectives(request, call, local);
-    /* the store lent its launches: a lone call must find one */
+    /* the request keeps its launches, so the store gets a new one for the next lone call */
     if (local == ceclSuccess && !cecl_launch_spare(request->comm))
         local = cecl_fail(ceclOutOfMemory, "no host memory for a request");
     return local;
@@ -234,7 +236,7 @@ ceclResult_t cecl_request_make(ceclComm_t comm, struct cecl_launch *collectives,
     request->collectives = collectives;
     request->messages = messages;
     request->is_grouped = call == NULL;
-    request->early.slot = UINT32_MAX; /* none yet */
+    request->early.slot = UINT32_MAX; /* no slot yet */
     request->is_read = request->is_bound = !collectives;
     ceclResult_t result = make(request, call, local);
     if (result != ceclSuccess) {

@@ -1,18 +1,18 @@
-/* Settling windows; see settle.h. */
+/* Settles windows; see settle.h. */
 #include "launch/settle.h"
 
 #include "launch/carry.h"
 
-/* Whether the registry may have a window of a buffer, or make one. Not for a peer's slice of the
- * pool, which the check of buffers refuses. */
+/* Whether the registry can have or make a window for a buffer. Not for a peer's slice of the pool, which the
+ * check of buffers refuses. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&
            !cecl_pool_holds(&comm->pool, cecl_buffer_address(buffer));
 }
 
-/* What a call uses of a buffer. On the host device nothing may be mapped between its blocks, where they
- * do not lie side by side. */
+/* The bytes of a buffer that a call uses. Blocks that are not adjacent are listed as ranges, because on the
+ * host device there may be unmapped memory between them. */
 static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
                               const struct cecl_touched *touched,
                               struct cecl_range ranges[CECL_RANGES_MAX])
@@ -32,8 +32,8 @@ static struct cecl_use use_of(ceclComm_t comm, const struct cecl_call *call,
                              .written = is_recv && cecl_call_writes_recv(call)};
 }
 
-/* Checks registered memory. If no window has changed, private memory is checked, too; otherwise the
- * caller settles again. */
+/* Checks registered memory. If no window has changed, checks private memory, too; otherwise the caller
+ * settles again. */
 ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -51,7 +51,7 @@ ceclResult_t cecl_settle(ceclComm_t comm, const struct cecl_call *call, bool *ch
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
         const struct cecl_use use = use_of(comm, call, &touched[i], ranges[i]);
-        /* settling may forget the window, to which the call has no reference yet */
+        /* read first, because settling may drop the window, to which the call has no reference yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
         if (is_private && ops->check_uses)
@@ -84,7 +84,7 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
 
 /* ---- again */
 
-/* Finds the windows of a call's buffers again, until looking at their memory changes no window. */
+/* Finds the windows of a call's buffers again and again, until settling changes no window. */
 static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -110,8 +110,8 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If memory changes at every try, another thread of the program is freeing memory. The check that
- * follows refuses such a call. */
+/* If windows change at every try, another thread of the program is freeing memory. The next check then
+ * refuses the call. */
 #define TRIES 4
 
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)

@@ -1,10 +1,9 @@
-/* Starting a request: the way of every call, as short as it can be. No look-up, no allocation, and no lock.
+/* Starts a request, with the shortest path of all calls: no look-up, no allocation, and no lock.
  *
- *     is_usable      the memory is what it was: this rank's by the ids of its regions, the peers' by whether
- *                    it is still open here
- *     run            history, cells, commands
+ *     check_watched  the memory is unchanged: this rank's by the ids of its regions
+ *     run_program    the peers' memory is still open; then history, cells, commands
  *
- * What was checked and told when the request was made is not checked or told again. */
+ * Checks and places from the making of the request are not repeated. */
 #include <inttypes.h>
 
 #include "flags/early.h"
@@ -14,7 +13,7 @@
 #include "launch/request.h"
 #include "launch/settle.h"
 
-/* ---- is it usable */
+/* ---- checking the memory */
 
 static ceclResult_t refuse_lost(const char *what, const void *ptr)
 {
@@ -58,7 +57,7 @@ static ceclResult_t compare(ceclRequest_t request, ceclResult_t local)
     return request->collectives ? cecl_check_call(request->comm, &start, local) : local;
 }
 
-/* ---- running it */
+/* ---- running */
 
 static void note_windows(const struct cecl_launch *launch, uint32_t target)
 {
@@ -68,7 +67,7 @@ static void note_windows(const struct cecl_launch *launch, uint32_t target)
     }
 }
 
-/* The program by which this start goes. Ranks that differ in it are found by the history. */
+/* Chooses the program of this start. The history finds ranks that choose differently. */
 static struct cecl_bound *choose(ceclRequest_t request, uint32_t *signature)
 {
     struct cecl_early_part *early = &request->early;
@@ -82,7 +81,8 @@ static struct cecl_bound *choose(ceclRequest_t request, uint32_t *signature)
     return early->program;
 }
 
-/* Peers count on the start once they have started too, so a part of it breaks the communicator. */
+/* Runs the program. Peers that have started the request, too, rely on this start, so the communicator fails
+ * if only a part can be enqueued. */
 static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
 {
     ceclComm_t comm = request->comm;
@@ -105,7 +105,8 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }
 
-/* If carrying fails after the program, bytes are missing in the caller's buffer, and no peer knows it. */
+/* If carrying fails after the program, the caller's buffer is incomplete and no peer knows, so the
+ * communicator fails. */
 static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 {
     struct cecl_launch *launch = request->collectives;
@@ -124,7 +125,7 @@ static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 
 /* ---- messages */
 
-/* A launch of the messages that the request describes. Their windows are looked at again. */
+/* Describes the request's messages in a new launch, and settles their windows again. */
 static ceclResult_t describe_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
     const struct cecl_launch *kept = request->messages;
@@ -145,7 +146,7 @@ static ceclResult_t issue_messages(ceclRequest_t request, struct cecl_launch *la
     return cecl_launch_issue(launch, cecl_ops[CECL_OP_START].name);
 }
 
-/* Peers rely on the request's collectives by now. */
+/* If messages fail after collectives, the communicator fails, because peers rely on the whole start. */
 static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
     const ceclResult_t result = issue_messages(request, launch);
@@ -154,9 +155,9 @@ static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *laun
     return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
 }
 
-/* ---- all of it */
+/* ---- the whole start */
 
-/* *messages is the launch of its messages, if it has any. */
+/* *messages: the launch of the request's messages, if there are messages. */
 static ceclResult_t check_all(ceclRequest_t request, ceclStream_t stream,
                               struct cecl_launch **messages)
 {

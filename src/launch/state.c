@@ -1,4 +1,4 @@
-/* The states of a launch, and giving it up. */
+/* The states of a launch, and how it is given up. */
 #include <assert.h>
 
 #include "launch/launcher.h"

@@ -1,5 +1,4 @@
-/* The store of launches: taking, filling and dropping them. A repeated call allocates nothing
- * here. */
+/* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +61,7 @@ bool cecl_launch_is_left(const struct cecl_launch *launch)
     return comm->magic != CECL_COMM_MAGIC || comm->generation != cecl_fork_generation();
 }
 
-/* The graph that holds the launch is gone. No effect otherwise. */
+/* If the graph that holds the launch is gone, releases the launch. */
 static void let_go_of_graph(struct cecl_launch *launch)
 {
     struct cecl_launch **at = &launch->comm->launcher->captured;
@@ -108,7 +107,7 @@ void cecl_launch_return(struct cecl_launch *launch)
         ;
 }
 
-/* Adds the launches that other threads have returned. */
+/* Drops the launches that other threads have returned. */
 static void take_returned(struct cecl_launcher *launcher)
 {
     struct cecl_launch *launch = atomic_exchange(&launcher->returned, NULL);
@@ -135,8 +134,8 @@ void cecl_launch_take_returned(ceclComm_t comm)
         take_returned(comm->launcher);
 }
 
-/* Whether the launch's stream captures a graph. A stream that cannot be asked is refused later, when
- * the launch is checked. */
+/* Finds out whether the stream captures a graph. An invalid stream is refused later, when the launch is
+ * checked. */
 static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
 {
     struct cecl_device *dev = launch->comm->dev;
@@ -174,7 +173,7 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 
 /* ---- calls */
 
-/* Doubles the room of both tables, or of neither. */
+/* Doubles the room for calls and origins. */
 static bool grow_calls(struct cecl_launch *launch)
 {
     const uint32_t room = launch->room ? launch->room * 2 : 1;
@@ -186,7 +185,7 @@ static bool grow_calls(struct cecl_launch *launch)
     return calls && origins;
 }
 
-/* Layouts move when the array grows, so the calls get the new addresses. */
+/* Resizes the array of layouts. The layouts may move, so the calls get their new addresses. */
 static bool resize_layouts(struct cecl_launch *launch, size_t room)
 {
     uint64_t *layouts = realloc(launch->layouts, room * sizeof(*layouts));
@@ -209,7 +208,7 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          launch->ncalls + 1);
     uint32_t at = launch->ncalls++;
-    if (!cecl_call_is_empty(call)) { /* calls without effect come last */
+    if (!cecl_call_is_empty(call)) { /* calls without effect come behind these */
         if (at != launch->nfull) {
             launch->calls[at] = launch->calls[launch->nfull];
             launch->origins[at] = launch->origins[launch->nfull];
@@ -240,7 +239,7 @@ void cecl_launch_derive(struct cecl_launch *launch, uint32_t index, const struct
     cecl_call_let_go(&former);
 }
 
-/* ---- what is told */
+/* ---- places that ranks tell */
 
 static bool resize_told(struct cecl_launch *launch, uint32_t room)
 {
@@ -256,7 +255,7 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
     void *lent = realloc(launch->lent, room * sizeof(*launch->lent));
     launch->lent = lent ? lent : launch->lent;
     if ((buffers && send_at && outside && lent) || room < launch->told_room)
-        launch->told_room = room; /* some arrays may be larger */
+        launch->told_room = room; /* some arrays may have more room */
     return buffers && send_at && outside && lent;
 }
 
@@ -268,7 +267,7 @@ ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
                            launch->nfull);
 }
 
-/* Only saves memory: if a smaller array cannot be allocated, the larger one stays. */
+/* Saves memory. If a smaller array cannot be allocated, the larger one stays. */
 void cecl_launch_trim(struct cecl_launch *launch)
 {
     struct cecl_call *calls = NULL;

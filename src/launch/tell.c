@@ -1,4 +1,4 @@
-/* Ranks tell each other where the buffers of a call lie: publishing, and learning. */
+/* Ranks tell each other where the buffers of a call lie: they publish places and learn them. */
 #include "launch/tell.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include "launch/plan.h"
 #include "util/clock.h"
 
-/* A record's flags: these bits, and above them a number that must be equal on all ranks. OUTSIDE:
- * cecl_call_is_outside. */
+/* A record's flags: two bits of the rank, and a signature that must be equal on all ranks in the other bits.
+ * OUTSIDE: cecl_call_is_outside. */
 enum { INPUT_READABLE = 1, OUTSIDE = 2 };
 static uint32_t without_bits(uint32_t flags)
 {
@@ -23,7 +23,7 @@ static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
 {
     return without_bits(cecl_call_signature(call) + count * 0x9e3779b1u);
 }
-/* A record's spare words: how many bytes of each buffer peers may touch, counted from its start. */
+/* a record's spare words: how many bytes of recvbuff and of sendbuff peers may touch, from the start on */
 enum { RECV_ROOM, SEND_ROOM };
 
 /* Whether ranks must know each other's places. Equal on all ranks. */
@@ -40,13 +40,14 @@ static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t cou
 
 /* ---- publishing */
 
-/* Ranks of several hosts share no memory, so they tell each other over the mesh. Each host then waits for all. */
+/* Ranks of several hosts share no memory, so they exchange places over the mesh. Each rank's host thread then
+ * waits for all ranks. */
 static bool is_over_hosts(ceclComm_t comm)
 {
     return cecl_mesh_spans_hosts(comm->mesh);
 }
 
-/* Makes room for this rank's records of so many calls. */
+/* Makes room for this rank's records of `count` calls. */
 static bool make_room(ceclComm_t comm, uint32_t count)
 {
     struct cecl_launcher *launcher = comm->launcher;
@@ -75,27 +76,26 @@ static struct cecl_buffer input_of(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? call->recv : call->send;
 }
 
-/* Each rank has a layout of its own, so only the sender knows where a block lies in its
- * sendbuff. */
+/* Whether each rank has its own layout, so that only the sender knows where a block lies in its sendbuff. */
 static bool has_own_layout(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
 }
 
-/* Whether SMs of peers can read a rank's input, if it has one. */
+/* Whether SMs of peers can read a rank's input, or there is no input. */
 static bool is_readable(struct cecl_buffer input)
 {
     return !input.window || cecl_buffer_is_shared(input);
 }
 
-/* Whether no rank can be late. The plan of a captured call is of all ranks: it may run when any of them
- * comes late. */
+/* Whether no rank can be late to the launch. The plan of a captured call is made with all ranks, because in a
+ * replay any rank may be the last. */
 static bool all_come(const struct cecl_launch *launch)
 {
     return launch->is_request || launch->is_captured || launch->comm->nodes;
 }
 
-/* Fills in a record. *lent: the buffer from which peers that come late may fetch. */
+/* Fills in a record. *lent: the buffer from which peers may fetch if they come late. */
 static ceclResult_t fill(struct cecl_launch *launch, const struct cecl_call *call,
                          struct cecl_place_record *record, struct cecl_buffer *lent)
 {
@@ -138,7 +138,7 @@ ceclResult_t cecl_tell_reserve(struct cecl_launch *launch)
                            launch->nfull);
 }
 
-/* Tells ranks of all hosts, and hears them. */
+/* Exchanges the records with the ranks of all hosts. */
 static ceclResult_t exchange_records(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -160,7 +160,8 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     CECL_TRY(cecl_tell_reserve(launch));
     for (uint32_t i = 0; i < launch->nfull; i++)
         CECL_TRY(fill(launch, &launch->calls[i], record_at(comm, i), &launch->lent[i]));
-    for (uint32_t i = 0; i < launch->nfull; i++) /* lending a buffer may have registered memory */
+    for (uint32_t i = 0; i < launch->nfull;
+         i++) /* after lending, which may have registered memory */
         record_at(comm, i)->version = comm->registry.posted;
     if (!is_over_hosts(comm) && !cecl_places_publish(launch->ring, launcher->records, launch->nfull,
                                                      cecl_launch_goes_on, comm, &launch->places))
@@ -172,7 +173,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 
 /* ---- learning */
 
-/* What a rank told of a call, where this rank knows it. */
+/* A rank's record of a call, if this rank knows it. */
 static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
                                                int rank)
 {
@@ -197,14 +198,12 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
     return cecl_fail(ceclInvalidUsage,
                      "the block from rank %d to rank %d: %" PRIu64 " bytes from byte %" PRIu64
                      " on end beyond %s of rank %d, of which %" PRIu64
-                     " bytes are in use: counts or "
-                     "displacements of these ranks do not agree%s",
+                     " bytes are in use: counts or displacements of these ranks differ%s",
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
-/* Checks that a block does not leave the peer's buffer, because each rank has its own counts.
- * `fetched_at`: where this rank's block lies in the peer's sendbuff, if this rank fetches the
- * block; otherwise NULL. */
+/* Checks that blocks lie within the peer's buffers, because each rank has its own counts. `fetched_at`: where
+ * the block for this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
@@ -218,7 +217,7 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Copies what this rank uses of a peer's record, because a broken peer may change the record. */
+/* Copies the part of a peer's record that this rank uses, because a broken peer may change the record. */
 static void note_buffers(const struct cecl_place_record *record, bool wants_input,
                          struct cecl_peer_buffer buffers[2])
 {
@@ -227,8 +226,9 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
     buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
 }
 
-/* Ranks that make different calls would write where they must not. NCCL has no all-to-all in place,
- * so an all-to-all that is in place on some ranks only is told apart. */
+/* Refuses a call that differs from the peer's, because ranks would write where they must not. Two differences
+ * have messages of their own: only some ranks capture the call, or only some ranks make an all-to-all in
+ * place, which NCCL does not have. */
 static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
                                int rank, uint32_t flags)
 {
@@ -240,8 +240,8 @@ static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, ui
         return ceclSuccess;
     if (theirs == signature_of(&captured, count))
         return cecl_fail(ceclInvalidUsage,
-                         "%s: a graph captures it on rank %d, and not on rank %d; all ranks must "
-                         "capture a call, or none",
+                         "%s: a graph captures the call on rank %d, but not on rank %d; either all "
+                         "ranks must capture a call, or none",
                          call->op->name, call->captured ? call->rank : rank,
                          call->captured ? rank : call->rank);
     if (theirs == signature_of(&other, count))
@@ -257,8 +257,7 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Reads a rank's record of each call. *differ is set if that rank and this one differ in
- * cecl_call_is_outside. */
+/* Reads a rank's records of all calls. Sets *differ if only one of that rank and this rank is outside. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
     ceclComm_t comm = launch->comm;
@@ -269,14 +268,14 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         const struct cecl_place_record *record = told_by(launch, i, rank);
         const size_t at = (size_t)i * (size_t)comm->nranks + (size_t)rank;
         const uint32_t flags = record->flags;
-        if (!cecl_comm_is_away(comm, rank)) /* nobody reaches memory of another node */
+        if (!cecl_comm_is_away(comm, rank)) /* no rank reaches memory of another node */
             note_buffers(record, told->late || told->inputs_readable, &launch->buffers[2 * at]);
         version = record->version;
         CECL_TRY(check_same(comm, &calls[i], launch->nfull, rank, flags));
         note_outside(launch, i, rank, (flags & OUTSIDE) != 0);
         *differ = *differ || ((flags & OUTSIDE) != 0) != cecl_call_is_outside(&calls[i]);
         if (launch->is_request && !has_own_layout(&calls[i]))
-            launch->send_at[at] = record->per_peer[0]; /* its slot: see early.h */
+            launch->send_at[at] = record->per_peer[0]; /* the rank's slot: see flags/early.h */
         if (!has_own_layout(&calls[i]))
             continue;
         if (told->late)
@@ -284,7 +283,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
-    /* a request is learned behind calls that were told after it */
+    /* a request may be learned after calls that were told later, so the version never goes back */
     if (!cecl_mesh_is_away(comm->mesh, rank) && version > comm->registry.peers[rank].promised)
         cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;
@@ -299,15 +298,14 @@ static bool are_readable(const struct cecl_launch *launch)
     return readable;
 }
 
-/* Whether a peer's buffer lies in the pool, at the offset at which this rank has its own. */
+/* Whether a peer's buffer lies in the pool, at the same offset as this rank's buffer. */
 static bool is_at(struct cecl_peer_buffer theirs, struct cecl_buffer mine)
 {
     return cecl_buffer_is_pool(mine) && theirs.window == CECL_WINDOW_POOL &&
            theirs.offset == mine.offset;
 }
 
-/* Whether all known ranks have the buffers of a call in the pool, at the offsets of this rank's
- * buffers. */
+/* Whether all known ranks have the buffers of a call in the pool, at the same offsets as this rank. */
 static bool is_symmetric(const struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -365,7 +363,7 @@ static ceclResult_t learn(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Notes which inputs are carried to bounce buffers, because later ranks must fetch them. */
+/* Notes which inputs are carried to bounce buffers, because ranks that came later must fetch them. */
 static ceclResult_t lend(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -380,11 +378,12 @@ static ceclResult_t lend(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-#define PATIENCE_MAX_NS UINT64_C(100000000) /* registering may have waited long for a peer */
+#define PATIENCE_MAX_NS                                                                            \
+    UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
-/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the
- * time that registering took: its peers often have new memory at the same call, and registering may
- * take them longer. */
+/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that
+ * registering took, because peers often have new memory at the same call, and registering may take them
+ * longer. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = cecl_registry_told_ns(&comm->registry);
@@ -392,15 +391,15 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* Whether an earlier call of this rank's is pending; this one does not come behind one-sided calls. Reads
- * only words of the host. */
+/* Whether an earlier call of this rank is pending. One-sided calls do not count, because this call does not
+ * wait for them. Reads only words in memory of the host. */
 static bool is_pending(void *context)
 {
     ceclComm_t comm = context;
     return !cecl_flags_calls_idle(&comm->engine.flags);
 }
 
-/* Waits for the peers, or until they count as late. */
+/* Waits until all peers have come, or until the others count as late. */
 static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;

@@ -8,17 +8,16 @@
 
 #include "launch/launch.h"
 
-/* Makes room for what ranks tell. Called before ranks agree that nobody refuses. */
+/* Makes room for what ranks tell. Call it before ranks agree that no rank refuses. */
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
-/* Publishes this rank's places. Peers rely on the launch from then on. Success for a launch that is
- * not told. */
+/* Publishes this rank's places. Peers rely on the launch from then on. Has no effect on a launch that need
+ * not be told. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
-/* Learns what peers published, and writes it to launch->told. pending_ns: see
- * cecl_launch_prepare. */
+/* Learns what peers have published, and writes it to launch->told. pending_ns: see cecl_launch_prepare. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 
-/* What this rank would tell, for explaining calls. Assumes that all ranks have their buffers where
- * this rank has its own. */
+/* What ranks would tell if all of them had their buffers at the same places as this rank. For explanations,
+ * and for launches that are not told. */
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 
 #endif

@@ -3,13 +3,14 @@
 
 #include <stddef.h>
 
-#define FIRST 32u     /* calls of a class, before it is taken */
-#define OTHERS 1024u  /* calls of others between two boundaries, at which the class is dropped */
-#define SELDOM 256u   /* calls of a class that was dropped, until it is taken again */
-#define LATER 4096u   /* the same where its trial did not begin */
-#define HOLDS 160000u /* calls for which a verdict holds */
+#define FIRST 32u /* calls of a new class until it may be taken */
+#define OTHERS                                                                                     \
+    1024u /* the class is dropped after more calls of other classes between two boundaries */
+#define SELDOM 256u   /* calls of a dropped class until it may be taken again */
+#define LATER 4096u   /* the same if its trial did not begin */
+#define HOLDS 160000u /* for how many calls a verdict holds */
 
-/* A call is a period by itself, however short: times of several calls are never one. */
+/* Each call is a period by itself, even if it is short: calls are never joined to a longer period. */
 #define LONG_NS UINT64_MAX
 
 static uint32_t mix(uint32_t key)
@@ -24,7 +25,7 @@ uint64_t cecl_class_subject(uint32_t key)
     return hash ^ hash >> 31;
 }
 
-/* The place of a key, or the free one where it belongs. There are always free ones. */
+/* The place of a key, or the free place where the key belongs. Some places are always free. */
 static struct cecl_class *place_of(struct cecl_classes *classes, uint32_t key)
 {
     uint32_t at = mix(key) % CECL_CLASS_PLACES;

@@ -1,5 +1,5 @@
-/* See period.h. A hash is a polynomial in BASE, modulo 2^64, so the hash of any part of the
- * sequence is the difference of two entries of `hashes`. */
+/* See period.h. A hash is a polynomial in BASE, modulo 2^64, so the hash of any part of the sequence follows
+ * from two entries of `hashes`. */
 #include "learn/period.h"
 
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #define LEAST_CALLS 64u
 #define REPEATS 3u
 #define REMEMBERED                                                                                 \
-    (UINT64_C(4) * CECL_PERIOD_MOST) /* a broken run is remembered for so many calls */
-#define SHORT_RUN 8u                 /* periods; a run that ends earlier is short */
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* a run that broke off is remembered for this many calls */
+#define SHORT_RUN 8u                 /* a run of fewer periods is short */
 #define MOST_STRIKES 3u
 
 static uint64_t power(uint32_t exponent)
@@ -58,7 +58,7 @@ static void forget(struct cecl_period *period)
     period->run = 0;
 }
 
-/* How long a run must be to be believed. */
+/* How many calls a run must have before its period is taken. */
 static uint64_t calls_needed(const struct cecl_period *period)
 {
     const bool counts = period->broken > 0 && period->calls - period->broken_at < REMEMBERED;
@@ -77,8 +77,8 @@ static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t lengt
            part(period, end, length, raised) == part(period, end - length, length, raised);
 }
 
-/* Guesses a period from the last place of the same GRAM calls. The guess is taken if the last two
- * periods of that length are equal. */
+/* Guesses a period from the last time that the same GRAM calls came. The guess becomes the candidate if the
+ * last two periods of that length are equal. */
 static void guess(struct cecl_period *period)
 {
     if (period->calls < GRAM)
@@ -111,8 +111,8 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes a period. Of all calls at which the period could begin, takes the one from which the period
- * has the smallest hash. So the same sequence has the same beginning when it is found again. */
+/* Takes the candidate as the period. Of all calls with which the period could begin, it begins with the one
+ * that gives the smallest hash. So a sequence that is found again has the same beginning. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;
@@ -133,8 +133,8 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Counts how many calls in a row equal the call `candidate` calls before. Once a period is found,
- * its repetition is watched: if it breaks off several times, a longer period is searched for. */
+/* Counts how many calls in a row equal the call `candidate` calls before. A period that was found is watched
+ * as well: if its repetition breaks off several times, a longer period is searched for. */
 static void follow(struct cecl_period *period, uint64_t token)
 {
     const uint32_t length = period->candidate;

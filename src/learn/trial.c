@@ -1,18 +1,18 @@
 /* See trial.h. */
 #include "learn/turns.h"
 
-/* How long an offer lasts: from a rank's offer to the decision, so that all ranks have time to offer. If a
- * rank comes too late, its host is far behind, at most by the launches that a GPU's queue holds, some 1,000.
- * So the next offer lasts four times as long, at most twice that many repetitions. */
+/* How many periods an offer lasts, until the decision, so that all ranks have time to offer. If a rank comes
+ * too late, its host is far behind: by about 1,000 launches at most, which a GPU's queue holds. So the next
+ * offer lasts four times as long, and at most twice that many repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
-#define MOST_TURN_PERIODS 16u /* after so many periods a turn ends, even if they were not whole */
-/* Shorter repetitions are joined to periods of this length, so that noting times costs little. */
+#define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
+/* Shorter repetitions are joined to periods of this length, because measuring times costs something. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
-#define LONG_NS UINT64_C(1000000000) /* repetitions are counted as no longer */
-#define HOLDS 10000u                 /* how many periods a verdict holds for */
-#define LEFT 512u /* periods after which a subject is wanted again that was left without a trial */
+#define LONG_NS UINT64_C(1000000000) /* longer repetitions count as this long */
+#define HOLDS 10000u                 /* for how many periods a verdict holds */
+#define LEFT 512u /* periods until a subject is wanted again, if its trial could not begin */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
@@ -22,7 +22,8 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
     trial->mine = host->exchange ? &trial->own : &trial->shared->ranks[rank];
 }
 
-/* Exchanges what ranks have published. Decisions use what was published at the last exchange. */
+/* Exchanges what ranks have published, if they share no memory. Decisions use what the exchange before has
+ * brought. */
 static void exchange(struct cecl_trial *trial)
 {
     if (trial->host.exchange)
@@ -62,7 +63,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* This rank's offer stays in shared memory, so the decision for which it was made is skipped. */
+/* This rank's offer stays in shared memory, so the decision to which it belongs is skipped. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
@@ -95,8 +96,8 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
         trial->has_verdict = true;
         return;
     }
-    /* a trial needs decisions for its attempts to begin, for each turn, and for each time that the
-     * verdict is put off */
+    /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is
+     * put off */
     if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
         CECL_TRIAL_DECISIONS) {
         trial->state = CECL_TRIAL_WAITING;
@@ -125,8 +126,8 @@ static void settle(struct cecl_trial *trial, uint32_t arm, uint32_t merged, bool
 
 /* ---- beginning */
 
-/* Offers to begin. A rank whose process tries another communicator says so instead; then all ranks
- * put the trial off, at the same boundary. */
+/* Offers to begin. If this rank's process tries another communicator, the offer says that; all ranks then put
+ * the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
@@ -150,7 +151,8 @@ static uint32_t answer_of_offers(const struct cecl_trial *trial)
     return answer;
 }
 
-/* Adds how long a repetition took on this host. What came before the first is not known. */
+/* Adds how long a repetition took on this host. Leaves out the first time, because its beginning is not
+ * known. */
 static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
 {
     const uint64_t ns = host_ns < LONG_NS ? host_ns : LONG_NS;
@@ -160,7 +162,8 @@ static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
     trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
 }
 
-/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host, without the longest. */
+/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host, which leaves out
+ * the longest one. */
 static uint32_t merged_of(const struct cecl_trial *trial)
 {
     const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
@@ -173,7 +176,7 @@ static uint32_t merged_of(const struct cecl_trial *trial)
 
 static uint64_t hint_of(struct cecl_trial *trial)
 {
-    /* a verdict of this run has worn out, so the subject is tried again */
+    /* a verdict of this run has expired, so the subject is tried again */
     const bool is_known = !trial->host.only_recalls && find_learned(trial);
     const int recalled = is_known ? -1 : trial->host.recall(trial->host.context, trial->subject);
     return merged_of(trial) | (uint64_t)(recalled + 1) << 16;
@@ -192,7 +195,7 @@ static uint32_t beginning(struct cecl_trial *trial)
     return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged;
 }
 
-/* How long the next offer stands, if a rank came too late to the last one. */
+/* How long the next offer lasts, if a rank came too late to the last one. */
 static uint32_t longer_offer(uint32_t offers, uint32_t merged)
 {
     const uint32_t least = OFFER_PERIODS * merged, longer = 4 * (offers > least ? offers : least);
@@ -265,8 +268,8 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* The first times the verdict is put off by one period, then for longer and longer: by 2,050 in all, which
- * is more than the queue of a GPU holds. */
+/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all,
+ * which is more than a GPU's queue holds. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);
@@ -296,7 +299,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     return mark;
 }
 
-/* Counts down for how long a verdict holds, or until a subject is wanted again that was left. */
+/* Counts down until a verdict expires, or until a subject whose trial could not begin is wanted again. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);

@@ -1,27 +1,26 @@
-/* Trials: several arms (ways to carry calls out) take turns in a program's own periods, and the one
- * that makes periods shorter is kept.
+/* Trials: several arms (ways to carry calls out) take turns in a program's own periods, and the arm that
+ * makes periods shorter is kept.
  *
- * - IDLE: nothing is tried. An arm may be in force
- * - WAITING: a subject is wanted, or its trial was put off. After some periods this rank offers to begin
- * - OFFERED: this rank is ready, or has said that its process tries another communicator
- * - RUNNING: arms have turns
+ * - IDLE: nothing is tried. A verdict may keep an arm in force
+ * - WAITING: a trial was asked for or put off. After some periods this rank offers to begin it
+ * - OFFERED: this rank has offered to begin, or has said that its process tries another communicator
+ * - RUNNING: arms take turns
  *
- * All ranks of a communicator see the same sequence of calls, so they come to the same boundaries
- * between periods, at different times. What must be equal on all ranks, but does not follow from
- * the sequence, is a decision: one word in memory that all ranks share. The rank that comes to a
- * decision first makes it by compare-and-swap, from what all ranks have published by then; the
- * others read it. So ranks cannot differ, and nobody waits. Decisions are numbered, and no word is
- * used twice.
+ * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
+ * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from
+ * the sequence. It is one word in memory that all ranks share. The first rank to reach a decision makes it by
+ * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ,
+ * and no rank waits. Decisions are numbered, and no word is used twice.
  *
- * Ranks that share no memory exchange what they publish, at boundaries that all know, and read it at the
- * boundary behind that. So all have the same words when they come to a decision, and make it alike.
+ * Ranks that share no memory exchange what they publish, at boundaries that all ranks know, and read it at
+ * the next such boundary. So all ranks have the same words when they reach a decision, and make the same one.
  *
- * A turn has three periods of one arm. The first is not counted, because work of the turn before
- * still runs. Each rank publishes how long the second and third took, once its GPU has reached
- * their end. A decision before each turn says which arm is next: each arm once in a round, in an
- * order that is drawn from a hash. An arm whose periods are 1.25 x as long as arm 0's is dropped.
- * Behind the last turn the verdict is decided (verdict.h); if times are missing because a GPU is
- * behind, it is put off by a period, and after four times by more.
+ * A turn has three periods of one arm. The first period is not counted, because work of the turn before still
+ * runs. Each rank publishes how long the second and the third took, once its GPU has reached their end. A
+ * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
+ * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. The
+ * decision behind the last turn is the verdict (verdict.h). If times are missing because a GPU is behind, the
+ * verdict is put off by one period, and from the fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */
@@ -44,14 +43,15 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 #define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
 #define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
 
-/* What one rank writes and all ranks read. Starts zeroed. */
+/* The words that one rank writes and all ranks read. Starts zeroed. */
 struct cecl_trial_rank {
-    /* a decision << 1: the rank is ready for it; + 1: its process tries another communicator */
+    /* (number of a decision, + 1) << 1: the rank is ready for that decision. The lowest bit: its process
+     * tries another communicator */
     _Atomic uint64_t offer;
-    /* the trial's number << 48 | ns; 0 ns: the time is lost */
+    /* the trial's number << 48 | ns; 0 ns: the time was not measured */
     _Atomic uint64_t times[CECL_TRIAL_SLOTS];
-    /* for ranks that share no memory, which take rank 0's: how many repetitions make a period, + (the arm that
-     * was learned earlier, + 1) << 16 */
+    /* how many repetitions make a period | (the arm of an earlier run's verdict, + 1) << 16. For ranks that
+     * share no memory, which use rank 0's word */
     _Atomic uint64_t hint;
 };
 struct cecl_trial_shared {
@@ -59,30 +59,31 @@ struct cecl_trial_shared {
     struct cecl_trial_rank ranks[];
 };
 
-/* What is timed, and so how ranks' times become one. */
+/* What is timed. It decides how the times of all ranks become one. */
 enum cecl_trial_kind {
-    /* The mean, as all ranks' periods together are as long. The verdict is remembered for a while. */
+    /* The mean, because periods take equally long on all ranks. The trial remembers the verdict for a
+     * while. */
     CECL_TRIAL_PERIODS,
-    /* The least, as the time of a rank that comes early includes its waiting. The caller remembers the
-     * verdict (classes.h). */
+    /* The least, because a rank that comes early also measures its waiting. The caller remembers the verdict
+     * (classes.h). */
     CECL_TRIAL_CALLS
 };
 
-/* What a trial asks of its process. */
+/* What a trial needs from its process. */
 struct cecl_trial_host {
     void *context;
-    /* Reserves trials of this process for communicator `id`; false: another one has them. Each true
-     * is given back by `release`. */
+    /* Reserves trials of this process for communicator `id`. Returns false if another communicator has
+     * reserved them. Each reservation ends with `release`. */
     bool (*reserve)(void *context, uint64_t id);
     void (*release)(void *context, uint64_t id);
-    /* What was learned earlier about this subject; -1: nothing. */
+    /* The arm that an earlier run kept for this subject; -1: not known. */
     int (*recall)(void *context, uint64_t subject);
-    /* NULL: ranks share memory. Otherwise it ends the exchange that was begun last, if there is one: what each
-     * rank gave is then in `all`. And it begins another one, with `mine` as it is now. Called on all ranks at the
-     * same boundaries */
+    /* NULL: ranks share memory. Otherwise it ends the exchange that was begun last, if there is one, which
+     * fills `all` with the words of each rank. Then it begins another exchange, with the current words in
+     * `mine`. Called on all ranks at the same boundaries */
     void (*exchange)(void *context, const struct cecl_trial_rank *mine,
                      struct cecl_trial_rank *all);
-    /* only verdicts of earlier runs count; nothing is tried. Equal on all ranks */
+    /* use only verdicts of earlier runs, and try nothing. Equal on all ranks */
     bool only_recalls;
 };
 
@@ -95,47 +96,46 @@ struct cecl_learned {
 
 struct cecl_trial {
     struct cecl_trial_shared *shared;
-    struct cecl_trial_rank *mine; /* where this rank publishes */
-    struct cecl_trial_rank own;   /* the same, if ranks share no memory */
+    struct cecl_trial_rank *mine; /* this rank's words */
+    struct cecl_trial_rank own;   /* storage for `mine` if ranks share no memory */
     struct cecl_trial_host host;
     uint64_t id;
     int rank, nranks;
     int state;
-    uint32_t arm;     /* valid if cecl_trial_has_arm */
-    bool has_verdict; /* `arm` follows from a verdict */
+    uint32_t arm;     /* the arm in force, if cecl_trial_has_arm */
+    bool has_verdict; /* `arm` is from a verdict */
     bool is_recalled; /* the verdict is from an earlier run */
     /* -- the subject: what is tried -- */
     uint64_t subject; /* a hash that names the subject */
     uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
     enum cecl_trial_kind kind;
-    /* -- how far it is -- */
-    uint32_t decisions; /* made so far on this communicator */
+    /* -- how far the trial is -- */
+    uint32_t decisions; /* decisions so far on this communicator */
     uint32_t trials;    /* trials begun so far */
     uint32_t attempt;
-    uint32_t wait;   /* boundaries until the next step; 0: there is none */
-    uint32_t offers; /* for how many boundaries the next offer stands */
-    bool is_busy;    /* the last attempt failed because another communicator was tried */
-    /* how long repetitions took on the host since the subject was wanted, and how many of them */
+    uint32_t wait;   /* boundaries until the next step; 0: there is no next step */
+    uint32_t offers; /* for how many boundaries the next offer lasts */
+    bool is_busy; /* the last attempt failed because a rank's process tried another communicator */
+    /* how long repetitions of the subject have taken on the host: sum, longest, and number */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
-    bool holds;       /* this communicator has reserved the trials of its process */
-    uint32_t first;   /* the decision that began this trial; its turns are the next decisions */
+    bool holds;       /* this communicator has reserved trials of its process */
+    uint32_t first;   /* the decision that began this trial; the next decisions are its turns */
     uint32_t turn;    /* number of the current turn, from 1 */
     bool has_turn;    /* false: the verdict was put off */
-    uint32_t period;  /* periods of this turn so far */
-    uint32_t counted; /* how many of these are counted */
-    /* how many repetitions of the subject make a period; how many are done */
+    uint32_t period;  /* periods of the current turn so far */
+    uint32_t counted; /* how many of these periods were counted */
+    /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;
     uint32_t put_off; /* how often the verdict was put off */
     struct cecl_learned learned[CECL_TRIAL_LEARNED];
-    uint32_t nlearned; /* verdicts so far; a new one replaces the oldest */
+    uint32_t nlearned; /* verdicts so far; a new verdict replaces the oldest */
 };
 
-/* What the caller is to do at a boundary. */
+/* What the caller does at a boundary. */
 struct cecl_trial_mark {
-    bool is_mark; /* note the time here */
-    /* publish, under this slot, the time from the mark before to here; -1: that time does not
-     * count */
+    bool is_mark; /* note the time at this boundary */
+    /* publish, in this slot, the time since the mark before; -1: that time does not count */
     int slot;
 };
 
@@ -144,44 +144,44 @@ static inline size_t cecl_trial_bytes(int nranks)
     return sizeof(struct cecl_trial_shared) + (size_t)nranks * sizeof(struct cecl_trial_rank);
 }
 
-/* shared  of cecl_trial_bytes, zeroed; if ranks share no memory, this rank's own
- * drawn   a random number, equal on all ranks; names the communicator */
+/* shared  cecl_trial_bytes bytes, zeroed, which all ranks share; if ranks share no memory, this rank's own
+ * drawn   a random number, equal on all ranks, which identifies the communicator */
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);
 
-/* Asks for a trial of `subject`. If it was tried lately, that verdict is in force instead. Ends
- * what was tried before. Called on all ranks at the same call. */
+/* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force instead. Ends the
+ * current trial. Called on all ranks at the same call. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
                      enum cecl_trial_kind kind);
 
 /* Ends the trial, or the verdict in force. Called on all ranks at the same call. */
 void cecl_trial_cancel(struct cecl_trial *trial);
 
-/* Tells that a repetition of the subject begins with the next call.
+/* Reports that a repetition of the subject begins with the next call.
  *
- * was_whole  the repetition before followed another one directly, and has just ended
- * host_ns    how long that repetition took on the host; decides how many make a period */
+ * was_whole  the repetition before followed another one directly, and ended just now
+ * host_ns    how long that repetition took on the host; it decides how many repetitions make a period */
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
-/* Publishes how long the period of `slot` took, in trial number `number` (trial->trials at the
- * mark).
- *   ns  0: the time is lost */
+/* Publishes how long the period of `slot` took. `number`: trial->trials at the mark. ns 0: the time was not
+ *
+ * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int slot, uint64_t ns);
 
-/* Whether no decision falls at the next boundary, so no time needs to be published before it. */
+/* Whether the next boundary has no decision, so that no time needs to be published before it. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
 }
 
-/* Whether `arm` is in force: by a verdict, or because it has its turn. */
+/* Whether `arm` is in force, by a verdict or because it has its turn. */
 static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
 {
     return trial->has_verdict || trial->state == CECL_TRIAL_RUNNING;
 }
 
-/* What all ranks' times say of the current trial, or else of the last one. */
+/* The verdict by all ranks' times in the current trial, or else in the last one. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 
 #endif

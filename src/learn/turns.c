@@ -1,7 +1,7 @@
-/* What ranks have published in a trial, and what follows next. See turns.h. */
+/* Evaluates what ranks have published in a trial, and decides what comes next. See turns.h. */
 #include "learn/turns.h"
 
-/* an arm is dropped if its periods take so many times those of arm 0 */
+/* an arm is dropped if its periods take more than this many times those of arm 0 */
 #define TOO_LONG 1.25
 
 static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
@@ -77,7 +77,7 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 
 /* ---- turns */
 
-/* Of periods the mean; of calls the least, because what comes between makes single calls longer. */
+/* The mean time of periods, and the least time of calls, because other work makes single calls longer. */
 static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
                          size_t count, uint32_t arm)
 {
@@ -104,8 +104,8 @@ static uint32_t alive_of(const struct cecl_trial *trial)
     return alive;
 }
 
-/* The next arm: one of those with the fewest turns. -1: the trial is over, because only arm 0 is
- * left, or because no further round fits. */
+/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
+ * further round fits. */
 static int next_arm(const struct cecl_trial *trial)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
@@ -132,7 +132,6 @@ static int next_arm(const struct cecl_trial *trial)
     return nalive > 1 && fits ? next : -1;
 }
 
-/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
     const int arm = next_arm(trial);

@@ -1,4 +1,4 @@
-/* What trial.c and turns.c share: the words of decisions, and how a trial goes on. */
+/* Shared by trial.c and turns.c: the words of decisions, and how a trial goes on. */
 #ifndef CECL_LEARN_TURNS_H
 #define CECL_LEARN_TURNS_H
 
@@ -10,19 +10,19 @@
 #define CECL_DECISION_NUMBER 0x00000fffu
 enum {
     CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
-    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ the same number), or the verdict */
+    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number) or the verdict is put off */
     CECL_DECISION_TURN = 3 << 24,    /* + arm */
     CECL_DECISION_VERDICT =
         4 << 24, /* + arm. A verdict of an earlier run: + RECALLED(arm) + START's number */
     CECL_DECISION_NOTHING = 5 << 24,
-    /* with PUT_OFF: a rank's process tries another communicator. Otherwise a rank had not come to its offer */
+    /* with PUT_OFF: a rank's process tries another communicator. Without it: a rank had not offered yet */
     CECL_DECISION_BUSY = 1 << 23
 };
 
 #define CECL_DECISION_RECALLED(arm) ((uint32_t)(arm) << 12)
 #define CECL_DECISION_RECALLED_ARM(word) ((word) >> 12 & 15)
 
-#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off at most */
+#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most */
 
 static inline uint64_t cecl_trial_mix(uint64_t hash)
 {
@@ -31,7 +31,7 @@ static inline uint64_t cecl_trial_mix(uint64_t hash)
     return hash ^ hash >> 31;
 }
 
-/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
+/* What this rank would decide now: the next turn, the verdict, or that the verdict is put off. */
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial);
 
 #endif

@@ -23,7 +23,7 @@ double cecl_median(double *values, size_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* By what part periods become longer from each period to the next. */
+/* By what fraction periods become longer from one period to the next. */
 static double drift_of(const struct cecl_sample *samples, size_t count)
 {
     double slopes[PAIRS];
@@ -65,8 +65,8 @@ static double square_root(double value)
     return root;
 }
 
-/* Whether the lower end of the interval of the gains is above zero. `gains` are sorted. With fewer
- * than five times of each arm there is no such end. */
+/* Whether the lower end of the interval of the gains is above zero. `gains` are sorted. If each arm has fewer
+ * than five times, the interval has no lower end, and the result is false. */
 static bool is_clear(const double *gains, size_t nbase, size_t ntimes)
 {
     const double pairs = (double)nbase * (double)ntimes;

@@ -1,5 +1,4 @@
-/* How a call goes: the choices themselves. The numbers that decide them are in
- * tune/thresholds.h. */
+/* Chooses how a call is carried out. The numbers that decide are in tune/thresholds.h. */
 #include "tune/choose.h"
 
 #include "call/nodes.h"
@@ -7,36 +6,35 @@
 #include "tune/table.h"
 #include "util/round.h"
 
-#define SHARE_ALIGN 256u /* shares of much data begin where wide loads can begin */
+#define SHARE_ALIGN 256u /* large shares begin where wide loads can begin */
 
 static bool spans_nodes(const struct cecl_means *means)
 {
     return means->nodes && means->nodes->count > 1;
 }
 
-/* The value of CECL_TUNE_... that is in force for a call with these means. */
+/* The value of threshold CECL_TUNE_... for a call with these means. */
 #define GET(means, which) cecl_tuning_get((means)->tuning, CECL_TUNE_##which)
 
 /* ---- calls by copies */
 
-/* Push is about 5 % faster (389.6 against 371 GB/s to one peer on H200), and allows a private
- * sendbuff. If peers return the own block it must have been pushed to them, so such a call always
- * pushes. */
+/* Push is about 5 % faster (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. A call
+ * whose own block is returned by peers always pushes, because the block must have been pushed to them. */
 static enum cecl_direction direction_of(const struct cecl_call *call,
                                         const struct cecl_means *means, bool returns_own_block)
 {
-    /* A gathered block is pulled out of its owner's recvbuff. In a late call each pair of ranks has
-     * a direction of its own: see route.c. */
+    /* A gathered block is pulled out of its owner's recvbuff. In a late call each pair of ranks has its own
+     * direction: see route.c. */
     const bool readable = means->inputs_readable || call->op->family == CECL_FAMILY_GATHERED;
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
                       readable && !means->late;
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Bounds for a local copy of the own block. It may run on SMs, if they are allowed and faster than
- * peers that return the block; or on a copy engine, if that is faster than peers. */
+/* Limits for a local copy of the own block. The copy may run on SMs if they are allowed, or on a copy engine;
+ * either only if it is faster than peers that return the block. */
 struct local {
-    /* up to this many bytes, peers that return the block are faster than a copy on SMs */
+    /* up to this many bytes, peers are faster than a copy on SMs */
     uint64_t returned_most;
     uint64_t engine_most; /* up to this many bytes, a copy engine is faster than peers */
 };
@@ -53,9 +51,9 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
     way->move.piece_worth = GET(means, OWN_BLOCK_BYTES_PER_PEER);
 }
 
-/* The number of rounds in which the only block of a call is sent in pieces; 0: it is sent whole. In
- * pieces, the block passes its root's link once and not N-1 times, and the call needs one more
- * exchange of flags. */
+/* The number of rounds in which the only block of a call is sent in pieces; 0: it is sent whole. In pieces,
+ * the block crosses its root's link once instead of N-1 times, but the call needs one more exchange of
+ * flags. */
 static uint64_t spread_of(const struct cecl_call *call, const struct cecl_means *means,
                           enum cecl_direction direction)
 {
@@ -76,7 +74,7 @@ void cecl_choose_gathered(const struct cecl_call *call, const struct cecl_means 
         way->move.no_sm && call->nranks > 1 && (means->some_outside || cecl_call_is_outside(call));
     way->move.direction = direction_of(call, means, returned);
     way->move.spread = spread_of(call, means, way->move.direction);
-    if (way->move.spread > 0) /* the peers pass pieces on to the root too, at no extra cost */
+    if (way->move.spread > 0) /* peers pass pieces on to the root, too, at no extra cost */
         return;
     local.engine_most = GET(means, ALL_GATHER_ENGINE_COPY_MAX_BYTES);
     choose_local_copies(call, means, &local, way);
@@ -95,8 +93,8 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
     choose_local_copies(call, means, &local, way);
 }
 
-/* All ranks must choose alike, but only the owner knows the size of its own block, and only the
- * sender knows where its blocks lie. So the choice uses neither of these facts. */
+/* All ranks must choose alike, but only the owner knows the size of its own block, and only the sender knows
+ * where its blocks lie. So the choice uses neither fact. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
@@ -105,7 +103,7 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
     way->move.direction = CECL_PUSH;
 }
 
-/* No other rank takes part, so this rank may choose by what only it knows. */
+/* No other rank takes part, so the choice may use facts that only this rank knows. */
 void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
@@ -120,8 +118,8 @@ struct chunking {
     uint64_t chunks; /* at least this many chunks */
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
-    uint64_t staged; /* shares of at least this many bytes go through staging, */
-    uint64_t worth;  /* if chunks have at least this many bytes */
+    uint64_t staged; /* shares of at least this many bytes go through staging */
+    uint64_t worth;  /* but only if their chunks have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)
@@ -136,7 +134,7 @@ static struct chunking chunking_of(const struct cecl_call *call, const struct ce
                              GET(means, REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES)};
 }
 
-/* What each rank reduces for all ranks, in whole elements. */
+/* The bytes that each rank reduces for all ranks, in whole elements. */
 static uint64_t share_of(const struct cecl_call *call)
 {
     const uint64_t nranks = (uint64_t)call->nranks;
@@ -155,7 +153,7 @@ static uint64_t chunk_of(uint64_t share, const struct cecl_means *means, const s
     return chunk < least ? least : chunk > largest ? largest : chunk;
 }
 
-/* Whether inputs go through staging although SMs could read them. */
+/* Whether inputs go through staging even if SMs could read them. */
 static bool goes_staged(const struct cecl_call *call, const struct cecl_means *means,
                         const struct cecl_way *way, const struct chunking *by)
 {
@@ -164,8 +162,8 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* Whether SMs read the inputs in the peers' memory: all ranks must know the places and reach them.
- * A ceclReduce goes through staging, and so do tiles, because kernels read contiguous blocks. */
+/* Whether SMs read the inputs in the peers' memory, which all ranks must know and reach. A ceclReduce goes
+ * through staging. Tiles do, too, because kernels read contiguous blocks. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
@@ -205,8 +203,8 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.bulk_min = GET(means, REDUCTION_BULK_MIN_BYTES);
 }
 
-/* ---- small calls: a call has so few bytes for each peer that one exchange through slots takes
- * less time than an exchange of flags around copies */
+/* ---- small calls: calls with so few bytes for each peer that one exchange through slots takes less time
+ * than copies with their exchanges of flags */
 
 static uint64_t small_most(const struct cecl_call *call, const struct cecl_means *means)
 {
@@ -219,7 +217,7 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* A captured small call numbers itself. */
+/* Whether the call's kernel can count calls by itself, as a captured small call must. */
 static bool can_count(const struct cecl_call *call)
 {
     return call->op->family != CECL_FAMILY_REDUCTION ||
@@ -243,8 +241,8 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 
 /* ---- urgent calls */
 
-/* Whether a call goes through memory of the host. A captured call does not, because a graph would keep
- * the half that it used first. */
+/* Whether a call goes through memory of the host. A captured call does not, because every launch of the graph
+ * would use the same half. */
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
     const enum cecl_family family = call->op->family;
@@ -259,7 +257,7 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
 {
-    if (call->op->family == CECL_FAMILY_SPLITS) /* ranks' kernels tell each other */
+    if (call->op->family == CECL_FAMILY_SPLITS) /* kernels tell each other where buffers lie */
         return true;
     return !call->captured && !spans_nodes(means) &&
            (is_small(call, means) || is_by_host(call, means));
@@ -285,7 +283,7 @@ static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, ui
 static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
-    way->small = way->by_host = false; /* slots and host memory are one node's */
+    way->small = way->by_host = false; /* slots and host memory reach only one node */
     way->net.wave = (uint32_t)GET(means, NET_WAVE_NODES);
     way->net.chain =
         call->bytes >= GET(means, NET_CHAIN_MIN_BYTES) && cecl_only_contributor(call) >= 0;

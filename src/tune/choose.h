@@ -1,19 +1,19 @@
-/* How a call goes: the choices that measurements decide, one function for each family of calls. A
- * choice depends on the call, on the number of ranks and on what the communicator has. It uses only
- * what is equal on all ranks. */
+/* Chooses how a call is carried out, by thresholds: one function for each family of calls. A choice depends
+ * on the call, on the number of ranks, and on the communicator's means. It uses only facts that are equal on
+ * all ranks. */
 #ifndef CECL_TUNE_CHOOSE_H
 #define CECL_TUNE_CHOOSE_H
 
 #include "call/call.h"
 #include "call/way.h"
 
-/* Chooses by the function of the call's family. First decides whether the call is small, by a rule
- * that all families share. */
+/* Decides whether the call is small, by a rule for all families, and then calls the function of the call's
+ * family. */
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
-/* Whether the call is small, goes through memory of the host, or moves rows by splits on the device. Then
- * no copy touches a buffer of a peer, and hosts need not know where these lie. It runs at every call. */
+/* Whether the call is small, goes through memory of the host, or has its splits on the device. No copy of
+ * such a call touches a peer's buffer, so hosts need not know where these buffers lie. Runs at every call. */
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
 
 /* cecl_lowerings names these. */

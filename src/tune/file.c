@@ -1,4 +1,4 @@
-/* Reads a file of thresholds. A bad line is refused, with its number in the message. */
+/* Reads a file of thresholds. An invalid line is refused, and the message has its number. */
 #include "tune/file.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 
 #define MOST_BYTES ((size_t)1 << 20) /* the most bytes of a file */
 #define WORDS 4                      /* words of a row: name, ranks, device, value */
-#define SHOWN 60                     /* the most bytes of a bad word that a message shows */
+#define SHOWN 60 /* a message shows at most this many bytes of an invalid word */
 
 struct word {
     const char *at;
@@ -25,10 +25,10 @@ struct reader {
     int line;
     bool begun; /* the header was read */
     struct cecl_tuning_file *file;
-    size_t room; /* how many rows fit into the memory */
+    size_t room; /* room for this many rows in `file` */
 };
 
-/* Refuses the current line: the message says what was found and what was expected. */
+/* Refuses the current line. The message says what was found and what was expected. */
 static ceclResult_t refuse(const struct reader *reader, struct word found, const char *expected)
 {
     char shown[SHOWN + 1];
@@ -52,7 +52,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Splits a line into words. Returns their number, or WORDS + 1 if there are more. */
+/* Splits a line into words. Returns their number, or WORDS + 1 if the line has more than WORDS. */
 static int split(const char *at, size_t length, struct word words[WORDS + 1])
 {
     const char *const end = at + length;
@@ -73,8 +73,8 @@ static int split(const char *at, size_t length, struct word words[WORDS + 1])
 
 /* ---- parts of a row */
 
-/* Reads the digits at the beginning of `word`, and removes them from it. False: there are none, or
- * too many. */
+/* Reads the digits at the beginning of `word`, and removes them from it. Returns false if there are no
+ * digits, or if the number overflows. */
 static bool take_number(struct word *word, uint64_t *value)
 {
     const char *const begin = word->at;
@@ -104,7 +104,7 @@ static ceclResult_t parse_name(const struct reader *reader, struct word word,
     return refuse(reader, word, expected);
 }
 
-/* Reads 2, 3-8, 6-* or *. */
+/* Reads ranks in one of the forms 2, 3-8, 6-* and *. */
 static bool take_ranks(struct word word, uint64_t *first, uint64_t *last)
 {
     *first = 1;
@@ -149,7 +149,7 @@ static ceclResult_t parse_device(const struct reader *reader, struct word word,
     return refuse(reader, word, "a device, any, cuda or host,");
 }
 
-/* Reads a number, with a suffix if there is one. False: it is no number. */
+/* Reads a number with an optional suffix. Returns false if `word` is no such number. */
 static bool take_value(struct word word, bool bytes, uint64_t *value)
 {
     static const char *const suffixes[] = {"", "KiB", "MiB", "GiB"};
@@ -246,7 +246,7 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
     }
     if (count != WORDS)
         return refuse(reader, line, "four words, name, ranks, device and value,");
-    if (is_word(words[0], "late.catch_up_ns")) { /* in files from before late.pending_ns */
+    if (is_word(words[0], "late.catch_up_ns")) { /* old files have it */
         cecl_log(CECL_LOG_WARN, -1,
                  "CECL_TUNING: %.150s:%d: late.catch_up_ns no longer exists, and is ignored; "
                  "late.pending_ns replaces it",

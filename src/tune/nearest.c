@@ -1,4 +1,4 @@
-/* The threshold whose name is nearest to a misspelt one. */
+/* See nearest.h. */
 #include "tune/nearest.h"
 
 #include <string.h>

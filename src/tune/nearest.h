@@ -1,4 +1,4 @@
-/* The threshold whose name is nearest to a misspelt one. */
+/* Finds the threshold whose name is nearest to a misspelt one. */
 #ifndef CECL_TUNE_NEAREST_H
 #define CECL_TUNE_NEAREST_H
 

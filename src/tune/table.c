@@ -1,4 +1,4 @@
-/* The built-in table, and the choice of the row that is in force. */
+/* The built-in table, and the choice of the row that applies. */
 #include "tune/table.h"
 
 #include "util/siphash.h"
@@ -66,7 +66,7 @@ struct cecl_tuning cecl_tuning_default(enum cecl_tuning_device device, int nrank
 
 int64_t cecl_tuning_hash(const struct cecl_tuning *tunings, size_t count)
 {
-    /* not secret, because equal files must give equal numbers */
+    /* fixed, because equal files must give equal hashes */
     static const uint8_t key[16] = "cecl tuning";
     return (int64_t)(cecl_siphash(key, tunings, count * sizeof(*tunings)) & INT64_MAX);
 }

@@ -1,6 +1,6 @@
-/* Thresholds: numbers that measurements decide. thresholds.h has all of them with their evidence. A
- * communicator owns a `struct cecl_tuning`, the values for its device and its number of ranks. This
- * file does not know what the thresholds are for. */
+/* Thresholds: numbers that measurements decide. thresholds.h lists them with their evidence. A communicator
+ * has a `struct cecl_tuning` with the values for its device and its number of ranks. This file does not know
+ * what a threshold decides. */
 #ifndef CECL_TUNE_TABLE_H
 #define CECL_TUNE_TABLE_H
 
@@ -37,14 +37,14 @@ enum cecl_tuning_unit {
     CECL_TUNING_NODES
 };
 
-#define CECL_TUNING_NEVER UINT64_MAX      /* a smallest size that no call has */
-#define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: any number of ranks */
+#define CECL_TUNING_NEVER UINT64_MAX      /* as a smallest size: larger than any call */
+#define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: no upper limit */
 #define CECL_TUNING_RANKS_MAX 1024        /* the largest rank count that a file may name */
 
 struct cecl_threshold_info {
     const char *name;
     enum cecl_tuning_unit unit;
-    uint64_t least, most; /* the smallest and the largest value that are allowed */
+    uint64_t least, most; /* the smallest and the largest allowed value */
     const char *decision; /* what the threshold decides, in a sentence */
 };
 extern const struct cecl_threshold_info cecl_thresholds[CECL_TUNE_COUNT];
@@ -59,13 +59,13 @@ struct cecl_tuning_row {
     bool measured;        /* false: the value follows from a calculation */
     int line;             /* line number in its file; 0: built in */
 };
-/* The built-in rows. Rows of one threshold follow each other. */
+/* The built-in rows. Rows of one threshold are adjacent. */
 extern const struct cecl_tuning_row cecl_tuning_rows[];
 extern const size_t cecl_tuning_nrows;
 
-/* Rows that come before the built-in ones: the file that CECL_TUNING names, as read. */
+/* The rows of the file that CECL_TUNING names. They come before the built-in rows. */
 struct cecl_tuning_file {
-    struct cecl_tuning_row *rows; /* NULL: none */
+    struct cecl_tuning_row *rows; /* NULL: no rows */
     size_t nrows;
 };
 
@@ -77,8 +77,7 @@ static inline bool cecl_tuning_fits(const struct cecl_tuning_row *row,
            (row->device == CECL_TUNING_ANY || row->device == device);
 }
 
-/* The row that is in force: the first row of the file that fits, or else the first built-in row
- * that fits. */
+/* The row that applies: the first row of the file that fits, or else the first built-in row that fits. */
 const struct cecl_tuning_row *cecl_tuning_row_of(const struct cecl_tuning_file *file,
                                                  enum cecl_threshold which,
                                                  enum cecl_tuning_device device, int nranks);
@@ -88,7 +87,7 @@ struct cecl_tuning {
     uint64_t value[CECL_TUNE_COUNT];
 };
 
-/* `file`: NULL, or rows that replace built-in ones. */
+/* Fills in all values. `file`: rows that replace built-in ones, or NULL. */
 void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
                          int nranks, struct cecl_tuning *tuning);
 
@@ -104,7 +103,7 @@ static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum ce
     return tuning->value[which];
 }
 
-/* The most bytes that a small call of any kind sends to a peer: a slot must hold them. */
+/* The most bytes that a small call sends to a peer, which a slot must hold. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

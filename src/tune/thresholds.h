@@ -3,12 +3,11 @@
  *
  *     THRESHOLD(id, "name", unit, least, most, "what it decides")
  *     MEASURED(id, first rank count, last, device, value, "evidence: machine, date, numbers")
- *     RECKONED(id, first rank count, last, device, value, "the reckoning")
+ *     RECKONED(id, first rank count, last, device, value, "the calculation")
  *
- * A threshold has one row or several. The first row that fits the device and the rank count is in
- * force, and the last row must fit all that are left. Sizes are binary; GB/s are decimal. A file
- * that CECL_TUNING names replaces rows. Alignments, and constants that a protocol requires, are no
- * thresholds. */
+ * A threshold has one or more rows. The first row that fits the device and the rank count applies, so the
+ * rows together must fit every device and rank count. Sizes are binary; GB/s are decimal. The file that
+ * CECL_TUNING names replaces rows. Alignments, and constants that a protocol requires, are not thresholds. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "
@@ -19,14 +18,13 @@ THRESHOLD(
     ALL_GATHER_RETURNED_MAX_BYTES, "all_gather.returned_max_bytes", BYTES, 0, TIB,
     "Out of place under CECL_SM_ALLOW: peers return an own block of at most this many bytes; a "
     "larger one is copied locally, on SMs.")
-MEASURED(
-    ALL_GATHER_RETURNED_MAX_BYTES, 2, 2, CUDA, 1 * MIB,
-    "2 x H200, CUDA 13.0, 2026-11-22: 4 MiB returned 41.5 and 44.8 us, copied beside the pushes "
-    "26.2 (cecl_tune). Calls of at most 1 MiB are small.")
+MEASURED(ALL_GATHER_RETURNED_MAX_BYTES, 2, 2, CUDA, 1 * MIB,
+         "2 x H200, CUDA 13.0, 2026-11-22: 4 MiB returned by the peer 41.5 and 44.8 us, copied "
+         "beside the pushes 26.2 (cecl_tune). Calls of at most 1 MiB are small calls.")
 MEASURED(ALL_GATHER_RETURNED_MAX_BYTES, 1, EVERY, ANY, 4 * MIB,
          H200_4 "returned / copied in the batch of pushes: 64 KiB 19.6 / 22.2 us, 1 MiB 30.9 / "
-                "31.6, 4 MiB 77.9 / 78.9, 16 MiB 218.5 / 177.1. Copied beside the pushes, as now, "
-                "16 MiB takes 163.3 us; smaller blocks were not measured so.")
+                "31.6, 4 MiB 77.9 / 78.9, 16 MiB 218.5 / 177.1. Copied beside the pushes, 16 MiB "
+                "takes 163.3 us; smaller blocks were not measured in this way.")
 
 THRESHOLD(
     ALL_TO_ALL_RETURNED_MAX_BYTES, "all_to_all.returned_max_bytes", BYTES, 0, TIB,
@@ -36,246 +34,244 @@ MEASURED(ALL_TO_ALL_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
          H200_4 "returned / copied beside the pushes: blocks of 1 MiB 42.9 / 27.8 us, 4 MiB 95.0 / "
                 "49.3, 16 MiB 269.4 / 160.8, 64 MiB 970.1 / 555.6.")
 
-THRESHOLD(
-    ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_max_bytes", BYTES, 0, TIB,
-    "In place under CECL_SM_ALLOW: blocks of at most this many bytes come home by way of their "
-    "receivers; larger ones are copied out of the rank's own staging, on SMs.")
+THRESHOLD(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, "all_to_all.in_place_returned_max_bytes", BYTES,
+          0, TIB,
+          "In place under CECL_SM_ALLOW: receivers return blocks of at most this many bytes to "
+          "their places; larger ones are copied out of the rank's own staging, on SMs.")
 RECKONED(ALL_TO_ALL_IN_PLACE_RETURNED_MAX_BYTES, 1, EVERY, ANY, 0,
-         "Without SMs a block crosses the links three times, and once with them.")
+         "A block crosses the links three times without SMs, and once with SMs.")
 
 THRESHOLD(ALL_GATHER_ENGINE_COPY_MAX_BYTES, "all_gather.engine_copy_max_bytes", BYTES, 0, TIB,
           "Out of place, where a copy engine runs local copies: an own block of at most this many "
           "bytes is copied locally under any policy; peers return a larger one.")
 RECKONED(ALL_GATHER_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
-         "No driver that was tried runs a local copy on a copy engine. Where one does, it is "
-         "reported to move 87 GB/s (NVIDIA/nccl#2177). What peers return costs, on 4 GPUs, one "
-         "exchange of flags and one batch more, 13 us, and the block once more over the link, at "
-         "390 GB/s. 13 us + b / 390 GB/s = b / 87 GB/s gives 1.5 MB for a copy that hides behind "
-         "nothing; what runs beside the pushes comes on top.")
+         "No driver that was tried runs a local copy on a copy engine. A copy engine is reported "
+         "to copy locally at 87 GB/s (NVIDIA/nccl#2177). A block that peers return costs, on 4 "
+         "GPUs, one more exchange of flags and one more batch (13 us), and one more transfer over "
+         "the link, at 390 GB/s. 13 us + b / 390 GB/s = b / 87 GB/s gives b = 1.5 MB, if nothing "
+         "hides the local copy. The pushes hide a part of it, so the limit is larger.")
 
 THRESHOLD(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, "all_to_all.engine_copy_max_bytes", BYTES, 0, TIB,
           "Out of place, where a copy engine runs local copies: an own block of at most this many "
           "bytes is copied locally under any policy; peers return a larger one.")
 RECKONED(ALL_TO_ALL_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
-         "As all_gather.engine_copy_max_bytes, but the block crosses the link twice more: 13 us + "
-         "2 b / 390 GB/s = b / 87 GB/s gives 2.1 MB.")
+         "As all_gather.engine_copy_max_bytes, but a returned block crosses the link two more "
+         "times: 13 us + 2 b / 390 GB/s = b / 87 GB/s gives b = 2.1 MB.")
 
 THRESHOLD(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, "all_to_all.in_place_engine_copy_max_bytes",
           BYTES, 0, TIB,
           "In place, where a copy engine runs local copies: blocks of at most this many bytes are "
           "copied out of the rank's own staging under any policy.")
 RECKONED(ALL_TO_ALL_IN_PLACE_ENGINE_COPY_MAX_BYTES, 1, EVERY, ANY, 0,
-         "It would copy ranks - 1 blocks locally at 87 GB/s (NVIDIA/nccl#2177); by way of peers "
-         "they move at the rate of the link, 390 GB/s.")
+         "A copy engine would copy ranks - 1 blocks locally at 87 GB/s (NVIDIA/nccl#2177). If "
+         "peers return them, they move at the rate of the link, 390 GB/s.")
 
 THRESHOLD(OWN_BLOCK_SIDE_COPY_MIN_BYTES, "own_block.side_copy_min_bytes", BYTES, 0, NEVER,
-          "A local copy of an own block of at least this many bytes goes on the side lane, beside "
-          "what is pushed; a smaller one is one more copy of the batch.")
+          "A local copy of an own block of at least this many bytes runs on the side lane, beside "
+          "the pushes; a smaller one is one more copy of their batch.")
 RECKONED(OWN_BLOCK_SIDE_COPY_MIN_BYTES, 1, EVERY, ANY, 256 * KIB,
-         H200_4 "all-to-all, beside the pushes / in their batch: blocks of 4 MiB 49.3 / 65.8 us, "
-                "16 MiB 160.8 / 177.6, 64 MiB 555.6 / 585.7. Where they cross was not measured.")
+         H200_4
+         "all-to-all, beside the pushes / in their batch: blocks of 4 MiB 49.3 / 65.8 us, 16 MiB "
+         "160.8 / 177.6, 64 MiB 555.6 / 585.7. The size at which both are equal was not measured.")
 
-THRESHOLD(
-    OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
-    "Ask one more peer to return a chunk of the own block for each such number of bytes of it.")
-RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No reckoning is on record.")
+THRESHOLD(OWN_BLOCK_BYTES_PER_PEER, "own_block.bytes_per_peer", BYTES, 1, TIB,
+          "One more peer returns a piece of the own block for every this many bytes of it.")
+RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No calculation is on record.")
 
 /* ---- ranks that come late to a call */
 
 THRESHOLD(LATE_WAIT_NS, "late.wait_ns", NANOSECONDS, 0, 1000000000,
-          "A call waits so long for late ranks to tell where their buffers lie; then, of each pair "
-          "of ranks, the one that comes later moves the bytes of both.")
+          "How long a call waits until late ranks tell where their buffers lie. After that, in "
+          "each pair of ranks, the later one moves the bytes of both.")
 RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
-         "A few times what a call takes its host thread (3 to 10 us), and less than 50 us, which a "
-         "late rank may cost its peers' host threads.")
+         "A few times the time of a call on its host thread (3 to 10 us), and less than 50 us, the "
+         "most that a late rank may cost its peers' host threads.")
 
-THRESHOLD(LATE_PENDING_NS, "late.pending_ns", NANOSECONDS, 0, 1000000000,
-          "A call, or a group, waits so much longer for late ranks while an earlier call of this "
-          "rank's is pending on its GPU: the GPU has work, and a late call takes twice the time.")
+THRESHOLD(
+    LATE_PENDING_NS, "late.pending_ns", NANOSECONDS, 0, 1000000000,
+    "How much longer a call or a group waits for late ranks while an earlier call of this rank is "
+    "pending on its GPU: the GPU has work meanwhile, and a late call takes twice the time.")
 RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
-         "A few times what a late call of 64 MiB costs its GPUs (190 us on 2 GPUs). Another stream "
-         "of the GPU may run dry meanwhile, so it is no more.")
+         "A few times what a late call of 64 MiB costs its GPUs (190 us on 2 GPUs). It is not "
+         "longer, because another stream of the GPU may run out of work meanwhile.")
 
 THRESHOLD(LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
-          "All waits by late.pending_ns take so long together, and a 64th of the program's time.")
+          "How long all waits by late.pending_ns may take together, in addition to a 64th of the "
+          "program's time.")
 RECKONED(
     LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
-    "Four such waits. A loop that is as fast as its hosts gets longer by its waits, so by a 64th "
-    "at most.")
+    "Four such waits. Waits make a loop longer if its hosts limit its speed; by a 64th at most.")
 
 /* ---- messages */
 
-THRESHOLD(
-    PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,
-    "A group that sends at least this many bytes and receives as many waits up to late.wait_ns for "
-    "the receivers of what it sends, so that each rank pushes what it sends.")
-RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
-RECKONED(
-    PAIR_WAIT_MIN_BYTES, 1, EVERY, CUDA, 8 * MIB,
-    "One GPU's copy engine moves 8 MiB in both directions in 44 us, two GPUs' in 22 (194 and 389 "
-    "GB/s): the wait costs the host no more than the GPUs gain.")
+THRESHOLD(PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,
+          "A group that sends and receives at least this many bytes waits up to late.wait_ns for "
+          "the receivers of its messages, so that each rank pushes what it sends.")
+RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, HOST, 64 * KIB, "No calculation is on record.")
+RECKONED(PAIR_WAIT_MIN_BYTES, 1, EVERY, CUDA, 8 * MIB,
+         "The copy engines of one GPU move 8 MiB in both directions in 44 us, those of two GPUs in "
+         "22 us (194 and 389 GB/s). So the wait costs the host no more than the GPUs gain.")
 
 /* ---- private memory */
 
-THRESHOLD(
-    CARRY_BYTES, "carry.bytes", BYTES, 1 * KIB, 1 * GIB,
-    "Memory that peers cannot reach is carried by way of the next rank's staging, in chunks of "
-    "half of this many bytes.")
-RECKONED(CARRY_BYTES, 1, EVERY, HOST, 64 * KIB, "No reckoning is on record.")
+THRESHOLD(CARRY_BYTES, "carry.bytes", BYTES, 1 * KIB, 1 * GIB,
+          "Data in private memory is copied through the next rank's staging, in chunks of half of "
+          "this many bytes.")
+RECKONED(CARRY_BYTES, 1, EVERY, HOST, 64 * KIB, "No calculation is on record.")
 RECKONED(CARRY_BYTES, 1, EVERY, CUDA, 16 * MIB,
          "A chunk of 8 MiB takes 21 us over the link at 390 GB/s, and a batch of two copies costs "
          "about 5 us.")
 
 /* ---- broadcast */
 
-THRESHOLD(
-    BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,
-    "The root of a broadcast of at least this many bytes sends each peer one chunk, and peers "
-    "pass chunks on; of less it sends all to each peer.")
-RECKONED(BROADCAST_SPREAD_MIN_BYTES, 1, 2, ANY, NEVER, "There is no second peer to pass it on to.")
+THRESHOLD(BROADCAST_SPREAD_MIN_BYTES, "broadcast.spread_min_bytes", BYTES, 1, NEVER,
+          "In a broadcast of at least this many bytes the root sends one piece to each peer, and "
+          "peers pass pieces on; in a smaller one the root sends everything to each peer.")
+RECKONED(BROADCAST_SPREAD_MIN_BYTES, 1, 2, ANY, NEVER,
+         "There is no second peer to which a piece could be passed on.")
 RECKONED(BROADCAST_SPREAD_MIN_BYTES, 3, EVERY, ANY, 1 * MIB,
-         "The block passes the root's link once, not ranks - 1 times, for one exchange of flags "
-         "more: from the rates of links and flags.")
+         "The block crosses the root's link once instead of ranks - 1 times, for one more exchange "
+         "of flags. Calculated from the rates of links and flags.")
 
 THRESHOLD(BROADCAST_BYTES_PER_ROUND, "broadcast.bytes_per_round", BYTES, 1, TIB,
-          "A spread broadcast takes one more round for each such number of bytes.")
+          "A broadcast in pieces takes one more round for every this many bytes.")
 RECKONED(BROADCAST_BYTES_PER_ROUND, 1, EVERY, ANY, 16 * MIB,
-         "What a round costs, an exchange of flags, is little beside 16 MiB over the link (43 us).")
+         "A round costs an exchange of flags, which is little beside 16 MiB over the link (43 us).")
 
 THRESHOLD(BROADCAST_MAX_ROUNDS, "broadcast.max_rounds", ROUNDS, 1, 1024,
-          "A spread broadcast takes at most this many rounds.")
+          "A broadcast in pieces takes at most this many rounds.")
 RECKONED(BROADCAST_MAX_ROUNDS, 1, EVERY, ANY, 8,
-         "Of 8 rounds the last one, which overlaps with nothing, is an eighth of the time.")
+         "The last of 8 rounds, which overlaps with no other, takes an eighth of the time.")
 
 /* ---- reductions */
 
 THRESHOLD(ALL_REDUCE_ONE_SHOT_MAX_BYTES, "all_reduce.one_shot_max_bytes", BYTES, 0, TIB,
-          "An all-reduce by staging of at most this many bytes: every rank gets all inputs and "
-          "reduces all of them; of a larger one every rank reduces one block.")
+          "In an all-reduce through staging of at most this many bytes every rank gets and reduces "
+          "all inputs; in a larger one every rank reduces one block.")
 RECKONED(ALL_REDUCE_ONE_SHOT_MAX_BYTES, 1, EVERY, ANY, 256 * KIB,
-         "It saves one exchange of flags, 7 us, and sends ranks / 2 times the bytes: of 4 ranks "
-         "256 KiB take 1 us longer so.")
+         "Saves one exchange of flags (7 us), but sends ranks / 2 times the bytes: 1 us more for "
+         "256 KiB on 4 ranks.")
 
 THRESHOLD(ALL_REDUCE_SMS_WRITE_MAX_BYTES, "all_reduce.sms_write_max_bytes", BYTES, 0, TIB,
-          "An all-reduce of at most this many bytes whose inputs SMs read at the peers: they write "
-          "the results to all ranks; of a larger one copy engines push the results.")
-MEASURED(ALL_REDUCE_SMS_WRITE_MAX_BYTES, 1, EVERY, ANY, 32 * MIB,
-         H200_4 "written / pushed: 16 MiB 92 / 107 us, 32 MiB 170 / 178, 64 MiB alike, 256 MiB "
-                "1296 / 1163.")
+          "If SMs read the inputs of an all-reduce at the peers: up to this many bytes SMs also "
+          "write the results to all ranks; copy engines push larger results.")
+MEASURED(
+    ALL_REDUCE_SMS_WRITE_MAX_BYTES, 1, EVERY, ANY, 32 * MIB,
+    H200_4
+    "written / pushed: 16 MiB 92 / 107 us, 32 MiB 170 / 178, 64 MiB equal, 256 MiB 1296 / 1163.")
 
 THRESHOLD(
     ALL_REDUCE_SMS_END_BYTES, "all_reduce.sms_end_bytes", BYTES, 0, TIB,
     "If copy engines push an all-reduce's results, SMs write the last this many bytes of each "
     "block, shared among the peers, while the pushes begin.")
 MEASURED(ALL_REDUCE_SMS_END_BYTES, 1, EVERY, ANY, 1536 * KIB,
-         H200_4 "64 MiB: the last 1/64, 1/48, 1/32, 1/24, 1/16, 1/8 of a block 317, 316, 313 to "
-                "316.5, 315, 317, 316.5 us; none 321 to 325. 1/32 of a block of 16 MiB is 512 KiB "
-                "for each of 3 peers.")
+         H200_4 "64 MiB, if SMs write the last 1/64, 1/48, 1/32, 1/24, 1/16, 1/8 of a block: 317, "
+                "316, 313 to 316.5, 315, 317, 316.5 us; if they write nothing: 321 to 325. 1/32 of "
+                "a block of 16 MiB is 512 KiB for each of 3 peers.")
 
-THRESHOLD(
-    ALL_REDUCE_STAGED_MIN_BYTES, "all_reduce.staged_min_bytes", BYTES, 0, NEVER,
-    "An all-reduce with blocks of at least this many bytes goes by staging, in chunks, even if "
-    "SMs could read its inputs at the peers.")
+THRESHOLD(ALL_REDUCE_STAGED_MIN_BYTES, "all_reduce.staged_min_bytes", BYTES, 0, NEVER,
+          "An all-reduce with blocks of at least this many bytes goes through staging, in chunks, "
+          "even if SMs could read its inputs at the peers.")
 MEASURED(ALL_REDUCE_STAGED_MIN_BYTES, 1, EVERY, ANY, 32 * MIB,
-         H200_4 "blocks of 16 MiB: staging in 2 chunks 325 to 330 us, read 321 to 324; of 64 MiB: "
-                "1105, read 1163.")
+         H200_4 "blocks of 16 MiB: through staging in 2 chunks 325 to 330 us, read at the peers "
+                "321 to 324; blocks of 64 MiB: 1105 and 1163.")
 
-THRESHOLD(
-    ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, "all_reduce.staged_chunk_min_bytes", BYTES, 1, TIB,
-    "An all-reduce whose inputs SMs could read goes by staging only if its chunks have this many "
-    "bytes, and staging holds two such chunks of each peer.")
+THRESHOLD(ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, "all_reduce.staged_chunk_min_bytes", BYTES, 1, TIB,
+          "An all-reduce whose inputs SMs could read goes through staging only if its chunks have "
+          "this many bytes and staging holds two such chunks of each peer.")
 MEASURED(ALL_REDUCE_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 16 * MIB,
          H200_4 "blocks of 64 MiB in chunks of 32, 21, 16, 8 MiB: 1105, 1131, 1147, 1214 us; read "
                 "at the peers 1163.")
 
-THRESHOLD(ALL_REDUCE_CHUNKS, "all_reduce.chunks", CHUNKS, 1, 4096,
-          "An all-reduce by staging goes in this many chunks, or more if they would be too large.")
+THRESHOLD(
+    ALL_REDUCE_CHUNKS, "all_reduce.chunks", CHUNKS, 1, 4096,
+    "An all-reduce through staging has this many chunks, or more if these would be too large.")
 MEASURED(ALL_REDUCE_CHUNKS, 1, EVERY, ANY, 2,
          H200_4 "256 MiB in 2, 3, 4, 8 chunks: 1105, 1131, 1147, 1214 us. The pushes of results "
                 "hide the last reduction, so few chunks are enough.")
 
 THRESHOLD(ALL_REDUCE_HALVED_MIN_BYTES, "all_reduce.halved_min_bytes", BYTES, 0, TIB,
-          "When an all-reduce goes in several chunks, the last one is halved again and again into "
-          "parts of at least this many bytes, so that the last reduction is short; 0: it stays "
-          "whole.")
+          "The last of several chunks of an all-reduce is halved again and again into chunks of at "
+          "least this many bytes, so that the last reduction is short; 0: it is not halved.")
 RECKONED(ALL_REDUCE_HALVED_MIN_BYTES, 1, EVERY, ANY, 0,
          "The pushes of results hide the last reduction.")
 
 THRESHOLD(REDUCE_SCATTER_STAGED_MIN_BYTES, "reduce_scatter.staged_min_bytes", BYTES, 0, NEVER,
-          "A reduce-scatter of blocks of at least this many bytes goes by staging, in chunks, even "
-          "if SMs could read its inputs at the peers.")
-MEASURED(REDUCE_SCATTER_STAGED_MIN_BYTES, 1, EVERY, ANY, 192 * MIB,
-         H200_4 "256 MiB: staging in 8 chunks 2302.6 us, read 2455. Each chunk costs about 14 us, "
-                "start and end 30 to 55; between 64 and 256 MiB it was not measured.")
+          "A reduce-scatter of blocks of at least this many bytes goes through staging, in chunks, "
+          "even if SMs could read its inputs at the peers.")
+MEASURED(
+    REDUCE_SCATTER_STAGED_MIN_BYTES, 1, EVERY, ANY, 192 * MIB,
+    H200_4
+    "256 MiB: through staging in 8 chunks 2302.6 us, read at the peers 2455. Each chunk costs "
+    "about 14 us, start and end cost 30 to 55 us. Sizes between 64 and 256 MiB were not measured.")
 
 THRESHOLD(REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES, "reduce_scatter.staged_chunk_min_bytes", BYTES, 1,
           TIB,
-          "A reduce-scatter whose inputs SMs could read goes by staging only if its chunks have so "
-          "many bytes, and staging holds two such chunks of each peer.")
+          "A reduce-scatter whose inputs SMs could read goes through staging only if its chunks "
+          "have this many bytes and staging holds two such chunks of each peer.")
 MEASURED(REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES, 1, EVERY, ANY, 24 * MIB,
-         H200_4 "256 MiB in 8, 16 and 24 chunks: 2327, 2385, 3107 us (24: with 64 MiB of staging); "
-                "read at the peers 2455.")
+         H200_4 "256 MiB in 8, 16 and 24 chunks: 2327, 2385, 3107 us (24 chunks: with 64 MiB of "
+                "staging); read at the peers 2455.")
 
-THRESHOLD(
-    REDUCE_SCATTER_CHUNKS, "reduce_scatter.chunks", CHUNKS, 1, 4096,
-    "A reduce-scatter or reduce by staging goes in this many chunks, or more if they would be "
-    "too large.")
+THRESHOLD(REDUCE_SCATTER_CHUNKS, "reduce_scatter.chunks", CHUNKS, 1, 4096,
+          "A reduce-scatter or reduce through staging has this many chunks, or more if these would "
+          "be too large.")
 MEASURED(REDUCE_SCATTER_CHUNKS, 1, EVERY, ANY, 8,
-         H200_4 "256 MiB with 16 SMs in 8 chunks 2327 us, in 16 2385; with 8 SMs in 16 2443, in 32 "
-                "2621.")
+         H200_4 "256 MiB with 16 SMs: 8 chunks 2327 us, 16 chunks 2385; with 8 SMs: 16 chunks "
+                "2443, 32 chunks 2621.")
 
 THRESHOLD(
     REDUCE_SCATTER_HALVED_MIN_BYTES, "reduce_scatter.halved_min_bytes", BYTES, 0, TIB,
-    "When a reduce-scatter or reduce goes in several chunks, the last one is halved again and "
-    "again into parts of at least this many bytes, so that the last reduction is short; 0: it "
-    "stays whole.")
-MEASURED(REDUCE_SCATTER_HALVED_MIN_BYTES, 1, EVERY, ANY, 8 * MIB,
-         H200_4 "256 MiB, the last chunk whole 2344 us, halved down to 16, 8, 4 MiB 2312, 2302, "
-                "2309.")
+    "The last of several chunks of a reduce-scatter or reduce is halved again and again into "
+    "chunks of at least this many bytes, so that the last reduction is short; 0: it is not halved.")
+MEASURED(
+    REDUCE_SCATTER_HALVED_MIN_BYTES, 1, EVERY, ANY, 8 * MIB,
+    H200_4
+    "256 MiB: the last chunk not halved 2344 us, halved down to 16, 8, 4 MiB 2312, 2302, 2309.")
 
 THRESHOLD(REDUCTION_CHUNK_MIN_BYTES, "reduction.chunk_min_bytes", BYTES, 256, TIB,
-          "A chunk of a reduction by staging has at least this many bytes.")
+          "A chunk of a reduction through staging has at least this many bytes.")
 RECKONED(REDUCTION_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "A chunk costs about 14 us of flags (H200); 1 MiB to each of 3 peers takes 8 us over the "
          "link.")
 
 THRESHOLD(REDUCTION_CHUNK_MAX_BYTES, "reduction.chunk_max_bytes", BYTES, 256, TIB,
-          "A chunk of a reduction by staging has at most this many bytes, and as many as staging "
-          "holds.")
+          "A chunk of a reduction through staging has at most this many bytes, and no more than "
+          "staging can hold.")
 MEASURED(REDUCTION_CHUNK_MAX_BYTES, 1, EVERY, ANY, 64 * MIB,
          H200_4 "all-reduce of 1 GiB: chunks of 64 MiB (384 MiB of staging) 4231.2 us, of 32 MiB "
                 "4316.2. Larger ones were not measured.")
 
 THRESHOLD(REDUCTION_URGENT_MIN_BYTES, "reduction.urgent_min_bytes", BYTES, 0, NEVER,
-          "Kernels of reductions with blocks of at least this many bytes come before other kernels "
-          "that wait for an SM.")
+          "Kernels of reductions with blocks of at least this many bytes get SMs before other "
+          "waiting kernels.")
 MEASURED(REDUCTION_URGENT_MIN_BYTES, 1, EVERY, ANY, 2 * MIB,
-         H200_4 "reduce-scatter of 32 MiB beside a GEMM: before the GEMM's blocks 1.839 ms, behind "
-                "them 1.924. From which size on it pays was not measured.")
+         H200_4 "reduce-scatter of 32 MiB beside a GEMM: before the GEMM's thread blocks 1.839 ms, "
+                "behind them 1.924. The smallest size that gains was not measured.")
 
 THRESHOLD(REDUCTION_BULK_MIN_BYTES, "reduction.bulk_min_bytes", BYTES, 0, NEVER,
           "A kernel that reduces at least this many bytes of each source reads by bulk copies into "
-          "shared memory, where the GPU has them; of fewer by wide loads.")
+          "shared memory, if the GPU has them; for fewer bytes it reads by wide loads.")
 RECKONED(REDUCTION_BULK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
-         "Estimated between two facts: 12 SMs read from three peers at the speed of NVLink by bulk "
-         "copies (320 GB/s of 323 with 16, 4 x H200), and what a single SM can read takes less "
-         "time than starting many.")
+         "Estimated from two facts: with bulk copies 12 SMs read from three peers at the speed of "
+         "NVLink (4 x H200: 320 GB/s; 16 SMs 323 GB/s), and a size that one SM can read fast is "
+         "not worth starting many SMs.")
 
 THRESHOLD(REDUCTION_READING_SMS, "reduction.reading_sms", SMS, 1, 1024,
-          "So many SMs read inputs at the peers, unless CECL_MAX_SMS says otherwise.")
+          "This many SMs read inputs at the peers, unless CECL_MAX_SMS is set.")
 MEASURED(REDUCTION_READING_SMS, 1, EVERY, ANY, 8,
-         H200_4 "reading at the peers 325 GB/s with 8, 12 and 16 SMs alike. " H200_2
-                "12 SMs are faster alone (64 MiB 213.8 us, with 8 267.8), but beside a GEMM take "
-                "1.01 to 1.10 times its time, 8 take 1.00 to 1.01.")
+         H200_4 "reading at the peers 325 GB/s with 8, 12 and 16 SMs. " H200_2
+                "alone, 12 SMs are faster (64 MiB 213.8 us; 8 SMs 267.8). A GEMM beside 12 SMs "
+                "takes 1.01 to 1.10 times its time, beside 8 SMs 1.00 to 1.01.")
 
 THRESHOLD(REDUCTION_WRITING_SMS, "reduction.writing_sms", SMS, 1, 1024,
-          "So many SMs read inputs at the peers and write the results to all ranks.")
+          "This many SMs read inputs at the peers and write the results to all ranks.")
 MEASURED(REDUCTION_WRITING_SMS, 1, EVERY, ANY, 16,
-         H200_4 "with 8, 16 and 32 SMs alike at 16 MiB and more, but for noise; 16 read and write "
-                "4 MiB in 31.5 us. Fewer were not measured there.")
+         H200_4 "from 16 MiB on, 8, 16 and 32 SMs are equal within the noise; 16 SMs read and "
+                "write 4 MiB in 31.5 us, which was not measured with fewer.")
 
 THRESHOLD(REDUCTION_STAGED_SMS, "reduction.staged_sms", SMS, 1, 1024,
-          "So many SMs reduce what lies in staging.")
+          "This many SMs reduce data in staging.")
 MEASURED(REDUCTION_STAGED_SMS, 1, EVERY, ANY, 16,
          H200_4 "reduce-scatter of 256 MiB: 16 SMs 2302.6 us, 8 SMs 2425.7.")
 
@@ -285,18 +281,18 @@ THRESHOLD(SMALL_ALL_REDUCE_MAX_BYTES, "small.all_reduce.max_bytes", BYTES, 0, 64
           "An all-reduce of at most this many bytes is one exchange through slots; on GPUs one "
           "kernel.")
 MEASURED(SMALL_ALL_REDUCE_MAX_BYTES, 2, 2, CUDA, 512 * KIB,
-         H200_2 "512 KiB 8.9 us; 1 MiB 12.4 us on 32 SMs, read and written by 16 SMs 13.1: too "
-                "little for twice the SMs.")
+         H200_2 "small: 512 KiB 8.9 us, 1 MiB 12.4 on 32 SMs; 1 MiB read and written by 16 SMs "
+                "13.1: too small a gain for twice the SMs.")
 MEASURED(SMALL_ALL_REDUCE_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
          H200_4 "small: 4 KiB 5.7 us, 256 KiB 9.4; 512 KiB read and written by 16 SMs 13.7.")
-RECKONED(SMALL_ALL_REDUCE_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "No reckoning is on record.")
+RECKONED(SMALL_ALL_REDUCE_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "No calculation is on record.")
 
 THRESHOLD(SMALL_REDUCE_SCATTER_MAX_BYTES, "small.reduce_scatter.max_bytes", BYTES, 0, 64 * MIB,
           "A reduce-scatter of blocks of at most this many bytes is one exchange through slots; on "
           "GPUs one kernel.")
 MEASURED(SMALL_REDUCE_SCATTER_MAX_BYTES, 2, 2, CUDA, 512 * KIB,
-         H200_2 "512 KiB 9.1 us; 1 MiB 12.8 us on 32 SMs, read by 8 SMs 14.2: too little for four "
-                "times the SMs.")
+         H200_2 "small: 512 KiB 9.1 us, 1 MiB 12.8 on 32 SMs; 1 MiB read by 8 SMs 14.2: too small "
+                "a gain for four times the SMs.")
 MEASURED(SMALL_REDUCE_SCATTER_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
          H200_4 "small: 4 KiB 5.9 us, 256 KiB 9.6; 1 MiB read by 8 SMs 22.0.")
 RECKONED(SMALL_REDUCE_SCATTER_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "As small.all_reduce.max_bytes.")
@@ -322,51 +318,49 @@ MEASURED(SMALL_ALL_TO_ALL_MAX_BYTES, 1, EVERY, CUDA, 256 * KIB,
 RECKONED(SMALL_ALL_TO_ALL_MAX_BYTES, 1, EVERY, HOST, 4 * KIB, "As small.all_reduce.max_bytes.")
 
 THRESHOLD(SMALL_SMS, "small.sms", SMS, 1, 1024,
-          "A small call's kernel takes at most this many SMs; CECL_MAX_SMS may only lower it, and "
-          "so does what kernels that wait may take of a GPU.")
+          "A small call's kernel takes at most this many SMs. CECL_MAX_SMS can only lower this "
+          "number. The SMs that waiting kernels may take of a GPU limit it, too.")
 MEASURED(SMALL_SMS, 1, EVERY, ANY, 32,
          H200_4 "all-reduce of 256 KiB with 32, 24, 16 SMs: 9.3, 10.3, 10.5 us. " H200_2
                 "all-reduce of 1 MiB with 64, 32, 16: 10.9, 12.4, 15.0.")
 
-THRESHOLD(
-    SPLITS_SMS, "splits.sms", SMS, 1, 1024,
-    "A call whose splits are on the device moves rows by so many SMs, unless CECL_MAX_SMS says "
-    "otherwise.")
-RECKONED(
-    SPLITS_SMS, 1, EVERY, ANY, 16,
-    "A thread block has 64 KiB under way, so an SM writes some 40 GB/s with 1.5 us to a peer; 16 "
-    "fill a link of 450 GB/s.")
+THRESHOLD(SPLITS_SMS, "splits.sms", SMS, 1, 1024,
+          "A call whose splits are on the device moves rows by this many SMs, unless CECL_MAX_SMS "
+          "is set.")
+RECKONED(SPLITS_SMS, 1, EVERY, ANY, 16,
+         "A thread block has 64 KiB in flight, and a write takes 1.5 us to a peer, so an SM writes "
+         "about 40 GB/s, and 16 SMs fill a link of 450 GB/s.")
 
 THRESHOLD(SMALL_SLOT_MIN_BYTES, "small.slot_min_bytes", BYTES, 512, 64 * MIB,
-          "A slot holds the largest small call. Where the pool has no room for such slots they are "
-          "halved, but not below this many bytes: then no call is small.")
+          "A slot holds the largest small call. If the pool has no room for such slots, they are "
+          "halved again and again, down to this many bytes. If there is no room for these either, "
+          "no call is small.")
 RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, CUDA, 256 * KIB,
          "The largest small call of more than two ranks.")
-RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, HOST, 4 * KIB, "The largest small call there.")
+RECKONED(SMALL_SLOT_MIN_BYTES, 1, EVERY, HOST, 4 * KIB,
+         "The largest small call on the host device.")
 
 THRESHOLD(SMALL_SLOTS_POOL_SHARE, "small.slots_pool_share", SHARE, 4, 64,
-          "All slots of a rank together take at most one part in this many of the pool. Those of "
-          "captured calls take as much again.")
+          "The slots of a rank take at most one part in this many of the pool, and the slots for "
+          "captured calls as much again.")
 RECKONED(SMALL_SLOTS_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
 /* ---- urgent communicators */
 
-THRESHOLD(
-    URGENT_MAX_BYTES, "urgent.max_bytes", BYTES, 0, 64 * MIB,
-    "In an urgent communicator, calls go through memory of the host that only move data, and "
-    "in which a rank sends at most this many bytes. Each rank has twice as much of that memory.")
+THRESHOLD(URGENT_MAX_BYTES, "urgent.max_bytes", BYTES, 0, 64 * MIB,
+          "In an urgent communicator, calls that only move data go through memory of the host if a "
+          "rank sends at most this many bytes. Each rank has twice this much of that memory.")
 MEASURED(URGENT_MAX_BYTES, 1, EVERY, CUDA, 1 * MIB,
          "2 x H200, CUDA 13.0, 2026-11-22: all-gather in place through host memory / between GPUs, "
-         "beside all-gathers of 256 MiB: 4 KiB 56 / 705 us, 1 MiB 96 / 709. With nothing beside: "
-         "4 KiB 22 / 12, 1 MiB 60 / 15; larger ones would cost more than they save.")
+         "beside all-gathers of 256 MiB: 4 KiB 56 / 705 us, 1 MiB 96 / 709. Alone: 4 KiB 22 / 12, "
+         "1 MiB 60 / 15. Larger calls would cost more than they save.")
 RECKONED(URGENT_MAX_BYTES, 1, EVERY, HOST, 64 * KIB, "Small, so that tests reach larger calls.")
 
 /* ---- between nodes */
 
-THRESHOLD(
-    NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
-    "Over several nodes: a block goes in about this many chunks, so that copy engines move one "
-    "while the network moves the next.")
+THRESHOLD(NET_CHUNKS, "net.chunks", CHUNKS, 1, 1024,
+          "Over several nodes: a block is sent in about this many chunks, so that copy engines "
+          "move one chunk while the network moves the next.")
 RECKONED(NET_CHUNKS, 1, EVERY, ANY, 4,
          "cecl_model, all-gather, share of the closed model on 2 / 8 / 16 nodes of 8: 16 MiB in "
          "chunks of 2 MiB 0.82 / 0.82 / 0.84, of 4 MiB 0.87 / 0.81 / 0.87, of 8 MiB 0.90 / 0.69 / "
@@ -377,85 +371,84 @@ THRESHOLD(NET_CHUNK_MIN_BYTES, "net.chunk_min_bytes", BYTES, 256, TIB,
 RECKONED(NET_CHUNK_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
          "cecl_model, all-gather of 4 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
          "chunks of 64 KiB 0.17 / 0.13 / 0.13, 256 KiB 0.40 / 0.37 / 0.37, 1 MiB 0.63 / 0.64 / "
-         "0.68, 4 MiB 0.73 / 0.50 / 0.64. At 50 GB/s a chunk of 64 KiB takes 1.3 us, and a group "
-         "of sends and receives 8 us to begin.")
+         "0.68, 4 MiB 0.73 / 0.50 / 0.64. At 50 GB/s a chunk of 64 KiB takes 1.3 us, but a group "
+         "of sends and receives takes 8 us to begin.")
 
 THRESHOLD(NET_CHUNK_MAX_BYTES, "net.chunk_max_bytes", BYTES, 256, TIB,
           "Over several nodes: chunks have at most this many bytes.")
 RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
          "cecl_model, all-gather of 256 MiB, share of the closed model on 2 / 8 / 16 nodes of 8: "
-         "4 MiB 0.93 / 0.91 / 0.94, 8 MiB 0.96 / 0.95 / 0.98, 32 MiB 0.99 / 0.93 / 0.95. Others' "
-         "largest chunk is the same (torchcomms#2921).")
+         "4 MiB 0.93 / 0.91 / 0.94, 8 MiB 0.96 / 0.95 / 0.98, 32 MiB 0.99 / 0.93 / 0.95. "
+         "torchcomms has the same largest chunk (torchcomms#2921).")
 
 THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
           "Over several nodes: a rank exchanges with this many nodes at a time.")
 RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
-         "Waves of 8 peers took 482 GB/s where all at once took 251 (torchcomms#1089).")
+         "Waves of 8 peers reached 482 GB/s, and all peers at once 251 (torchcomms#1089).")
 
-THRESHOLD(
-    NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
-    "Over several nodes: a broadcast of at least this many bytes goes from node to node, on all "
-    "rails; a smaller one from its root to one rank of each node.")
-RECKONED(
-    NET_CHAIN_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
-    "cecl_model, 2 / 8 / 16 nodes of 8, us: 256 KiB from node to node 80 / 150 / 243, from the "
-    "root 50 / 77 / 130; 1 MiB 87 / 169 / 278 and 75 / 201 / 380; 4 MiB 116 / 232 / 362 and "
-    "171 / 674 / 1389.")
+THRESHOLD(NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
+          "Over several nodes: a broadcast of at least this many bytes goes from node to node, on "
+          "all rails; a smaller one goes from its root to one rank of each node.")
+RECKONED(NET_CHAIN_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
+         "cecl_model, 2 / 8 / 16 nodes of 8, us, first from node to node, then from the root: 256 "
+         "KiB 80 / 150 / 243 and 50 / 77 / 130; 1 MiB 87 / 169 / 278 and 75 / 201 / 380; 4 MiB 116 "
+         "/ 232 / 362 and 171 / 674 / 1389.")
 
-THRESHOLD(
-    NET_CHAIN_CHUNKS, "net.chain_chunks", CHUNKS, 1, 65536,
-    "Over several nodes: a broadcast that goes from node to node goes in about this many chunks.")
+THRESHOLD(NET_CHAIN_CHUNKS, "net.chain_chunks", CHUNKS, 1, 65536,
+          "Over several nodes: a broadcast from node to node has about this many chunks.")
 RECKONED(
     NET_CHAIN_CHUNKS, 1, EVERY, ANY, 64,
     "8 chunks on each of 8 rails. cecl_model, 64 MiB over 8 / 16 nodes of 8, us: chunks of 512 "
     "KiB 947 / 1119, 1 MiB 809 / 1065, 2 MiB 873 / 1296.")
 
-THRESHOLD(NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks of such a broadcast have at least this many bytes.")
+THRESHOLD(
+    NET_CHAIN_CHUNK_MIN_BYTES, "net.chain_chunk_min_bytes", BYTES, 256, TIB,
+    "Over several nodes: chunks of a broadcast from node to node have at least this many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MIN_BYTES, 1, EVERY, ANY, 512 * KIB,
     "cecl_model, 16 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 256 KiB 359 / 456 / 586, 512 "
     "KiB 256 / 385 / 557, 1 MiB 221 / 413 / 668.")
 
-THRESHOLD(NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 256, TIB,
-          "Over several nodes: chunks of such a broadcast have at most this many bytes.")
+THRESHOLD(
+    NET_CHAIN_CHUNK_MAX_BYTES, "net.chain_chunk_max_bytes", BYTES, 256, TIB,
+    "Over several nodes: chunks of a broadcast from node to node have at most this many bytes.")
 RECKONED(
     NET_CHAIN_CHUNK_MAX_BYTES, 1, EVERY, ANY, 2 * MIB,
     "cecl_model, 256 MiB over 2 / 8 / 16 nodes of 8, us: chunks of 1 MiB 2203 / 2394 / 2650, 2 "
     "MiB 1846 / 2163 / 2587, 4 MiB 1789 / 2358 / 3117.")
 
-/* ---- sizes of a communicator that neither configuration nor environment sets */
+/* ---- sizes of a communicator, if neither configuration nor environment sets them */
 
 THRESHOLD(STAGING_MEMORY_SHARE, "staging.memory_share", SHARE, 1, 65536,
-          "On GPUs staging takes one part in this many of the smallest GPU's memory, whole MiB.")
+          "On GPUs staging takes one part in this many of the smallest GPU's memory, in whole MiB.")
 RECKONED(STAGING_MEMORY_SHARE, 1, EVERY, ANY, 512, "A small part of the memory.")
 
 THRESHOLD(STAGING_MIN_BYTES, "staging.min_bytes", BYTES, 4 * KIB, 64 * GIB,
-          "On GPUs staging has at least this many bytes, as far as the pool allows.")
-RECKONED(STAGING_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "No reckoning is on record.")
+          "On GPUs staging has at least this many bytes, if the pool has room.")
+RECKONED(STAGING_MIN_BYTES, 1, EVERY, ANY, 1 * MIB, "No calculation is on record.")
 
 THRESHOLD(STAGING_MAX_BYTES, "staging.max_bytes", BYTES, 4 * KIB, 64 * GIB,
           "Staging has at most this many bytes; on the host device exactly this many.")
-RECKONED(STAGING_MAX_BYTES, 1, EVERY, HOST, 256 * KIB, "No reckoning is on record.")
+RECKONED(STAGING_MAX_BYTES, 1, EVERY, HOST, 256 * KIB, "No calculation is on record.")
 MEASURED(STAGING_MAX_BYTES, 1, 5, CUDA, 192 * MIB,
          H200_4 "reduce-scatter of 256 MiB: 64 MiB of staging 3107 us, 256 MiB 2327 to 2385. 192 "
                 "MiB hold two chunks of 24 MiB of each of 4 peers.")
 MEASURED(STAGING_MAX_BYTES, 6, EVERY, CUDA, 64 * MIB,
-         H200_4 "all-to-all of 256 MiB without SMs: 16 MiB of staging 1317 us, 64 MiB 957. With "
-                "more ranks a chunk for each peer is too small for large reductions, so more "
-                "staging would not serve them (reckoned).")
+         H200_4 "all-to-all of 256 MiB without SMs: 16 MiB of staging 1317 us, 64 MiB 957. With 6 "
+                "ranks or more, a chunk for each peer is too small for large reductions, so more "
+                "staging would not help them (calculated).")
 
 THRESHOLD(STAGING_POOL_SHARE, "staging.pool_share", SHARE, 2, 64,
           "On GPUs staging takes at most one part in this many of the pool.")
 RECKONED(STAGING_POOL_SHARE, 1, EVERY, ANY, 8, "A small part of the pool.")
 
-THRESHOLD(
-    POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
-    "The pool grows by this many bytes at first; later segments are twice as large each, up to "
-    "16 times the first.")
+THRESHOLD(POOL_FIRST_SEGMENT_BYTES, "pool.first_segment_bytes", BYTES, 4 * KIB, TIB,
+          "The pool first grows by this many bytes; each later segment is twice as large, up to 16 "
+          "times the first.")
 RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, CUDA, 64 * MIB,
-         "No reckoning is on record. A rendezvous takes milliseconds (of 3 GiB, on 4 x H200, 8.2).")
-RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, HOST, 1 * MIB, "No reckoning is on record.")
+         "No calculation is on record. A growth of the pool takes milliseconds (3 GiB on 4 x H200: "
+         "8.2 ms).")
+RECKONED(POOL_FIRST_SEGMENT_BYTES, 1, EVERY, HOST, 1 * MIB, "No calculation is on record.")
 
 #undef H200_4
 #undef H200_2

@@ -13,11 +13,11 @@
 #include "util/thread.h"
 
 #define EXITING                                                                                    \
-    4u /* PF_EXITING of proc_pid_stat(5): a thread that was joined is listed for a moment */
+    4u /* PF_EXITING of proc_pid_stat(5). A joined thread is still listed for a moment. */
 
-/* Threads of the library and of CUDA that make no calls of the program's. (cecl-together, cecl-make
- * and cecl-finalize do make calls.) Whole names are compared: an unnamed thread has the name of its
- * program, which may be cuda_train. */
+/* Threads of the library and of CUDA that make no calls for the program. (cecl-together, cecl-make and
+ * cecl-finalize do make calls.) Whole names are compared, because a thread without a name of its own has the
+ * program's name, which may be cuda_train. */
 static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
                                    "cuda-EvtHandlr"};
 
@@ -36,8 +36,8 @@ static bool is_kept(const char *name)
     return is_cuda_number(name);
 }
 
-/* Whether a thread may make calls. `stat`: its number, its name in brackets, its state, five
- * numbers, its flags. A name may hold anything. */
+/* Whether a thread may make calls. `stat` has the thread's number, its name in brackets, its state, five
+ * numbers, and its flags. The name may contain any character, also brackets. */
 static bool may_call(char *stat)
 {
     char *name = strchr(stat, '('), *rest = strrchr(stat, ')');
@@ -48,7 +48,7 @@ static bool may_call(char *stat)
     return (flags & EXITING) == 0 && !is_kept(name + 1);
 }
 
-/* Whether a thread may make calls. Yes if its entry cannot be read, unless the thread has ended. */
+/* Whether another thread may make calls. True if its entry cannot be read, unless the thread has ended. */
 static bool is_other_caller(const char *tid)
 {
     char path[64], stat[512];

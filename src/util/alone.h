@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-/* Whether the process has no other thread that could make the program's calls. Threads of CUDA, and
- * those of this library that alone.c lists, make no such calls. False if that cannot be found out.
- * Reads /proc, which takes tens of us. */
+/* Whether the process has no other thread that could make the program's calls. Threads of CUDA, and the
+ * threads of this library that alone.c lists, make no such calls. False if /proc cannot be read. Reads /proc,
+ * which takes tens of us. */
 bool cecl_thread_is_alone(void);
 
 #endif

@@ -20,8 +20,8 @@ static inline int64_t cecl_now_ms(void)
     return cecl_now_ns() / 1000000;
 }
 
-/* The time `timeout_ms` from now. 0 or less means no deadline. So does a time that int64_t cannot
- * hold, because timeouts may come from a peer. */
+/* The time in `timeout_ms` ms. There is no deadline if `timeout_ms` is 0 or less, or so large that int64_t
+ * cannot hold the time; a peer may send such a timeout. */
 static inline int64_t cecl_deadline(int64_t timeout_ms)
 {
     const int64_t now = cecl_now_ms();
@@ -36,8 +36,7 @@ static inline struct timespec cecl_time_in(int64_t ms)
     return (struct timespec){.tv_sec = (time_t)(then / 1000000000), .tv_nsec = then % 1000000000};
 }
 
-/* Milliseconds left until `deadline`, in poll()'s form: 0 when it has passed,
- * -1 when there is none. */
+/* Milliseconds until `deadline`, in poll()'s form: 0 if the deadline has passed, -1 for CECL_NO_DEADLINE. */
 static inline int cecl_ms_left(int64_t deadline)
 {
     if (deadline == CECL_NO_DEADLINE)

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define CECL_DISTANCE_LETTERS 64 /* letters of a word that count */
+#define CECL_DISTANCE_LETTERS 64 /* only this many letters of a word are compared */
 
 /* The number of letters to insert, delete or replace to turn one word into the other (Levenshtein),
  * upper and lower case alike. */

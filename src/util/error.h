@@ -7,9 +7,9 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records a message and has the value `result`. The message names the argument, its value and what
- * was expected. A macro, so that the compiler knows the result and sees that outputs are unset on
- * this path. */
+/* Records a message, and evaluates to `result`. The message names the argument, its value and what was
+ * expected. This is a macro so that the compiler knows the result and sees that outputs are unset on this
+ * path. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)
 {

@@ -1,5 +1,5 @@
-/* Where NCCL's library is looked for. The build says in which folders systems keep it
- * (CECL_NCCL_FOLDERS, separated by colons). */
+/* Looks for NCCL's library. CECL_NCCL_FOLDERS lists the folders in which systems keep it, separated by
+ * colons; the build sets it. */
 #include "util/find_nccl.h"
 
 #include <dlfcn.h>
@@ -57,7 +57,7 @@ static bool try_path(struct search *search, const char *path)
     if (access(path, R_OK) != 0)
         return false;
     search->handle = open_nccl(path, search->flags, &why);
-    if (!search->handle && why != ours) /* finding cecl's own is expected */
+    if (!search->handle && why != ours) /* no warning: cecl's own library is often found */
         cecl_log(CECL_LOG_WARN, -1, "%s is not used: %s", path, why);
     return search->handle != NULL;
 }
@@ -73,7 +73,7 @@ static ceclResult_t open_setting(struct search *search, const char *setting)
                           : cecl_fail(ceclSystemError, "CECL_NCCL_PATH=%s: %s", setting, why);
 }
 
-/* Tries `folders`, separated by colons. Empty and relative ones are left out. */
+/* Tries `folders`, separated by colons. Skips empty and relative ones. */
 static bool try_folders(struct search *search, const char *folders)
 {
     char path[PATH_MAX];
@@ -91,7 +91,7 @@ static bool try_folders(struct search *search, const char *folders)
 /* ---- the wheel's NCCL, beside a loaded library */
 
 struct wheel {
-    const char *beside; /* the beginning of the names of libraries that are looked at */
+    const char *beside; /* only libraries whose names begin with this are considered */
     char path[PATH_MAX];
 };
 
@@ -125,7 +125,8 @@ static bool try_beside(struct search *search, const char *libraries)
     return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(search, wheel.path);
 }
 
-/* PyTorch's libraries come first, because another package may lie in another folder of packages. */
+/* Looks beside PyTorch's libraries first. Other libraries may lie in another folder of packages, which may
+ * have another NCCL. */
 static bool try_wheels(struct search *search)
 {
     return try_beside(search, "libtorch_cuda") || try_beside(search, "");

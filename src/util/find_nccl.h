@@ -1,4 +1,4 @@
-/* Finds NCCL's library and opens it: for nodes of GPUs, and for the library in NCCL's place. */
+/* Finds NCCL's library and opens it: for data between nodes of GPUs, and for cecl's own libnccl.so.2. */
 #ifndef CECL_UTIL_FIND_NCCL_H
 #define CECL_UTIL_FIND_NCCL_H
 
@@ -8,17 +8,17 @@
 
 #define CECL_NCCL_SONAME "libnccl.so.2"
 
-/* Looks in this order: the file that CECL_NCCL_PATH names (then nothing else is tried); that of a Python
- * wheel beside a library of this process; the folders of LD_LIBRARY_PATH; the folders in which systems
- * keep it; what else the loader finds by name. cecl's library in NCCL's place, and copies of it, are skipped.
+/* Looks in this order: the file that CECL_NCCL_PATH names (if it is set, nothing else is tried); the file of
+ * a Python wheel beside a library of this process; the folders of LD_LIBRARY_PATH; the folders in which
+ * systems keep NCCL; the file that the loader finds by name. Skips cecl's own libnccl.so.2 and copies of it.
  *
  * flags    of dlopen
  * purpose  for the message: "to pass calls to"
- * handle   [out] the caller's to close; it has ncclGetVersion
+ * handle   [out] a library that has ncclGetVersion; the caller closes it
  * Errors: ceclSystemError; the message says where it looked. */
 ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle);
 
-/* Whether a library is cecl's in NCCL's place. */
+/* Whether a library is cecl's own libnccl.so.2. */
 bool cecl_is_in_nccls_place(void *handle);
 
 /* The name of the file at a path. */

@@ -1,5 +1,4 @@
-/* See fork.h. Every call compares the generation, which is a load; getpid would be a system
- * call. */
+/* See fork.h. Every call compares the generation, which costs one load. getpid would be a system call. */
 #include "util/fork.h"
 
 #include <pthread.h>
@@ -15,7 +14,7 @@ static void draw(void)
     struct timespec now = {0};
     if (getrandom(&process, sizeof(process), 0) == (ssize_t)sizeof(process))
         return;
-    /* The kernel gives no random bytes, so time and process id must do. */
+    /* The kernel gives no random bytes, so the time and the process id are used. */
     clock_gettime(CLOCK_MONOTONIC, &now);
     process = ((uint64_t)getpid() << 40) ^ ((uint64_t)now.tv_sec << 30) ^ (uint64_t)now.tv_nsec;
 }

@@ -11,7 +11,7 @@ void cecl_fork_watch(void);
 /* A number that differs between this process and every child forked after cecl_fork_watch. */
 unsigned cecl_fork_generation(void);
 
-/* A random number of this process. A child that is forked later has another. */
+/* A random number of this process. A child that is forked later has another number. */
 uint64_t cecl_fork_process(void);
 
 #endif

@@ -26,7 +26,7 @@ void cecl_log(enum cecl_log_level level, int rank, const char *format, ...)
 {
     if (!cecl_log_on(level))
         return;
-    /* One write for the whole line, so that lines of ranks that share a terminal do not mix. */
+    /* Writes the whole line at once, so that lines of ranks that share a terminal do not mix. */
     char line[1024];
     int used = rank < 0 ? snprintf(line, sizeof(line), "cecl: ")
                         : snprintf(line, sizeof(line), "cecl: rank %d: ", rank);

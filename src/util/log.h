@@ -1,4 +1,4 @@
-/* Lines on stderr, by level. Never used on the hot path. */
+/* Lines on stderr, by level. Not for the hot path. */
 #ifndef CECL_UTIL_LOG_H
 #define CECL_UTIL_LOG_H
 
@@ -15,7 +15,7 @@ enum cecl_log_level {
  * cecl_setting_read reports it when a communicator is made. */
 bool cecl_log_on(enum cecl_log_level level);
 
-/* Writes one line, "cecl: rank R: ...". With `rank` < 0 it leaves the rank out. */
+/* Writes one line, "cecl: rank R: ...", or "cecl: ..." if `rank` < 0. */
 void cecl_log(enum cecl_log_level level, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -10,7 +10,7 @@
 /* The number of queues: CUDA_DEVICE_MAX_CONNECTIONS, or CUDA's default. */
 int cecl_queues(void);
 
-/* Whether there are so few queues that waiting streams soon hold all of them. */
+/* Whether there are fewer queues than CUDA's default, so that waiting streams soon hold all of them. */
 static inline bool cecl_queues_are_few(void)
 {
     return cecl_queues() < CECL_QUEUES_DEFAULT;

@@ -1,4 +1,4 @@
-/* Parses the environment's settings, following the table in settings.h. */
+/* Parses the environment's settings as the table in settings.h says. */
 #include "util/settings.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ const struct cecl_setting cecl_settings[CECL_SETTING_COUNT] = {
 #undef CECL_SETTING_ROW
 };
 
-/* The position of `text` among the choices of `range`, ignoring case; -1 if it is none of them. */
+/* The position of `text` among the choices of `range`, ignoring case; -1 if `text` is no choice. */
 static int64_t choice_of(const char *range, const char *text)
 {
     size_t length = strlen(text);
@@ -28,8 +28,8 @@ static int64_t choice_of(const char *range, const char *text)
     return -1;
 }
 
-/* Parses a number with an optional binary suffix. *end is the first character after it. Returns
- * false when there is no number or it overflows. */
+/* Parses a number with an optional binary suffix. *end is the first character after both. Returns false if
+ * there is no number or the number overflows. */
 static bool number_of(const char *text, bool suffixes, int64_t *value, const char **end)
 {
     if (!isdigit((unsigned char)*text))

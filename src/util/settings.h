@@ -15,123 +15,118 @@ enum cecl_setting_kind {
     CECL_SETTING_TEXT
 };
 
-/* Whether all ranks must have equal values of a setting (checked by compare_config in
- * src/api/introduce.c). */
+/* Whether all ranks must have equal values of a setting; compare_config in src/api/introduce.c checks it. */
 enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 
-/* The table. A setting is X(id, "NAME", kind, ranks, "default as text", "what holds when that is
- * -", "range or choices", "what it does"). Choices are separated by '|', and a choice's value is
- * its position. CECL_SETTING_BYTES accepts the suffixes K, M, G and T. A range of
- * CECL_SETTING_ORDINAL has words first and numbers last; the words' values are -1, -2, ... "-" as
- * default means that there is none. */
+/* The table. A setting is X(id, "NAME", kind, ranks, "default as text", "what applies if that is -", "range
+ * or choices", "what it does"). Choices are separated by '|', and a choice's value is its position.
+ * CECL_SETTING_BYTES accepts the suffixes K, M, G and T. A range of CECL_SETTING_ORDINAL has words first and
+ * numbers last; the words' values are -1, -2, ... A setting with the default "-" has no default. */
 #define CECL_SETTINGS(X)                                                                           \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1",                                            \
-      "1: every collective compares its arguments with the peers' before it starts; blocks the "   \
-      "host, finds mismatches")                                                                    \
+      "1: ranks compare the arguments of each collective before it starts, and a difference is "   \
+      "an error; the host waits for the comparison")                                               \
     X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536",      \
       "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
       "or the GPU with this number")                                                               \
     X(DEBUG, "CECL_DEBUG", CHOICE, OWN, "warn", "", "none|warn|info|plan",                         \
-      "what is written to stderr; plan: info, and each plan when it is made; read once in a "      \
+      "what is written to stderr. plan: as info, and each plan when it is made. Read once in a "   \
       "process")                                                                                   \
     X(DEVICE, "CECL_DEVICE", CHOICE, EQUAL, "-", "auto", "auto|cuda|host",                         \
-      "where ranks run: cuda or an error, host without a GPU, auto: cuda if each rank has a GPU "  \
-      "of its own")                                                                                \
+      "where ranks run. cuda: on GPUs, or init fails; host: on the CPU; auto: on GPUs if each "    \
+      "rank has a GPU of its own, else on the CPU")                                                \
     X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull",                    \
-      "who moves a block: its owner (push) or its receiver (pull); auto: the tuning table "        \
-      "decides. Blocks that peers return to their owner (see CECL_SM_POLICY) are always pushed; "  \
-      "an all-to-all is pulled only where peers can reach every sendbuff")                         \
+      "which rank copies a block: its owner (push) or its receiver (pull); auto: the tuning "      \
+      "table decides. If peers return a rank's own block (see CECL_SM_POLICY), blocks are pushed " \
+      "in any case; an all-to-all is pulled only if peers can reach every sendbuff")               \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|write|copy|host",                      \
-      "how flags reach peers: remote stream writes, copy-engine copies of a word (auto; falls "    \
-      "back to write), or stream writes to memory of the host (auto with CECL_URGENT=1, or where " \
-      "CUDA_DEVICE_MAX_CONNECTIONS is below 8 on some rank; copy or write may hang there when a "  \
-      "rank fails)")                                                                               \
-    X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "found out", "text",                                \
-      "ranks with different texts count as on different hosts, even on one host. For containers "  \
-      "or cloned machines with equal ids, and to try a program as over several hosts")             \
+      "how flags reach peers. write: a stream writes them at the peer; copy: a copy engine "       \
+      "copies them; host: a stream writes them to memory of the host. auto: copy, or write if "    \
+      "copies fail; host with CECL_URGENT=1, or if CUDA_DEVICE_MAX_CONNECTIONS is below 8 on "     \
+      "some rank, because copy and write may hang then when a rank fails")                         \
+    X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "the machine's id", "text",                         \
+      "ranks with different texts count as ranks of different hosts, even if they share one. Set " \
+      "it for containers or cloned machines whose ids are equal, or to try a program as if over "  \
+      "several hosts")                                                                             \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000",               \
-      "bound of every wait while a communicator is made, ms; read by ceclGetUniqueId too")         \
+      "limit of each wait while a communicator is made, ms; ceclGetUniqueId reads it, too")        \
     X(LOCAL_COPY, "CECL_LOCAL_COPY", CHOICE, EQUAL, "auto", "", "auto|probe|off",                  \
-      "whether a communicator tries, as it is made, if copies within a GPU run on a copy engine: " \
-      "a "                                                                                         \
-      "kernel holds all SMs meanwhile, for 50 ms at most. auto: with drivers newer than CUDA "     \
-      "13.0; "                                                                                     \
-      "probe: with any, and the host device says yes. If so on all ranks, small blocks of a "      \
-      "rank's own are copied so, where peers would return them")                                   \
-    X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "what measurements chose", "1..1024",              \
-      "most SMs that a kernel of cecl's may take; results do not depend on it")                    \
+      "whether a new communicator tests if copies within a GPU run on a copy engine. During the "  \
+      "test a kernel holds all SMs, for 50 ms at most. auto: with drivers newer than CUDA 13.0; "  \
+      "probe: with any driver (on the host device the test succeeds). If it succeeds on all "      \
+      "ranks, copy engines copy small own blocks, which peers would return otherwise")             \
+    X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "by the tuning table", "1..1024",                  \
+      "the most SMs that a kernel of cecl may take; results do not depend on it")                  \
     X(NCCL, "CECL_NCCL", CHOICE, OWN, "auto", "", "off|auto|all|strict",                           \
-      "read by cecl's libnccl.so.2 at a process's first call of NCCL, as are the next five: "      \
-      "which calls of NCCL cecl carries out. off: none; auto: those with which trials or "         \
-      "measurements say it is faster; all: all that it can; strict: as all, but a call that only " \
-      "moves data returns "                                                                        \
-      "ncclInvalidUsage if it would not be zero SM. Where ranks differ, all pass all calls to "    \
-      "NCCL")                                                                                      \
+      "which calls of NCCL cecl carries out. off: none; auto: those that are faster by trials or " \
+      "measurements; all: all that it can; strict: as all, but a call that only moves data "       \
+      "returns ncclInvalidUsage if it would take an SM. If ranks differ, all ranks pass all "      \
+      "calls to NCCL. cecl's libnccl.so.2 reads this and the next five at a process's first call " \
+      "of NCCL")                                                                                   \
     X(NCCL_LEARNED, "CECL_NCCL_LEARNED", TEXT, OWN, "-", "nothing is kept", "file name",           \
-      "under CECL_NCCL=auto: keeps what trials found, with the GPU, the ranks, NCCL and cecl "     \
-      "that "                                                                                      \
-      "it holds for, and begins there next time, also with CECL_NCCL_TRIALS=0. Made where there "  \
-      "is none; rows of gains in it, as cecl_tune --against nccl writes them, stand in for the "   \
-      "built-in table")                                                                            \
+      "under CECL_NCCL=auto: a file that keeps what trials found, with the GPU, the number of "    \
+      "ranks, and the versions of NCCL and cecl for which it holds. The next run begins with it, " \
+      "also with CECL_NCCL_TRIALS=0. The file is made if it is missing. If it has rows of gains, " \
+      "as cecl_tune --against nccl writes them, they replace the built-in table")                  \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name",                    \
       "the NCCL to which calls are passed, and which carries data between nodes of GPUs. If not "  \
-      "set: the NCCL of a Python wheel beside a library of the process, then that of "             \
-      "LD_LIBRARY_PATH, then the system's; between nodes first the one that the program has "      \
-      "loaded")                                                                                    \
+      "set: the NCCL of a Python wheel beside a library of the process, else the one in "          \
+      "LD_LIBRARY_PATH, else the system's. Between nodes an NCCL that the program has loaded "     \
+      "comes first")                                                                               \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1",                                    \
-      "1: a process that called collectives of NCCL prints what became of them to stderr when "    \
-      "it ends")                                                                                   \
+      "1: when a process that called collectives of NCCL ends, it prints to stderr which of them " \
+      "cecl carried out")                                                                          \
     X(NCCL_STATS_FILE, "CECL_NCCL_STATS_FILE", TEXT, OWN, "-", "none", "file name",                \
       "with CECL_NCCL_STATS=1: each process also appends the table to this file, as one line of "  \
       "JSON")                                                                                      \
     X(NCCL_TRIALS, "CECL_NCCL_TRIALS", INT, OWN, "1", "", "0..1",                                  \
       "1: under CECL_NCCL=auto NCCL and cecl take turns in the program's own steps, or in calls "  \
-      "of "                                                                                        \
-      "a class where there are no steps, and the one that makes them shorter is kept; 0: "         \
-      "CECL_NCCL_LEARNED or the built-in table decides, so "                                       \
-      "a run has the same calls served as the next. Where ranks differ, 0")                        \
+      "of one class if there are no steps, and the faster one is kept; 0: CECL_NCCL_LEARNED or "   \
+      "the built-in table decides, so all runs have the same calls served. If ranks differ, 0 "    \
+      "applies")                                                                                   \
     X(NET, "CECL_NET", CHOICE, EQUAL, "auto", "", "auto|mpi",                                      \
       "what carries data between nodes on the host device. mpi: MPI, also between pretended "      \
       "nodes, in communicators that ceclCommInitMpi makes; it needs MPI_THREAD_MULTIPLE. auto: "   \
       "MPI between hosts, shared memory between pretended nodes")                                  \
     X(NODE_SIZE, "CECL_NODE_SIZE", TEXT, EQUAL, "-", "one node", "ranks",                          \
-      "makes pretended nodes of one host: so many ranks in each, as in 4, or a list, as in 3,5. "  \
-      "What leaves a node goes over the network: shared memory on the host device, NCCL on GPUs")  \
+      "makes pretended nodes of one host: the number of ranks in each (4), or a list (3,5). Data " \
+      "between nodes goes over the network: shared memory on the host device, NCCL on GPUs")       \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1",                                                \
-      "1: calls are NVTX ranges of the domain cecl, for NVIDIA's profilers, for as long as they "  \
-      "take on the host; needs a library built with CUDA")                                         \
+      "1: NVIDIA's profilers show the host time of each call, as an NVTX range of the domain "     \
+      "cecl; needs a library built with CUDA")                                                     \
     X(POOL_BYTES, "CECL_POOL_BYTES", BYTES, EQUAL, "-", "the smallest GPU's memory; host 4G",      \
       "1M..16T", "address range reserved for one rank's symmetric pool, bytes")                    \
     X(REGISTER_ON_USE, "CECL_REGISTER_ON_USE", INT, OWN, "-", "1", "0..1",                         \
-      "1: memory that a call uses is registered by itself; 0: only memory of ceclMemAlloc and "    \
-      "ceclCommRegister is within reach of peers")                                                 \
+      "1: a call registers the memory that it uses; 0: peers reach only memory of ceclMemAlloc "   \
+      "and ceclCommRegister")                                                                      \
     X(SEGMENT_BYTES, "CECL_SEGMENT_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..1T",     \
       "first growth step of the pool, bytes; doubles with each growth, up to 16 times this")       \
     X(SHARE_GPU, "CECL_SHARE_GPU", INT, EQUAL, "0", "", "0..1",                                    \
-      "1: ranks may be on one GPU, each in a process of its own, to try programs where there are " \
-      "fewer GPUs than ranks. Copies then stay within the GPU and run on its SMs: nothing is "     \
-      "zero "                                                                                      \
-      "SM, and times say nothing")                                                                 \
+      "1: ranks may share a GPU, each in a process of its own, to try programs with more ranks "   \
+      "than GPUs. Copies then stay within the GPU and run on its SMs, so no call is zero SM, and " \
+      "times have no meaning")                                                                     \
     X(SM_POLICY, "CECL_SM_POLICY", CHOICE, EQUAL, "-", "reduce_only", "never|reduce_only|allow",   \
-      "which SM use is allowed; never: a call that needs an SM is refused")                        \
+      "which calls may take SMs. never: none, a call that needs an SM is refused; reduce_only: "   \
+      "reductions; allow: all")                                                                    \
     X(SOCKET_IFNAME, "CECL_SOCKET_IFNAME", TEXT, OWN, "-", "loopback", "interface name",           \
-      "network interface on which ceclGetUniqueId listens, and by which hosts are linked. For "    \
-      "ranks on several hosts set it where the id is made; with ceclCommInitMpi and "              \
-      "ceclCommInitOob set it on all ranks")                                                       \
+      "network interface on which ceclGetUniqueId listens, and over which hosts are linked. For "  \
+      "ranks on several hosts, set it in the process that makes the id; with ceclCommInitMpi and " \
+      "ceclCommInitOob, set it on all ranks")                                                      \
     X(STAGING_BYTES, "CECL_STAGING_BYTES", BYTES, EQUAL, "-", "by the tuning table", "4K..64G",    \
       "staging memory for all-to-all, gather, scatter and reductions, bytes a rank")               \
     X(TIMEOUT_MS, "CECL_TIMEOUT_MS", INT, EQUAL, "-", "30000", "0..86400000",                      \
-      "bound of every wait on peers, ms; 0: none")                                                 \
+      "limit of each wait for peers, ms; 0: no limit")                                             \
     X(TRACE, "CECL_TRACE", TEXT, OWN, "-", "no trace", "file name",                                \
-      "host times of calls, for chrome://tracing and Perfetto: a file for each rank; %r in the "   \
-      "name is the rank (without it, .rank is appended), %p the process id; an older file is "     \
-      "replaced. Written every 8192 calls, and when the communicator is destroyed or aborted")     \
+      "host times of calls, for chrome://tracing and Perfetto, in a file for each rank. %r in "    \
+      "the name stands for the rank (without %r, .rank is appended), %p for the process id. An "   \
+      "older file is replaced. Written every 8192 calls, and when the communicator is destroyed "  \
+      "or aborted")                                                                                \
     X(TUNING, "CECL_TUNING", TEXT, EQUAL, "-", "the built-in tuning table", "file name",           \
       "file of thresholds that replace those of the built-in table, as cecl_tune writes it; "      \
       "cecl_info --tuning prints the table in force, and what each threshold decides")             \
     X(URGENT, "CECL_URGENT", INT, EQUAL, "-", "0", "0..1",                                         \
-      "1: small calls that only move data go through memory of the host, and flags lie there, so " \
-      "that they do not wait behind large copies of other communicators")
+      "1: small calls that only move data, and flags, go through memory of the host, so that "     \
+      "they do not wait behind large copies of other communicators")
 
 /* Other names that begin with CECL_ and may be in the environment: options of CMake, variables of
  * tests and scripts, and where cecl is installed. A name that ends with _ covers all names that
@@ -155,29 +150,29 @@ struct cecl_setting {
     enum cecl_setting_kind kind;
     enum cecl_setting_ranks ranks;
     const char *fallback; /* default as text; "-": no default */
-    /* text: what holds without a default, if ceclConfig_t does not say either */
+    /* text for settings without a default: what applies if ceclConfig_t does not say either */
     const char *otherwise;
     const char *range;
     const char *doc;
 };
 extern const struct cecl_setting cecl_settings[CECL_SETTING_COUNT];
 
-/* Reads a number, a byte size or a choice. When the environment does not set it and there is no
- * default, *is_set is false and *value is untouched. A bad value gives ceclInvalidArgument; the
- * message names the variable, the value and the range. */
+/* Reads a number, a byte size or a choice. If the environment does not set it and there is no default,
+ * *is_set is false and *value is unchanged. An invalid value gives ceclInvalidArgument; the message names the
+ * variable, the value and the range. */
 ceclResult_t cecl_setting_read(enum cecl_setting_id id, int64_t *value, bool *is_set);
 
 /* The value of a text setting; NULL when it is not set. */
 const char *cecl_setting_text(enum cecl_setting_id id);
 
-/* As text: the value that is in force if nobody sets it. */
+/* The value that applies if the setting is not set, as text. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
-/* Parses `text` as setting `id` would. Used by cecl_setting_read and its tests. */
+/* Parses `text` as a value of setting `id`. Used by cecl_setting_read and its tests. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
-/* settings_unknown.c. Warns of each variable in the environment that begins with CECL_ and that
- * nothing reads. Does so once in a process. */
+/* settings_unknown.c. Warns, once in a process, of each variable in the environment that begins with CECL_
+ * and that nothing reads. */
 void cecl_settings_warn(void);
 bool cecl_setting_is_known(const char *name);
 

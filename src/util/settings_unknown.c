@@ -1,5 +1,5 @@
-/* Warns of variables that look like settings but are none, because a misspelt one would
- * be ignored in silence. */
+/* Warns of variables that begin with CECL_ but are no settings. Without a warning, a misspelt setting would
+ * silently have no effect. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 
 #define PREFIX "CECL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
-#define LENGTH_MAX 40   /* characters of a name that is compared with others, without the prefix */
-#define BEGINNING_MIN 3 /* least number of characters of a name that may be a beginning */
+#define LENGTH_MAX                                                                                 \
+    40 /* longer names are not compared with settings; characters without the prefix */
+#define BEGINNING_MIN 3 /* from this length on, a name may be the beginning of a setting's name */
 
 static const char *const other_names[] = {CECL_OTHER_NAMES};
 

@@ -13,8 +13,8 @@
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
  *
- * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-", and 10 letters at most.
- *       The thread has it when this returns. */
+ * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-" and at most 10 letters. The thread
+ *       has it when this returns. */
 static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
                                     void *argument)
 {
@@ -28,13 +28,13 @@ static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(
     return error;
 }
 
-/* The calling thread's number in the system. glibc has gettid since 2.30 only. */
+/* The calling thread's number in the system. glibc before 2.30 has no gettid. */
 static inline long cecl_thread_id(void)
 {
     return syscall(SYS_gettid);
 }
 
-/* Names the calling thread, likewise. */
+/* Names the calling thread. */
 static inline void cecl_thread_name(const char *name)
 {
     (void)prctl(PR_SET_NAME, name);
@@ -51,7 +51,7 @@ static inline void cecl_cond_init(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* Calls a function when a thread ends. CECL_THREAD_END_NONE at first. */
+/* Calls a function when a thread ends. Initialise it with CECL_THREAD_END_NONE. */
 struct cecl_thread_end {
     pthread_mutex_t lock;
     pthread_key_t key;
@@ -62,8 +62,8 @@ struct cecl_thread_end {
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
 
-/* When the calling thread ends, `run` gets `argument`, which must not be NULL. `run` must be the
- * same function at each call with this `end`. If no key can be made, nothing is called. */
+/* When the calling thread ends, `run` is called with `argument`, which must not be NULL. `run` must be the
+ * same function at each call with this `end`. If no key can be made, `run` is not called. */
 static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void *),
                                       void *argument)
 {

@@ -372,10 +372,10 @@ static void known_places_that_cannot_be_are_refused(void **state)
                                   NULL, ceclInt8, comm, NULL),
                   ceclInvalidArgument, "peerdispls: NULL");
     a.sendcounts[multi_rank] = 9;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "of this rank to itself");
+    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from this rank to itself");
     a = tens();
     a.peers[multi_rank]++;
-    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "of this rank to itself");
+    multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "from this rank to itself");
     a = tens();
     a.peers[(multi_rank + 1) % multi_nranks] = SIZE_MAX;
     multi_refused(comm, call(&a, true, true), ceclInvalidArgument, "peerdispls");
@@ -428,8 +428,8 @@ static void a_group_refuses_the_form_that_waits(void **state)
     const struct arguments a = tens();
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&a, true, true));
-    multi_refused(comm, call(&a, true, false), ceclInvalidUsage, "ceclAlltoAllvAt may be grouped");
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "ceclAlltoAllvAt may be grouped");
+    multi_refused(comm, call(&a, true, false), ceclInvalidUsage, "use ceclAlltoAllvAt");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "use ceclAlltoAllvAt");
     works();
 }
 

@@ -52,7 +52,7 @@ static void run(enum difference difference)
     /* a peer may still be on its way */
     assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
     const char *words = ceclGetLastError(b.comm);
-    if (!strstr(words, "made another call than this rank"))
+    if (!strstr(words, "made a different call than this rank"))
         fail_msg("the error is: %s", words);
     (void)!ceclCommDestroy(b.comm);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -279,7 +279,7 @@ static void an_unknown_op_and_no_explanation_are_named(void **state)
     for (int op = ceclOpReduceScatter; op < CECL_NUM_OPS; op++)
         multi_refused(comm,
                       ceclExplain((ceclOp_t)op, send_buffer, recv_buffer, 1, ceclInt8, comm, &e),
-                      ceclInvalidArgument, "ceclGroupExplain tells");
+                      ceclInvalidArgument, "ceclGroupExplain explains");
     multi_refused(comm,
                   ceclExplain(ceclOpAllGather, send_buffer, recv_buffer, 1, ceclInt8, comm, NULL),
                   ceclInvalidArgument, "explanation: NULL");

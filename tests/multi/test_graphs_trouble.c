@@ -114,7 +114,7 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
         const ceclResult_t made = gather(); /* a peer may have found it first */
         if ((made != ceclInvalidUsage && made != ceclRemoteError) ||
-            !strstr(ceclGetLastError(comm), "a graph captures it"))
+            !strstr(ceclGetLastError(comm), "a graph captures the call"))
             fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     } else {
@@ -133,7 +133,7 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
     open_with("1200");
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        multi_refused(comm, gather(), ceclTimeout, "some rank did not within 1200 ms");
+        multi_refused(comm, gather(), ceclTimeout, "some rank did not make it within 1200 ms");
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     }
     MPI_Barrier(MPI_COMM_WORLD);

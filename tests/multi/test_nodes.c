@@ -297,7 +297,7 @@ static void sizes_that_are_none_are_refused(void **state)
                                       "2 2", "-1", "1025", "1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         expect_no_comm(bad[i], bad[i]);
-    expect_no_comm("1,100", "CECL_NODE_SIZE=1,100: the sizes of nodes of");
+    expect_no_comm("1,100", "CECL_NODE_SIZE=1,100: sizes that sum to");
 }
 
 static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
@@ -333,7 +333,7 @@ static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
                   ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi");
     if (!goes_by_mpi) {
         multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, &config), ceclInvalidUsage,
-                      "needs MPI_THREAD_MULTIPLE; MPI gave MPI_THREAD_FUNNELED");
+                      "needs MPI_THREAD_MULTIPLE, but MPI has MPI_THREAD_FUNNELED");
         multi_setenv("CECL_NET", NULL);
     }
     multi_setenv("CECL_NODE_SIZE", NULL);

@@ -220,7 +220,7 @@ static void bad_arguments_are_named(void **state)
     multi_refused(NULL, ceclCommRegister(NULL, memory.at, 1, &handle), ceclInvalidArgument,
                   "comm: NULL");
     multi_refused(NULL, ceclCommDeregister(NULL, NULL), ceclInvalidArgument, "comm: NULL");
-    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "no registration");
+    multi_refused(comm, ceclCommDeregister(comm, NULL), ceclInvalidArgument, "not a registration");
     run(memory.at, 1);
 }
 
@@ -229,9 +229,10 @@ static void a_handle_serves_once(void **state)
     (void)state;
     ceclRegistration_t kept = registered(memory.at, bytes), handle = registered(memory.at, 1);
     deregistered(handle);
-    multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidArgument, "no registration");
+    multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidArgument,
+                  "not a registration");
     multi_refused(comm, ceclCommDeregister(comm, (ceclRegistration_t)(void *)host),
-                  ceclInvalidArgument, "no registration");
+                  ceclInvalidArgument, "not a registration");
     run(memory.at, 1);
     deregistered(kept);
 }

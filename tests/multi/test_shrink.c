@@ -287,7 +287,7 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
             multi_pause_ms(multi_rank == 0 ? 50 : 100);
         if (multi_rank == 0)
             multi_refused(NULL, ceclCommShrink(comm, list, count, &rest, NULL), ceclInvalidArgument,
-                          "excludeRanks: holds rank 0, which makes this call");
+                          "excludeRanks has rank 0, which makes this call");
         else
             multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclInvalidUsage,
                           "ranks differ in which ranks they exclude: ");
@@ -403,7 +403,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
         {{0}, 0, false, false, true, "config.smPolicy = 9: 0 to 2 expected"},
         {{0}, -1, false, false, false, "excludeCount -1: 0 to "},
         {{0}, 1000, false, false, false, "excludeCount 1000: 0 to "},
-        {{0}, 1, true, false, false, "excludeRanks: NULL, and excludeCount is 1"},
+        {{0}, 1, true, false, false, "excludeRanks: NULL, but excludeCount is 1"},
         {{1000}, 1, false, false, false, "excludeRanks[0] = 1000: 0 to "},
         {{-1}, 1, false, false, false, "excludeRanks[0] = -1: 0 to "},
         {{0, 0}, 2, false, false, false, "excludeRanks[1] = 0: each rank once expected"},

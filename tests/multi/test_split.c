@@ -371,7 +371,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
     const struct refusal refusals[] = {
         {-2, false, false, false, "color -2: 0 or more, or CECL_SPLIT_NOCOLOR (-1) expected"},
         {0, true, false, false,
-         "newcomm: NULL; the address of a handle expected, with CECL_SPLIT_NOCOLOR too"},
+         "newcomm: NULL; the address of a handle expected, even with CECL_SPLIT_NOCOLOR"},
         {0, false, true, false, "config.smPolicy = 9: 0 to 2 expected"},
         {0, false, false, true, "config.device (CECL_DEVICE) = "},
     };

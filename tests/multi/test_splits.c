@@ -308,7 +308,7 @@ static void a_group_has_no_other_call(void **state)
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&e, NULL));
     multi_ok(comm, ceclBarrier(comm, NULL));
-    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the only one");
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "the only call");
     random_exchanges(2);
 }
 

@@ -132,7 +132,7 @@ static void make_different_calls(void)
     cecl_history_note(&comms[1]->history, 2, "another");
     cecl_comm_compare_calls(comms[0]);
     assert_int_equal(cecl_comm_async(comms[0]), ceclInvalidUsage);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 made another call"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 made a different call"));
 }
 
 static void a_check_is_advised_where_there_is_none(void **state)

@@ -115,13 +115,13 @@ static void odd_version_is_named(void **state)
     (void)state;
     meet("aabbb");
     hellos[3].version = CECL_VERSION + 1;
-    expect_refused(ceclInvalidUsage, "rank 3 has another version of cecl than rank 0");
+    expect_refused(ceclInvalidUsage, "rank 3 has a different version of cecl than rank 0");
     hellos[3].version = CECL_VERSION;
     hellos[0].version = CECL_VERSION - 1; /* the first is not taken for the right one */
-    expect_refused(ceclInvalidUsage, "rank 0 has another version of cecl than rank 1");
+    expect_refused(ceclInvalidUsage, "rank 0 has a different version of cecl than rank 1");
     for (int r = 1; r < count; r++)
         hellos[r].version = CECL_VERSION - 1;
-    expect_refused(ceclInvalidUsage, "the other ranks have another version");
+    expect_refused(ceclInvalidUsage, "the other ranks have a different version");
 }
 
 static void rank_that_is_no_rank_of_cecl_is_named(void **state)
@@ -129,7 +129,7 @@ static void rank_that_is_no_rank_of_cecl_is_named(void **state)
     (void)state;
     meet("aab");
     memset(&hellos[1], 0x5a, sizeof(hellos[1]));
-    expect_refused(ceclInvalidUsage, "rank 1 has another version of cecl");
+    expect_refused(ceclInvalidUsage, "rank 1 has a different version of cecl");
 }
 
 static void odd_settings_are_named(void **state)

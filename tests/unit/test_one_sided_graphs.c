@@ -200,7 +200,7 @@ static void what_cannot_be_captured_is_refused(void **state)
     (void)state;
     OK(ceclStreamBeginCapture(comms[0], stream));
     REFUSED(ceclWaitSignal(1, &many, comms[0], stream), ceclInvalidArgument,
-            "257 signals in all, and a captured call waits for 256 at most");
+            "257 signals in total; at most 256 expected");
     REFUSED(ceclWaitSignal(1, &bad, comms[0], stream), ceclInvalidArgument, "signal 64");
     REFUSED(ceclPut(from, 1, ceclUint8, RANKS, window[0], 0, comms[0], stream), ceclInvalidArgument,
             "peer 4");

@@ -21,7 +21,7 @@ static void bad_arguments_are_refused_by_name(void **state)
     REFUSED(ceclPut(from, 1, ceclUint8, 1, NULL, 0, comms[0], NULL), ceclInvalidArgument,
             "window: NULL");
     REFUSED(ceclPut(from, 1, ceclUint8, 1, window[1], 0, comms[0], NULL), ceclInvalidArgument,
-            "of another communicator");
+            "of a different communicator");
     REFUSED(ceclPut(from, 2, ceclUint8, 1, window[0], BYTES - 1, comms[0], NULL),
             ceclInvalidArgument, "end outside the 6000 bytes that rank 1 shares in window 1");
     REFUSED(ceclGet(to, 1, ceclUint8, 1, window[0], SIZE_MAX, comms[0], NULL), ceclInvalidArgument,
@@ -64,10 +64,11 @@ static void calls_in_a_group_are_refused(void **state)
 {
     (void)state;
     OK(ceclGroupStart());
-    REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage, "ceclSignal: not inside a group");
+    REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage,
+            "ceclSignal: call it outside a group");
     REFUSED(ceclWindowShare(comms[0], memory[0], 1, &window[0]), ceclInvalidUsage,
-            "inside a group");
-    REFUSED(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "inside a group");
+            "outside a group");
+    REFUSED(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "outside a group");
     OK(ceclGroupEnd());
     OK(ceclSignal(1, 0, comms[0], NULL)); /* what was refused counts for nothing */
     wait_for(1, 0, 0, 1, NULL);
@@ -80,7 +81,7 @@ static void a_window_ends_once_nobody_uses_it(void **state)
     const ceclStream_t stream = stream_of(0);
     (void)state;
     share(memory, 100, second);
-    REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "ceclWindowFree comes first");
+    REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "call ceclWindowFree first");
     wait_for(0, 1, 60, 1, stream);
     OK(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], stream));
     struct sharing s[RANKS];
@@ -196,8 +197,10 @@ static void more_ranks_than_have_signals_are_refused(void **state)
     setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks, in one address space */
     OK(ceclCommInitAll(many, CECL_ONE_SIDED_RANKS + 1, NULL));
     unsetenv("CECL_POOL_BYTES");
-    REFUSED(ceclSignal(1, 0, many[0], NULL), ceclInvalidUsage, "65 ranks has no signals");
-    REFUSED(ceclWaitSignal(1, &wait, many[0], NULL), ceclInvalidUsage, "65 ranks has no signals");
+    REFUSED(ceclSignal(1, 0, many[0], NULL), ceclInvalidUsage,
+            "signals in a communicator of 65 ranks");
+    REFUSED(ceclWaitSignal(1, &wait, many[0], NULL), ceclInvalidUsage,
+            "signals in a communicator of 65 ranks");
     for (int r = 0; r <= CECL_ONE_SIDED_RANKS; r++)
         OK(ceclCommDestroy(many[r]));
 }

@@ -272,8 +272,8 @@ static void groups_take_no_starts_and_make_requests_at_their_end(void **state)
     allocate(POOL, RANKS * COUNT, recv);
     OK(ceclSendInit(recv[0], COUNT, ceclInt32, 1, comms[0], &request));
     OK(ceclGroupStart());
-    is_refused(ceclStart(request, streams[0]), ceclInvalidUsage, "inside a group");
-    is_refused(ceclGroupEnd(), ceclInvalidUsage, "inside a group");
+    is_refused(ceclStart(request, streams[0]), ceclInvalidUsage, "outside a group");
+    is_refused(ceclGroupEnd(), ceclInvalidUsage, "outside a group");
     OK(ceclGroupStart());
     is_refused(ceclSendInit(recv[0], 1, ceclInt32, 1, comms[0], &other), ceclInvalidUsage,
                "ceclGroupInit");

@@ -201,9 +201,9 @@ static void what_cannot_be_ready_is_refused(void **state)
     is_refused(ceclReadyAll(NULL, 1, streams[0]), ceclInvalidArgument, "1 request at least");
     is_refused(ceclReady(sums[0], streams[0]), ceclInvalidUsage, "ceclAllGather");
     both[0] = both[1] = gathers[0];
-    is_refused(ceclReadyAll(both, 2, streams[0]), ceclInvalidArgument, "once more");
+    is_refused(ceclReadyAll(both, 2, streams[0]), ceclInvalidArgument, "the same request");
     both[1] = gathers[1];
-    is_refused(ceclReadyAll(both, 2, streams[0]), ceclInvalidUsage, "another communicator");
+    is_refused(ceclReadyAll(both, 2, streams[0]), ceclInvalidUsage, "a different communicator");
     ready_all(gathers);
     is_refused(ceclReady(gathers[0], streams[0]), ceclInvalidUsage, "not started since");
     is_refused(ceclRequestFree(gathers[0]), ceclInvalidUsage, "start it first");

@@ -1,5 +1,5 @@
-/* Joining through MPI. The callbacks of ceclCommInitOob use an MPI communicator. This is a library
- * of its own, libcecl_mpi. */
+/* Joins through MPI: callbacks for ceclCommInitOob that use an MPI communicator. This is a separate library,
+ * libcecl_mpi. */
 #include <cecl/cecl_mpi.h>
 
 #include <limits.h>

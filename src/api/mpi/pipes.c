@@ -1,6 +1,6 @@
-/* Pipes by messages of MPI. They go through memory of their own, so that MPI never touches memory of the program:
- * a failed communicator's messages may stay in flight for ever. Between two ranks at most one message of each
- * direction is in flight. */
+/* Pipes that are made of MPI messages. The messages of a failed communicator may stay in flight for ever, so
+ * they use buffers of the pipes, and MPI never touches memory of the program. Between two ranks at most one
+ * message in each direction is in flight. */
 #include "api/mpi/pipes.h"
 
 #include <mpi.h>
@@ -12,7 +12,7 @@
 
 #define MESSAGE_BYTES 65536
 #define TAG 0
-#define LANDING_MS 100 /* so long closing waits for messages that are in flight */
+#define LANDING_MS 100 /* how long closing waits for messages in flight, in ms */
 
 struct buffer {
     struct buffer *next;
@@ -23,23 +23,23 @@ struct buffer {
 struct message {
     MPI_Request request;
     bool flies;
-    size_t count, taken;   /* bytes of a message that has come */
-    struct buffer *buffer; /* NULL: none was needed yet */
+    size_t count, taken;   /* bytes of a received message, and how many were taken out of it */
+    struct buffer *buffer; /* NULL: not needed yet */
 };
 
 struct pipes {
-    MPI_Comm comm; /* of these pipes alone */
+    MPI_Comm comm; /* a duplicate that only these pipes use */
     struct message *out, *in;
     int nranks;
-    const char *error; /* words, or NULL */
+    const char *error; /* a message, or NULL */
 };
 
-/* After MPI_Finalize nothing can be asked of MPI. */
+/* Whether MPI can be called: there was no error, and no MPI_Finalize. */
 static bool is_usable(struct pipes *pipes)
 {
     int ended = 1;
     if (!pipes->error && (MPI_Finalized(&ended) != MPI_SUCCESS || ended))
-        pipes->error = "MPI_Finalize was called before the communicator of cecl was ended";
+        pipes->error = "MPI_Finalize was called before cecl's communicator ended";
     return !pipes->error;
 }
 
@@ -88,7 +88,7 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
     return now;
 }
 
-/* What is put at once comes as one message, so `least` bytes are there as soon as any are. */
+/* Bytes that were put together arrive as one message, so `least` bytes are there as soon as any are. */
 static size_t take(void *context, int peer, void *bytes, size_t count, size_t least)
 {
     struct pipes *pipes = context;
@@ -124,7 +124,7 @@ static const char *error_of(void *context)
     return ((const struct pipes *)context)->error;
 }
 
-/* Asks for all messages that are in flight to land. Returns whether they have. */
+/* Returns whether no message is in flight. */
 static bool have_landed(struct pipes *pipes)
 {
     bool all = true;
@@ -135,7 +135,8 @@ static bool have_landed(struct pipes *pipes)
     return all;
 }
 
-/* A message that stays in flight keeps its memory: MPI may use it at any time. */
+/* Frees the buffer of a message. If the message is in flight, the buffer is kept for ever, because MPI may
+ * use it at any time. */
 static void let_go(struct message *message, bool usable)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -175,20 +176,19 @@ static void close_pipes(void *context)
 
 /* ---- lending */
 
-/* Streams' threads use MPI while the program does. */
+/* MPI must allow that threads of streams call it while the program does. */
 static ceclResult_t check(void *context)
 {
     int level = MPI_THREAD_SINGLE;
     (void)context;
     if (MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE)
         return ceclSuccess;
-    return cecl_fail(
-        ceclInvalidUsage,
-        "MPI between nodes needs MPI_THREAD_MULTIPLE; MPI gave %s: ask MPI_Init_thread "
-        "for it",
-        level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-        : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                       : "MPI_THREAD_SINGLE");
+    return cecl_fail(ceclInvalidUsage,
+                     "MPI between nodes needs MPI_THREAD_MULTIPLE, but MPI has %s: ask "
+                     "MPI_Init_thread for MPI_THREAD_MULTIPLE",
+                     level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                     : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                    : "MPI_THREAD_SINGLE");
 }
 
 static ceclResult_t open_pipes(void *context, struct cecl_net_pipes *lent)
