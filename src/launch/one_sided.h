@@ -55,12 +55,12 @@ struct cecl_one_sided_room {
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t ngiven, given_room, waits_room;
     /* -- for captured calls -- */
-    struct cecl_one_sided_handed *handed; /* [handed_room] signals of one call */
-    struct cecl_event **
-        order; /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL */
-    struct cecl_event **events;       /* [events_room] the events of one call */
+    struct cecl_one_sided_handed
+        *handed;                /* signals of one call, or NULL; as many as a call may have */
+    struct cecl_event **events; /* the events of one call, or NULL; as many */
+    /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL */
+    struct cecl_event **order;
     struct cecl_one_sided_kept *kept; /* a list */
-    uint32_t handed_room, events_room;
 };
 
 /* The caller's arguments. */

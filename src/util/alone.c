@@ -18,8 +18,9 @@
 /* Threads of the library and of CUDA that make no calls for the program. (cecl-together, cecl-make and
  * cecl-finalize do make calls.) Whole names are compared, because a thread without a name of its own has the
  * program's name, which may be cuda_train. */
-static const char *const kept[] = {"cecl-watchdog", "cecl-worker", "cecl-stream", "cecl-root",
-                                   "cuda-EvtHandlr"};
+static const char *const kept[] = {"cecl-watchdog", "cecl-worker",   "cecl-stream",
+                                   "cecl-root",     "cecl-links",    "cecl-orphans",
+                                   "cecl-net",      "cuda-EvtHandlr"};
 
 /* CUDA's other threads are named cuda and a hexadecimal number of eight digits or more. */
 static bool is_cuda_number(const char *name)
