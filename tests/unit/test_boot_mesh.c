@@ -369,7 +369,8 @@ static void a_rank_that_never_connects_is_named(void **state)
     /* One of them gives up first, and the other may hear of that. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
-    assert_non_null(strstr(ranks[first].words, "from rank 2 within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
+    assert_non_null(
+        strstr(ranks[first].words, "from rank 2 within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
     drop_group();
@@ -420,7 +421,8 @@ static void a_rank_that_lacks_one_connection_is_named(void **state)
         pthread_join(ranks[r].thread, NULL);
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
-    assert_non_null(strstr(ranks[first].words, "from rank 2 within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
+    assert_non_null(
+        strstr(ranks[first].words, "from rank 2 within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
     for (int i = 0; i < nheld; i++)
         close(hold[i]);
     drop_group();

@@ -88,7 +88,7 @@ struct rank {
     struct cecl_mesh *mesh;
     enum call refused; /* while it opens the mesh, or joins */
     int limit_ms;
-    int all[RANKS];    /* what it heard when it joined */
+    int all[RANKS]; /* what it heard when it joined */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
 };
@@ -260,8 +260,8 @@ static void join_ranks(enum call call)
     setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){
-            .index = r, .refused = r == 1 ? call : NONE, .limit_ms = limit_ms(call)};
+        ranks[r] =
+            (struct rank){.index = r, .refused = r == 1 ? call : NONE, .limit_ms = limit_ms(call)};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, join, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++)

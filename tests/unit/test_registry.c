@@ -634,7 +634,8 @@ static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_not
     assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
     host.kind = CECL_KIND_HOST;
-    assert_int_equal(cecl_registry_open(&of_gpu, &device, NULL, 1, 2, PATIENCE_MS, &asks), ceclSuccess);
+    assert_int_equal(cecl_registry_open(&of_gpu, &device, NULL, 1, 2, PATIENCE_MS, &asks),
+                     ceclSuccess);
     assert_int_equal(cecl_registry_open(&lost, &host, NULL, 1, 2, 1000, &never_idle), ceclSuccess);
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0); /* its call is pending */
@@ -675,7 +676,8 @@ static int set_up_second(void **state)
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
     const int result = set_up(state);
     fake.apart = fake.handles = true;
-    return result || cecl_registry_open(&second, &device, NULL, 1, 2, PATIENCE_MS, &asks) != ceclSuccess;
+    return result ||
+           cecl_registry_open(&second, &device, NULL, 1, 2, PATIENCE_MS, &asks) != ceclSuccess;
 }
 
 static int tear_down_second(void **state)
