@@ -19,7 +19,7 @@
 
 #include "life.h"
 
-#define CASE_SECONDS 30.0 /* then a case counts as hung */
+#define CASE_SECONDS 60.0 /* then a case counts as hung */
 #define MOST_JOBS 32
 #define MOST_TRIES 3 /* of a case that ran out of time before its fault */
 
