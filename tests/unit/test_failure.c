@@ -360,7 +360,7 @@ static void run_role(const struct role *role)
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
-            alarm(40);
+            alarm(100);
             _exit(role->live(meeting, r, role));
         }
     for (int r = 0; r < RANKS; r++) {
