@@ -827,7 +827,7 @@ static void *gather_in_vain(void *argument)
 /* Rank 1 neither comes nor leaves. */
 static bool shrink_with_abort(struct rank *r)
 {
-    static _Atomic int done;
+    static _Atomic int inside, done;
     uint32_t *memory = memory_new();
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
     struct waiting waits = {.rank = *r};
@@ -838,6 +838,7 @@ static bool shrink_with_abort(struct rank *r)
     if (r->rank != 1) {
         pthread_create(&thread, NULL, gather_in_vain, &waits);
         is = thread_falls_asleep(&waits.tid); /* inside the call */
+        wait_for_all(&inside, RANKS - 1);     /* the first shrink ends the calls of all */
         is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0 &&
              is;
         pthread_join(thread, NULL);
