@@ -23,8 +23,9 @@
 #define ROUNDS 40
 #define VICTIM 1 /* misbehaves in the middle */
 #define DEADLINE_MS "20000"
-#define TIMEOUT_MS                                                                                 \
-    "2000"          /* where the victim never calls: its peers' first calls must not take so long */
+/* Where the victim never calls: its peers' first calls must not take so long. */
+#define TIMEOUT_MS "2000"
+#define LONGER_TIMEOUT_MS "6000"
 #define PROMPT 10.0 /* seconds: far above what a busy machine takes, far below the deadline */
 
 enum misdeed {
@@ -340,23 +341,29 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     return result == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess ? 0 : 15;
 }
 
-static void run_role(const struct role *role)
+static void set_environment(const struct role *role, const char *timeout_ms)
 {
-    const enum call call = role->call;
-    pid_t children[RANKS];
-    struct meeting *meeting =
-        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meeting, MAP_FAILED);
     const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
-    setenv("CECL_TIMEOUT_MS", role->misdeed == NEVER_CALLS ? TIMEOUT_MS : DEADLINE_MS, 1);
+    setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
     setenv("CECL_DEBUG", "none", 1);
-    setenv("CECL_URGENT", call == URGENT_GATHER ? "1" : "0", 1);
-    if (call == STAGED_REDUCTION)
+    setenv("CECL_URGENT", role->call == URGENT_GATHER ? "1" : "0", 1);
+    if (role->call == STAGED_REDUCTION)
         setenv("CECL_STAGING_BYTES", STAGING_BYTES, 1);
     else
         unsetenv("CECL_STAGING_BYTES");
+}
+
+/* Whether all ranks found what they should. */
+static bool ends_well(const struct role *role, const char *timeout_ms)
+{
+    pid_t children[RANKS];
+    bool is = true;
+    struct meeting *meeting =
+        mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(meeting, MAP_FAILED);
+    set_environment(role, timeout_ms);
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -366,14 +373,25 @@ static void run_role(const struct role *role)
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
         assert_int_equal(waitpid(children[r], &status, 0), children[r]);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("%s: rank %d ended with status %#x", call_names[call], r, (unsigned)status);
+        if (status != 0)
+            print_error("%s: rank %d ended with status %#x\n", call_names[role->call], r,
+                        (unsigned)status);
+        is = is && status == 0;
     }
     const double took =
         meeting->known_at - meeting->misdeed_at; /* known_at: 0 if nobody had to know */
     if (took > PROMPT)
-        fail_msg("%s: rank 0 knew after %.2f s", call_names[call], took);
+        print_error("%s: rank 0 knew after %.2f s\n", call_names[role->call], took);
     munmap(meeting, sizeof(*meeting));
+    return is && took <= PROMPT;
+}
+
+static void run_role(const struct role *role)
+{
+    if (role->misdeed == NEVER_CALLS) /* on a busy machine, other ranks may have come too late */
+        assert_true(ends_well(role, TIMEOUT_MS) || ends_well(role, LONGER_TIMEOUT_MS));
+    else
+        assert_true(ends_well(role, DEADLINE_MS));
 }
 
 static void run_in(enum call call, enum misdeed misdeed, ceclResult_t expected, const char *words)
