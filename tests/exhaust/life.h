@@ -11,7 +11,7 @@
 
 #define RANKS 3
 #define INTS 65536       /* of each of a rank's two symmetric buffers */
-#define TIMEOUT_MS 8000  /* of waits for peers, and of joining: what takes so long has hung */
+#define TIMEOUT_MS 20000 /* of waits for peers, and of joining: what takes so long has hung */
 #define OOB_EXCHANGES 16 /* of one join by callbacks */
 #define OOB_PART_BYTES 16384
 #define WORDS_BYTES 512

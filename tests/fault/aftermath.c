@@ -15,7 +15,7 @@
 
 static double limit_of(const struct life *life)
 {
-    return fault_case_is_seen(life->c) ? PROMPT : PROMPT + TIMEOUT_MS / 1000.0;
+    return fault_case_is_seen(life->c) ? PROMPT : PROMPT + life->meeting->timeout_ms / 1000.0;
 }
 
 void aftermath_check_time(struct life *life)

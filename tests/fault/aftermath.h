@@ -5,8 +5,9 @@
 #include "life.h"
 
 /* How soon a fault is known to all, in seconds, beside the time limit where there is no evidence. */
-#define PROMPT 4.0
-/* Of communicators whose rank keeps others waiting. Ranks that share a GPU take their time to join. */
+#define PROMPT 10.0
+/* Of communicators whose rank keeps others waiting; doubled in each further try of a case. Ranks that share a
+ * GPU take their time to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
 #define LONG_TIMEOUT_MS 20000 /* of others: no time limit may stand in for evidence */
 

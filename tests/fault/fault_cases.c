@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "life.h"
+#include "aftermath.h"
 
-#define CASE_SECONDS 30.0 /* then a case counts as hung */
+#define CASE_SECONDS 60.0 /* then a case counts as hung */
 #define MOST_JOBS 32
-#define MOST_TRIES 3 /* of a case that ran out of time before its fault */
+#define MOST_TRIES 5 /* of a case that ran out of time before its fault */
 
 struct options {
     int only, part, parts, jobs;
@@ -250,6 +250,7 @@ static void start(struct run *run, const struct fault_case *c, int tries)
         perror("mmap");
         exit(2);
     }
+    run->meeting->timeout_ms = TIMEOUT_MS << tries;
     fflush(NULL);
     run->leader = fork();
     if (run->leader == 0)

@@ -115,7 +115,7 @@ static int rank_to_join_as(const struct life *life)
 
 ceclResult_t join_first(struct life *life)
 {
-    const int limit = fault_case_is_seen(life->c) ? LONG_TIMEOUT_MS : TIMEOUT_MS;
+    const int limit = fault_case_is_seen(life->c) ? LONG_TIMEOUT_MS : life->meeting->timeout_ms;
     const ceclConfig_t config = join_config(life->c, limit);
     join_set_limits(limit);
     if (life->op == JOIN_BY_CALLBACKS) {

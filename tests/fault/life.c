@@ -202,7 +202,7 @@ static ceclResult_t attempt_until_failure(struct life *life)
 static void prepare(struct life *life)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(60);
+    alarm(90);
     mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
     setenv("CECL_DEBUG", "none", 1);
     if (life_on_gpus()) {

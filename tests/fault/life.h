@@ -33,6 +33,7 @@ struct meeting {
         _Atomic int ready; /* 1: it is there; -1: there will be none */
         ceclUniqueId id;
     } ids[IDS];
+    int timeout_ms;       /* where nothing but time tells of the fault */
     _Atomic int passed;   /* ranks that came to a meeting point, of all of them together */
     _Atomic int left;     /* ranks that go on without the faulty one */
     _Atomic int released; /* the ranks without fault are done */

@@ -220,7 +220,7 @@ static ceclComm_t part_of(ceclComm_t comm, bool belongs)
 static bool has_failed(ceclComm_t comm)
 {
     ceclResult_t error = ceclSuccess;
-    for (int i = 0; i < 500 && error == ceclSuccess; i++) {
+    for (int i = 0; i < 2000 && error == ceclSuccess; i++) {
         multi_ok(comm, ceclCommGetAsyncError(comm, &error));
         usleep(10000);
     }

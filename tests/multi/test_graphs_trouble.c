@@ -167,9 +167,9 @@ static void a_rank_that_does_not_launch_is_named(void **state)
 static void many_replays_without_a_pause_are_no_timeout(void **state)
 {
     (void)state;
-    open_with("1200");
+    open_with("3000");
     ceclGraph_t graph = captured(1);
-    const double end = multi_seconds() + 3;
+    const double end = multi_seconds() + 4.5;
     for (int go_on = 1; go_on;) {
         for (int i = 0; i < 100; i++)
             multi_ok(comm, ceclGraphLaunch(graph, stream));

@@ -292,21 +292,14 @@ static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 
 /* ---- hosts */
 
-static int by_size(const void *a, const void *b)
-{
-    const double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
 {
     (void)state;
     enum { TRIES = 11, CALLS = 3, BLOCK = 1000 };
-    const unsigned late_us = 50000;
-    const double limit = 5e-3;
+    const unsigned late_us = 100000;
+    const double limit = 40e-3;
     const struct memory *m = &slots[0].recv[MEMORY_SHARED];
-    double took[TRIES];
-    int count = 0;
+    double least = 1;
     if (multi_over_nodes()) /* there the host waits for all ranks */
         skip();
     for (int try = -1; try < TRIES; try++) { /* the first makes the memory known to peers */
@@ -318,15 +311,15 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
         for (int i = 0; i < CALLS; i++)
             multi_ok(comm,
                      ceclAllGather(m->at + multi_rank * BLOCK, m->at, BLOCK, ceclInt8, comm, NULL));
-        if (!late && try >= 0)
-            took[count++] = multi_seconds() - begin;
+        const double took = multi_seconds() - begin;
+        if (!late && try >= 0 && took < least)
+            least = took;
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     }
-    /* A busy machine holds up some tries, a late rank would hold up all. */
-    qsort(took, (size_t)count, sizeof(took[0]), by_size);
-    if (took[count / 4] > limit)
+    /* A busy machine holds up most tries, a late rank would hold up all. */
+    if (least > limit)
         fail_msg("rank %d: %d early calls take their host %.3f ms, a rank is late by %.0f ms",
-                 multi_rank, CALLS, took[count / 4] * 1e3, late_us * 1e-3);
+                 multi_rank, CALLS, least * 1e3, late_us * 1e-3);
 }
 
 static void where_buffers_lie_is_no_difference_between_calls(void **state)

@@ -8,7 +8,9 @@
 #include <stdio.h>
 
 #define COUNT 1000
-#define PROMPT 5.0 /* seconds: far above what is measured, far below every default timeout */
+#define LIMIT_MS                                                                                   \
+    1000 /* of a communicator whose calls end by it; ranks must allocate memory within it */
+#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below every default timeout */
 
 /* Every rank has it before one of them gives the communicator up: the others could get none. */
 static int *buffer_of(ceclComm_t comm)
@@ -273,7 +275,7 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
 {
     (void)state;
     const int away = multi_nranks - 1;
-    ceclComm_t comm = comm_with_timeout(300);
+    ceclComm_t comm = comm_with_timeout(LIMIT_MS);
     int *buffer = buffer_of(comm);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = multi_seconds();
@@ -288,7 +290,9 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
                       words);
         assert_non_null(strstr(ceclGetLastError(comm), "pending here: ceclAllGather; did every"));
         assert_null(strstr(ceclGetLastError(comm), "CECL_CHECK")); /* it would wait, too */
-        assert_true(waited > 0.25 && waited < PROMPT);
+        assert_true(result != ceclTimeout ||
+                    waited >= LIMIT_MS * 1e-3); /* it came before its peer */
+        assert_true(waited < PROMPT);
     } else {
         assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
         assert_non_null(strstr(ceclGetLastError(comm), "gave up: a call has waited for rank"));
@@ -303,7 +307,7 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
  * to listen. Returns whether rank 1 was in time for that. */
 static bool try_to_be_heard(void)
 {
-    enum { LIMIT_MS = 400, GIVES_UP_MS = LIMIT_MS + 600 };
+    enum { GIVES_UP_MS = LIMIT_MS + 600 };
     ceclComm_t comm = comm_with_timeout(LIMIT_MS);
     int *buffer = buffer_of(comm);
     ceclResult_t result = ceclSuccess;
@@ -415,7 +419,7 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
     char words[64];
     snprintf(words, sizeof(words), "waited for rank %d", away);
     for (int call = 0; call < CALLS; call++) {
-        ceclComm_t comm = comm_of_chunks(300);
+        ceclComm_t comm = comm_of_chunks(LIMIT_MS);
         const struct call_buffers buffers = call_buffers_of(comm);
         const double start = multi_seconds();
         ceclResult_t result = ceclSuccess;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #define COUNT 1000
-#define SHORT_WAIT "700" /* ms, where a call ends by its deadline */
-#define PROMPT 8.0       /* seconds: far above what is measured, far below the default deadline */
+#define SHORT_WAIT "1500" /* ms, where a call ends by its deadline */
+#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
 
 /* Members are the ranks of the world that `excluded` does not name, in their order. */
 static void works(ceclComm_t comm, const int *excluded, int nexcluded)
@@ -151,7 +151,7 @@ static void what_is_left_shrinks_again(void **state)
 static void after_a_timeout_all_may_stay(void **state)
 {
     (void)state;
-    ceclComm_t comm = joined(300);
+    ceclComm_t comm = joined(1000);
     int *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -168,7 +168,7 @@ static void after_a_timeout_all_may_stay(void **state)
 static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
 {
     (void)state;
-    ceclComm_t comm = joined(300);
+    ceclComm_t comm = joined(1000);
     ceclPoolStats_t stats;
     void *ptr = NULL;
     multi_ok(comm, ceclPoolStats(comm, &stats));
@@ -365,13 +365,13 @@ static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
     const double start = multi_seconds();
     if (multi_rank != away) {
         multi_refused(NULL, shrink_impatiently(comm, NULL, 0, &rest), ceclTimeout, words);
-        assert_true(multi_seconds() - start > 0.5 && multi_seconds() - start < PROMPT);
+        assert_true(multi_seconds() - start > 1.4 && multi_seconds() - start < PROMPT);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (multi_rank == away) {
         const double late = multi_seconds();
         multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclTimeout, words);
-        assert_true(multi_seconds() - late < 0.5);
+        assert_true(multi_seconds() - late < PROMPT);
     }
     assert_ptr_equal(rest, (ceclComm_t)8);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #define COUNT 1000
-#define PROMPT 8.0 /* seconds: far above what is measured, far below the default limits */
+#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default limits */
 
 /* Fails the test unless `comm` has `count` ranks, and this one is `rank`. */
 static void is_rank(ceclComm_t comm, int rank, int count)
@@ -450,13 +450,13 @@ static void a_rank_that_does_not_come_is_named(void **state)
 {
     (void)state;
     ceclConfig_t config = multi_config();
-    config.timeoutMs = 300;
+    config.timeoutMs = 1500;
     ceclComm_t comm = multi_comm(&config), child = (ceclComm_t)8;
     MPI_Barrier(MPI_COMM_WORLD);
     if (multi_rank > 0) {
         const ceclResult_t result = ceclCommSplit(comm, 0, 0, &child, NULL);
         multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
-                      "ceclCommSplit: rank 0 did not come within 300 ms");
+                      "ceclCommSplit: rank 0 did not come within 1500 ms");
     }
     MPI_Barrier(MPI_COMM_WORLD);
     assert_ptr_equal(child, (ceclComm_t)8);

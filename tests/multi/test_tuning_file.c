@@ -65,8 +65,8 @@ static void gather(ceclComm_t comm, char *buffer)
              ceclAllGather(buffer + (size_t)multi_rank * bytes, buffer, bytes, ceclInt8, comm, 0));
 }
 
-/* Rank 0 makes two calls while the others stay away, which come late to `late` of them. Returns how
- * long that takes, in seconds; of others 0. */
+/* Rank 0 makes two calls while the others stay away, which come late to `late` of them at least. Returns
+ * how long that takes, in seconds; of others 0. */
 static double time_ahead(uint64_t late)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -79,17 +79,22 @@ static double time_ahead(uint64_t late)
     multi_ok(comm, ceclCallStats(comm, &before));
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = multi_seconds();
-    if (multi_rank != 0)
+    int made = 0;
+    if (late == 2 && multi_rank != 0) /* of both: they come when both are made */
+        MPI_Bcast(&made, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    else if (multi_rank != 0)
         multi_pause_ms(AWAY_MS);
     gather(comm, buffer);
     gather(comm, buffer);
     if (multi_rank == 0)
         took = multi_seconds() - start;
+    if (late == 2 && multi_rank == 0)
+        MPI_Bcast(&made, 1, MPI_INT, 0, MPI_COMM_WORLD);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_ok(comm, ceclCallStats(comm, &after));
     assert_int_equal(after.told - before.told, 2);
     if (multi_rank == 0)
-        assert_int_equal(after.late - before.late, late);
+        assert_in_range(after.late - before.late, late, 2);
     multi_ok(comm, ceclCommFinalize(comm));
     multi_ok(comm, ceclCallStats(comm, &before));
     assert_int_equal(before.told, after.told);
@@ -100,7 +105,10 @@ static double time_ahead(uint64_t late)
 static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
 {
     (void)state;
-    assert_true(time_ahead(2) < AWAY_MS * 0.5e-3);
+    bool is_soon = false;
+    for (int try = 0; try < 4 && !is_soon; try++) /* a busy machine may be late */
+        is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
+    assert_true(is_soon);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");
     const double took = time_ahead(1); /* AWAY_MS is less than a second, the longest wait */
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);

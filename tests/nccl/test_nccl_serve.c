@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -807,33 +808,42 @@ static void what_nccl_does_not_revoke_is_served(void **state)
     assert_true(run_ranks(RANKS, revoke_in_vain));
 }
 
+struct waiting {
+    struct rank rank;
+    _Atomic int tid;
+};
+
 /* Waits in a call for rank 1, until the shrink ends the call. */
 static void *gather_in_vain(void *argument)
 {
-    struct rank *r = argument;
+    struct waiting *me = argument;
     int in = 1, out[RANKS];
-    r->is_right = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == ceclRemoteError;
+    atomic_store(&me->tid, (int)syscall(SYS_gettid));
+    me->rank.is_right =
+        ncclAllGather(&in, out, 1, ncclInt32, me->rank.comm, NULL) == ceclRemoteError;
     return NULL;
 }
 
 /* Rank 1 neither comes nor leaves. */
 static bool shrink_with_abort(struct rank *r)
 {
-    static _Atomic int done;
+    static _Atomic int inside, done;
     uint32_t *memory = memory_new();
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
-    struct rank waits = *r;
+    struct waiting waits = {.rank = *r};
     const struct call c = {.op = ALL_GATHER, .number = 7, .count = 400};
     int excluded[] = {1};
     bool is = true;
     pthread_t thread;
     if (r->rank != 1) {
         pthread_create(&thread, NULL, gather_in_vain, &waits);
-        usleep(100000); /* the thread is inside the call by now */
-        is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0;
+        is = thread_falls_asleep(&waits.tid); /* inside the call */
+        wait_for_all(&inside, RANKS - 1);     /* the first shrink ends the calls of all */
+        is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0 &&
+             is;
         pthread_join(thread, NULL);
         mark(&fewer);
-        is = is && waits.is_right && is_right(&c, &fewer, memory) && is_served() &&
+        is = is && waits.rank.is_right && is_right(&c, &fewer, memory) && is_served() &&
              ncclCommDestroy(fewer.comm) == 0;
         atomic_fetch_add(&done, 1);
     }
@@ -892,18 +902,24 @@ static void a_communicator_that_has_grown_is_served(void **state)
     assert_true(run_ranks(2, grow));
 }
 
+/* Ends a communicator once other threads are inside calls. */
 struct ender {
     ncclResult_t (*end)(ncclComm_t comm);
     ncclComm_t comm;
-    useconds_t after;
+    const _Atomic int *inside[2];
     ncclResult_t result;
+    _Atomic int tid;
 };
 
 static void *end_soon(void *argument)
 {
     struct ender *ender = argument;
-    usleep(ender->after); /* the other thread is inside a call by now */
-    ender->result = ender->end(ender->comm);
+    bool is = true;
+    for (int i = 0; i < 2 && ender->inside[i]; i++)
+        is = thread_falls_asleep(ender->inside[i]) && is;
+    atomic_store(&ender->tid, (int)syscall(SYS_gettid));
+    const ncclResult_t result = ender->end(ender->comm);
+    ender->result = is ? result : -1;
     return NULL;
 }
 
@@ -925,8 +941,13 @@ static bool abort_from_another_thread(struct rank *r, bool while_destroying)
     int in = 1, out[RANKS];
     bool is;
     if (r->rank == 0) {
-        struct ender aborter = {ncclCommAbort, r->comm, 200000, -1},
-                     destroyer = {ncclCommDestroy, r->comm, 100000, -1};
+        const _Atomic int tid = (int)syscall(SYS_gettid);
+        struct ender destroyer = {ncclCommDestroy, r->comm, {&tid}, -1, 0},
+                     aborter = {ncclCommAbort,
+                                r->comm,
+                                {&tid, while_destroying ? &destroyer.tid : NULL},
+                                -1,
+                                0};
         pthread_t aborts, destroys;
         pthread_create(&aborts, NULL, end_soon, &aborter);
         if (while_destroying)
@@ -966,10 +987,14 @@ static void an_abort_from_another_thread_ends_a_call(void **state)
 /* Two threads destroy the communicator while a third one is inside a call. */
 static bool destroy_twice_at_once(struct rank *r)
 {
+    static struct ender first, second;
     int in = 1, out[2];
     bool is;
     if (r->rank == 0) {
-        struct ender first = {ncclCommDestroy, r->comm, 100000, -1}, second = first;
+        const _Atomic int tid = (int)syscall(SYS_gettid);
+        first.end = second.end = ncclCommDestroy;
+        first.comm = second.comm = r->comm;
+        first.inside[0] = second.inside[0] = &tid;
         pthread_t threads[2];
         pthread_create(&threads[0], NULL, end_soon, &first);
         pthread_create(&threads[1], NULL, end_soon, &second);
@@ -979,9 +1004,9 @@ static bool destroy_twice_at_once(struct rank *r)
         pthread_join(threads[1], NULL);
         is = is && first.result == 0 && second.result == 0;
     } else {
-        usleep(200000);
+        is = thread_falls_asleep(&first.tid) && thread_falls_asleep(&second.tid);
         is = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 &&
-             ncclCommDestroy(r->comm) == 0;
+             ncclCommDestroy(r->comm) == 0 && is;
     }
     r->comm = NULL;
     return is;

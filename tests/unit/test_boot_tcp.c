@@ -33,6 +33,10 @@
 #include "util/clock.h"
 
 #define RANKS 3
+#define LONG_MS 20000   /* what takes so long has hung */
+#define LONG "20000"    /* the same, for CECL_INIT_TIMEOUT_MS */
+#define SHORT "3000"    /* where a rank does not come */
+#define PROMPT_MS 10000 /* far above what a busy machine takes, and below LONG_MS */
 
 /* Joins, and tells and hears one number of each rank. */
 static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeout_ms, int mine,
@@ -58,7 +62,7 @@ static int live(const ceclUniqueId *given, const struct life *life, const char *
         return 0;
     if (life->wrong_secret)
         ((struct cecl_tcp_id *)(void *)&id)->secret[3] ^= 1;
-    const ceclResult_t result = join(&id, life->nranks, life->rank, 5000, 100 + life->rank, all);
+    const ceclResult_t result = join(&id, life->nranks, life->rank, LONG_MS, 100 + life->rank, all);
     for (int r = 0; r < RANKS && result == ceclSuccess; r++)
         wrong += all[r] != 100 + r;
     if (words && result != ceclSuccess && !strstr(cecl_message(), words)) {
@@ -76,7 +80,7 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
-            alarm(20);
+            alarm(40);
             _exit(live(id, &lives[r], words));
         }
     for (int r = 0; r < RANKS; r++) {
@@ -140,10 +144,10 @@ static void stop(pid_t child)
 }
 
 static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
-                const char *words)
+                const char *words, const char *limit_ms)
 {
     struct host host;
-    setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", limit_ms, 1);
     open_host(&host);
     run_with(host.id, lives, expected, words);
     close_host(&host);
@@ -156,7 +160,7 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
 static void ranks_meet_and_exchange(void **state)
 {
     (void)state;
-    run(good, all_succeed, NULL);
+    run(good, all_succeed, NULL, LONG);
 }
 
 static void a_rank_taken_twice_is_told_to_all(void **state)
@@ -167,7 +171,7 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
     lives[2].rank = 1;
     run(lives,
         (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "two ranks joined as rank 1");
+        "two ranks joined as rank 1", LONG);
 }
 
 static void differing_nranks_are_told_to_all(void **state)
@@ -178,7 +182,7 @@ static void differing_nranks_are_told_to_all(void **state)
     lives[0].nranks = 2;
     run(lives,
         (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "nranks");
+        "nranks", LONG);
 }
 
 static void a_missing_rank_is_named_to_those_who_came(void **state)
@@ -187,7 +191,8 @@ static void a_missing_rank_is_named_to_those_who_came(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[1].stays_away = true;
-    run(lives, (const ceclResult_t[]){ceclTimeout, ceclSuccess, ceclTimeout}, "missing: rank 1");
+    run(lives, (const ceclResult_t[]){ceclTimeout, ceclSuccess, ceclTimeout}, "missing: rank 1",
+        SHORT);
 }
 
 static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
@@ -196,7 +201,7 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[2].wrong_secret = true;
-    run(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage}, NULL);
+    run(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage}, NULL, SHORT);
 }
 
 static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
@@ -255,6 +260,7 @@ static void a_used_id_is_refused(void **state)
 {
     (void)state;
     struct host host;
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     run_with(host.id, good, all_succeed, NULL);
     run_with(host.id, good,
@@ -400,7 +406,7 @@ static void strangers_do_not_disturb_the_job(void **state)
     struct host host;
     struct cecl_tcp_id inside;
     int sockets[STRANGERS];
-    setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_small_host(&host, 64);
     memcpy(&inside, host.id, sizeof(inside));
     for (int i = 0; i < STRANGERS; i++) {
@@ -417,7 +423,7 @@ static void strangers_do_not_disturb_the_job(void **state)
     }
     const int64_t start = cecl_now_ms();
     run_with(host.id, good, all_succeed, NULL);
-    assert_true(cecl_now_ms() - start < 3000);
+    assert_true(cecl_now_ms() - start < PROMPT_MS);
     close_host(&host);
     for (int i = 0; i < STRANGERS; i++)
         close(sockets[i]);
@@ -431,7 +437,7 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     struct host host;
     struct cecl_tcp_id inside;
     int sockets[STRANGERS], status = -1;
-    setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     memcpy(&inside, host.id, sizeof(inside));
     stop(host.process);
@@ -444,8 +450,8 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     const pid_t rank = fork();
     if (rank == 0) {
         int all;
-        alarm(20);
-        _exit((int)join(host.id, 1, 0, 8000, 0, &all));
+        alarm(40);
+        _exit((int)join(host.id, 1, 0, LONG_MS, 0, &all));
     }
     usleep(100000); /* it is in the queue now */
     kill(host.process, SIGCONT);
@@ -464,7 +470,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     struct host host;
     struct cecl_tcp_id inside;
     int sockets[STRANGERS], status = -1;
-    setenv("CECL_INIT_TIMEOUT_MS", "10000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_small_host(&host, 20);
     memcpy(&inside, host.id, sizeof(inside));
     stop(host.process);
@@ -472,8 +478,9 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     const pid_t rank = fork();
     if (rank == 0) {
         int all;
-        alarm(20);
-        const ceclResult_t result = join(host.id, 1, 0, 8000, 0, &all);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it may stand still when a test fails */
+        alarm(40);
+        const ceclResult_t result = join(host.id, 1, 0, LONG_MS, 0, &all);
         if (result != ceclSuccess)
             fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
         _exit((int)result);
@@ -593,7 +600,7 @@ static void a_rank_of_any_patience_is_served(void **state)
     static const int64_t patience[JOBS] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, -1, 0};
     struct host hosts[JOBS];
     int ranks[JOBS];
-    setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", SHORT, 1);
     for (int i = 0; i < JOBS; i++) {
         open_host(&hosts[i]);
         ranks[i] = join_by_hand(hosts[i].id, 2, 1, patience[i], patience[i]);
@@ -615,16 +622,16 @@ static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
     struct cecl_tcp_reply reply = {0};
     struct host host;
     pid_t ranks[2];
-    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     fflush(NULL);
     for (int r = 0; r < 2; r++)
         if ((ranks[r] = fork()) == 0) {
             int all[RANKS];
-            alarm(30);
-            _exit(join(host.id, RANKS, r, 15000, r, all) == ceclSuccess && all[2] == 2 ? 0 : 1);
+            alarm(40);
+            _exit(join(host.id, RANKS, r, LONG_MS, r, all) == ceclSuccess && all[2] == 2 ? 0 : 1);
         }
-    const int fd = join_by_hand(host.id, RANKS, 2, 15000, 15000);
+    const int fd = join_by_hand(host.id, RANKS, 2, LONG_MS, LONG_MS);
     for (int r = 0; r < 2; r++) {
         int status = -1;
         waitpid(ranks[r], &status, 0);
@@ -650,7 +657,7 @@ static void expect_rank_2_named(bool dies, const char *words)
 {
     struct host host;
     pid_t ranks[RANKS] = {0};
-    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
     assert_int_equal(left_child_prepare(), 0);
     fflush(NULL);
@@ -658,28 +665,28 @@ static void expect_rank_2_named(bool dies, const char *words)
     for (int r = 1; r < RANKS; r++)
         if ((ranks[r] = fork()) == 0) {
             int all[RANKS];
-            alarm(20);
+            alarm(40);
             if (r == 2) {
-                const int fd = join_by_hand(host.id, RANKS, r, 15000, 15000);
+                const int fd = join_by_hand(host.id, RANKS, r, LONG_MS, LONG_MS);
                 if (dies)
                     die_and_leave_a_child();
                 close(fd);
-                usleep(500000); /* its process lives on */
-                _exit(0);
+                pause(); /* its process lives on */
             }
-            const ceclResult_t result = join(host.id, RANKS, r, 15000, r, all);
+            const ceclResult_t result = join(host.id, RANKS, r, LONG_MS, r, all);
             if (result != ceclRemoteError || !strstr(cecl_message(), words)) {
                 fprintf(stderr, "rank %d: result %d: %s\n", r, (int)result, cecl_message());
                 _exit(2);
             }
             _exit(0);
         }
-    for (int r = 1; r < RANKS; r++) {
-        int status = -1;
-        waitpid(ranks[r], &status, 0);
-        assert_int_equal(status, 0);
-    }
-    assert_true(cecl_now_ms() - start < 5000);
+    int status = -1;
+    waitpid(ranks[1], &status, 0);
+    if (!dies)
+        kill(ranks[2], SIGKILL);
+    waitpid(ranks[2], NULL, 0);
+    assert_int_equal(status, 0);
+    assert_true(cecl_now_ms() - start < PROMPT_MS);
     left_child_let_go(); /* it has the host's pipe, too */
     close_host(&host);
 }
@@ -696,16 +703,16 @@ static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
     expect_rank_2_named(true, "rank 2 ended while ranks were joining");
 }
 
-/* The root's process dies when rank 0 of 2 has joined. */
-static void a_root_that_dies_is_told_at_once(void **state)
+/* The root's process dies `us` after it has begun. Whether rank 0 of 2, which has joined by then, is told so: on
+ * a busy machine it may come too late to join. */
+static bool a_root_that_dies_after_is_told(useconds_t us)
 {
-    (void)state;
     ceclUniqueId *id =
         mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(id, MAP_FAILED);
     int made[2], status = -1;
     char byte;
-    setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     assert_int_equal(pipe(made), 0);
     assert_int_equal(left_child_prepare(), 0);
     fflush(NULL);
@@ -713,22 +720,31 @@ static void a_root_that_dies_is_told_at_once(void **state)
     if (root == 0) {
         if (cecl_tcp_unique_id(id) != ceclSuccess || write(made[1], "x", 1) != 1)
             _exit(1);
-        usleep(500000);
+        usleep(us);
         die_and_leave_a_child();
     }
     assert_int_equal(read(made[0], &byte, 1), 1);
     int all[2];
     const int64_t start = cecl_now_ms();
-    assert_int_equal(join(id, 2, 0, 15000, 0, all), ceclRemoteError);
-    assert_string_equal(cecl_message(),
-                        "the process of the rank that made the unique id has ended");
-    assert_true(cecl_now_ms() - start < 5000);
+    const bool is_told =
+        join(id, 2, 0, LONG_MS, 0, all) == ceclRemoteError &&
+        !strcmp(cecl_message(), "the process of the rank that made the unique id has ended") &&
+        cecl_now_ms() - start < PROMPT_MS;
+    if (!is_told)
+        fprintf(stderr, "said: %s\n", cecl_message());
     waitpid(root, &status, 0);
     assert_int_equal(status, 0);
     close(made[0]);
     close(made[1]);
     left_child_let_go();
     munmap(id, sizeof(*id));
+    return is_told;
+}
+
+static void a_root_that_dies_is_told_at_once(void **state)
+{
+    (void)state;
+    assert_true(a_root_that_dies_after_is_told(500000) || a_root_that_dies_after_is_told(4000000));
 }
 
 static long cpu_ms(void)
@@ -788,7 +804,7 @@ static int sockets_that_send_at_once(void)
 static void *join_and_wait(void *id)
 {
     int all[2];
-    (void)!join(id, 2, 0, 5000, 0, all);
+    (void)!join(id, 2, 0, LONG_MS, 0, all);
     return NULL;
 }
 
@@ -802,12 +818,12 @@ static void both_ends_of_a_connection_send_at_once(void **state)
         ceclUniqueId id;
         pthread_t thread;
         int count = 0;
-        alarm(20);
-        setenv("CECL_INIT_TIMEOUT_MS", "5000", 1);
+        alarm(40);
+        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess ||
             pthread_create(&thread, NULL, join_and_wait, &id) != 0)
             _exit(1);
-        for (int tries = 0; tries < 200 && count != 2; tries++) {
+        for (int tries = 0; tries < 1500 && count != 2; tries++) {
             usleep(10000);
             count = sockets_that_send_at_once();
         }
@@ -822,7 +838,7 @@ static void both_ends_of_a_connection_send_at_once(void **state)
  * it ends. */
 static bool comes_back_to(int descriptors)
 {
-    for (int tries = 0; tries < 300; tries++) {
+    for (int tries = 0; tries < 1500; tries++) {
         if (open_descriptors() == descriptors)
             return true;
         usleep(10000);
@@ -841,8 +857,8 @@ static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
         pthread_t thread;
         int all[2];
         const int descriptors = open_descriptors();
-        alarm(30);
-        setenv("CECL_INIT_TIMEOUT_MS", "20000", 1);
+        alarm(60);
+        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess ||
             pthread_create(&thread, NULL, join_and_wait, &id) != 0)
             _exit(1);
@@ -884,7 +900,7 @@ static void the_root_leaves_nothing_behind(void **state)
 {
     (void)state;
     const int before = open_descriptors();
-    setenv("CECL_INIT_TIMEOUT_MS", "5000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     for (int i = 0; i < 20; i++) {
         ceclUniqueId id;
         struct member members[RANKS];
@@ -899,7 +915,7 @@ static void the_root_leaves_nothing_behind(void **state)
             assert_int_equal(members[r].code, 0);
         }
     }
-    for (int tries = 0; tries < 200 && open_descriptors() > before; tries++)
+    for (int tries = 0; tries < 1500 && open_descriptors() > before; tries++)
         usleep(10000); /* the last root's thread is ending */
     assert_int_equal(open_descriptors(), before);
 }
@@ -917,7 +933,7 @@ static void *meet_many(void *argument)
 {
     struct one_of_many *me = argument;
     int all[MANY] = {0};
-    me->right = join(me->id, MANY, me->rank, 15000, me->rank, all) == ceclSuccess;
+    me->right = join(me->id, MANY, me->rank, LONG_MS, me->rank, all) == ceclSuccess;
     for (int r = 0; r < MANY; r++)
         me->right = me->right && all[r] == r;
     return NULL;
@@ -928,7 +944,7 @@ static void many_ranks_come_at_once(void **state)
     (void)state;
     static struct one_of_many ranks[MANY];
     ceclUniqueId id;
-    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     for (int r = 0; r < MANY; r++) {
         ranks[r] = (struct one_of_many){.id = &id, .rank = r};

@@ -87,13 +87,20 @@ struct rank {
     struct cecl_oob oob;
     struct cecl_mesh *mesh;
     enum call refused; /* while it opens the mesh, or joins */
-    int all[RANKS];    /* what it heard when it joined */
+    int limit_ms;
+    int all[RANKS]; /* what it heard when it joined */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
 };
 
 static struct oob_threads oobs;
 static struct rank ranks[RANKS];
+
+/* The peers of a rank that is refused a call wait for it until then. */
+static int limit_ms(enum call refused_to_one)
+{
+    return refused_to_one == NONE ? 15000 : 3000;
+}
 
 static void *run_open(void *argument)
 {
@@ -112,7 +119,7 @@ static void open_ranks(enum call call)
     oobs = (struct oob_threads)OOB_THREADS_NONE;
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){.index = r, .refused = r == 1 ? call : NONE};
-        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, 3000);
+        ranks[r].oob = oob_of_thread(&oobs, RANKS, r, limit_ms(call));
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_open, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) {
@@ -213,17 +220,20 @@ static void *send_descriptor(void *argument)
 static void a_descriptor_too_many_is_told_as_that(void **state)
 {
     (void)state;
+    enum { MOST = 64 }; /* poll() refuses more descriptors than a process may have */
     struct rlimit limit;
-    int fds[RANKS];
+    int fds[RANKS], taken[MOST], ntaken = 0;
     open_ranks(NONE);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const int next = dup(2);
-    close(next);
-    const struct rlimit low = {.rlim_cur = (rlim_t)next, .rlim_max = limit.rlim_max};
+    const struct rlimit low = {.rlim_cur = MOST, .rlim_max = limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while ((taken[ntaken] = dup(2)) >= 0)
+        ntaken++;
     assert_int_equal(pthread_create(&ranks[1].thread, NULL, send_descriptor, &ranks[1]), 0);
     const ceclResult_t result = cecl_mesh_exchange_fd(ranks[0].mesh, 2, fds);
     pthread_join(ranks[1].thread, NULL);
+    while (ntaken > 0)
+        close(taken[--ntaken]);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(result, ceclSystemError);
     assert_non_null(strstr(cecl_message(), "this rank has no descriptor left"));
@@ -238,7 +248,7 @@ static void *join(void *argument)
 {
     struct rank *me = argument;
     refuse(me->refused, ENOBUFS);
-    cecl_oob_from_id(&me->oob, &id, RANKS, me->index, 2000);
+    cecl_oob_from_id(&me->oob, &id, RANKS, me->index, me->limit_ms);
     me->result = me->oob.allgather(&me->oob, &me->index, me->all, sizeof(int));
     cecl_keep_message(me->words);
     return NULL;
@@ -247,10 +257,11 @@ static void *join(void *argument)
 static void join_ranks(enum call call)
 {
     is_ours = true;
-    setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.index = r, .refused = r == 1 ? call : NONE};
+        ranks[r] =
+            (struct rank){.index = r, .refused = r == 1 ? call : NONE, .limit_ms = limit_ms(call)};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, join, &ranks[r]), 0);
     }
     for (int r = 0; r < RANKS; r++)

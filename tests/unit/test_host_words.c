@@ -8,10 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* An unwoken sleeper looks again after 50 ms: with a hundred rounds of two waits each, woken takes
- * milliseconds and unwoken takes ten seconds. */
+/* An unwoken sleeper looks again after 50 ms: ten rounds of two waits each take it a second, and
+ * milliseconds if it is woken. Other work of this machine may hold up some of the tens, not all. */
 #define ROUNDS 100
-#define WOKEN_MS 3000
+#define TEN 10
+#define WOKEN_MS 400
 
 /* Counts what the library asks of the kernel through syscall: it sleeps and wakes so. */
 static _Thread_local int system_calls;
@@ -50,17 +51,22 @@ static void tell(const struct dialogue *dialogue, ceclStream_t stream, uint32_t 
 static void run_dialogue(struct dialogue *dialogue)
 {
     ceclStream_t one = new_stream(), two = new_stream();
-    const int64_t start = cecl_now_ms();
-    for (uint32_t i = 1; i <= ROUNDS; i++) {
-        dialogue->values[i] = i;
-        tell(dialogue, one, dialogue->say, i);
-        memop(one, CECL_MEMOP_WAIT, dialogue->heard, i);
-        memop(two, CECL_MEMOP_WAIT, dialogue->hear, i);
-        tell(dialogue, two, dialogue->answer, i);
+    int64_t least_ms = INT64_MAX;
+    for (uint32_t first = 1; first <= ROUNDS; first += TEN) {
+        const int64_t start = cecl_now_ms();
+        for (uint32_t i = first; i < first + TEN; i++) {
+            dialogue->values[i] = i;
+            tell(dialogue, one, dialogue->say, i);
+            memop(one, CECL_MEMOP_WAIT, dialogue->heard, i);
+            memop(two, CECL_MEMOP_WAIT, dialogue->hear, i);
+            tell(dialogue, two, dialogue->answer, i);
+        }
+        synchronize(one);
+        synchronize(two);
+        const int64_t took_ms = cecl_now_ms() - start;
+        least_ms = took_ms < least_ms ? took_ms : least_ms;
     }
-    synchronize(one);
-    synchronize(two);
-    assert_true(cecl_now_ms() - start < WOKEN_MS);
+    assert_true(least_ms < WOKEN_MS);
     assert_int_equal(*dialogue->say, ROUNDS);
     assert_int_equal(*dialogue->answer, ROUNDS);
 }

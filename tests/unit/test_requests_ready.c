@@ -222,7 +222,7 @@ static void a_rank_that_is_never_ready_is_named(void **state)
     ceclResult_t result = ceclSuccess;
     (void)state;
     close_ranks(NULL);
-    setenv("CECL_TIMEOUT_MS", "1500", 1);
+    setenv("CECL_TIMEOUT_MS", "3000", 1);
     open_ranks(NULL);
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++)
