@@ -251,64 +251,6 @@ static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, 
     }
 }
 
-/* Merges the batches of a part that come before barrier `phase` + 1 and have this wave, and
- * advances *step past them. The search starts at *step. Returns whether batches of later waves are
- * left. */
-static bool merge_wave(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
-                       uint32_t phase, uint32_t *step)
-{
-    for (; *step < plan->nsteps; ++*step) {
-        const struct cecl_step *now = &plan->steps[*step];
-        if (now->kind == CECL_STEP_COPY && now->phase > merged->wave)
-            return true;
-        if (now->kind == CECL_STEP_COPY)
-            merge_batch(merged, plan, part, now);
-        else if (now->phase > phase)
-            return false;
-    }
-    return false;
-}
-
-/* Merges the steps before barrier `phase` + 1. */
-static void merge_segment(struct cecl_plan *merged, const struct cecl_plan *plans, uint32_t nplans,
-                          uint32_t phase, uint32_t *steps)
-{
-    for (bool more = true; more; cecl_plan_next_wave(merged)) {
-        more = false;
-        for (uint32_t i = 0; i < nplans; i++)
-            more = merge_wave(merged, &plans[i], i, phase, &steps[i]) || more;
-    }
-}
-
-ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
-                             struct cecl_plan *merged)
-{
-    /* how many steps of each part are merged */
-    uint32_t phases = 0, *steps = calloc(nplans, sizeof(*steps));
-    cecl_plan_init(merged, &plans[0].part);
-    merged->parts = malloc(nplans * sizeof(*merged->parts));
-    merged->failed = !merged->parts || !steps;
-    merged->nparts = nplans;
-    for (uint32_t i = 0; i < nplans && !merged->failed; i++) {
-        merged->parts[i] = plans[i].part;
-        const uint32_t mine = plans[i].phases[CECL_LANE_MAIN];
-        phases = mine > phases ? mine : phases;
-    }
-    for (uint32_t phase = 0; phase <= phases && !merged->failed; phase++) {
-        merge_segment(merged, plans, nplans, phase, steps);
-        if (phase < phases)
-            cecl_plan_barrier(merged);
-    }
-    free(steps);
-    return cecl_plan_finish(merged);
-}
-
-void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step)
-{
-    cecl_plan_on(plan, step->lane);
-    add_step(plan, *step);
-}
-
 static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
                              const struct cecl_reduce *reduction)
 {
@@ -321,6 +263,110 @@ static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *oth
         return;
     plan->reductions[plan->nreductions - 1].part = part;
     plan->reductions[plan->nreductions - 1].partial = reduction->partial;
+}
+
+static void append_reductions(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                              const struct cecl_step *step)
+{
+    for (uint32_t i = 0; i < step->count; i++)
+        append_reduction(plan, other, part, &other->reductions[step->first + i]);
+}
+
+/* A part of a plan that is merged, and how many of its steps are. */
+struct merging {
+    const struct cecl_plan *plan;
+    uint32_t part, step;
+};
+
+/* Merges the batches of a part that come before barrier `phase` + 1 and before a reduction, and have this
+ * wave, and advances past them. Returns whether batches of later waves are left. */
+static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
+{
+    for (; from->step < from->plan->nsteps; from->step++) {
+        const struct cecl_step *now = &from->plan->steps[from->step];
+        if (now->kind == CECL_STEP_REDUCE)
+            return false;
+        if (now->kind == CECL_STEP_COPY && now->phase > merged->wave)
+            return true;
+        if (now->kind == CECL_STEP_COPY)
+            merge_batch(merged, from->plan, from->part, now);
+        else if (now->phase > phase)
+            return false;
+    }
+    return false;
+}
+
+/* Merges the reductions that a part has come to, with the copies of results that their kernels make.
+ * Returns whether there were any. */
+static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
+{
+    const struct cecl_plan *plan = from->plan;
+    const uint32_t first = from->step;
+    for (; from->step < plan->nsteps; from->step++) {
+        const struct cecl_step *now = &plan->steps[from->step];
+        if (now->kind == CECL_STEP_REDUCE)
+            append_reductions(merged, plan, from->part, now);
+        else if (now->kind == CECL_STEP_COPY && from->step > first &&
+                 cecl_way_kernels_send(&plan->part.way))
+            merge_batch(merged, plan, from->part, now);
+        else
+            break;
+    }
+    cecl_plan_close_batch(merged);
+    return from->step > first;
+}
+
+/* Merges the steps before barrier `phase` + 1: what is sent before any reduction, all reductions, and the
+ * results. */
+static void merge_segment(struct cecl_plan *merged, struct merging *from, uint32_t count,
+                          uint32_t phase)
+{
+    bool reduces = true;
+    while (reduces) {
+        reduces = false;
+        for (bool more = true; more; cecl_plan_next_wave(merged)) {
+            more = false;
+            for (uint32_t i = 0; i < count; i++)
+                more = merge_wave(merged, &from[i], phase) || more;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            reduces = merge_reductions(merged, &from[i]) || reduces;
+    }
+}
+
+void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans)
+{
+    cecl_plan_init(group, &plans[0].part);
+    group->parts = malloc(nplans * sizeof(*group->parts));
+    group->failed = !group->parts;
+    group->nparts = nplans;
+    for (uint32_t i = 0; i < nplans && !group->failed; i++)
+        group->parts[i] = plans[i].part;
+}
+
+void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
+                     uint32_t count)
+{
+    struct merging *from = calloc(count, sizeof(*from));
+    uint32_t phases = 0;
+    group->failed = group->failed || !from;
+    for (uint32_t i = 0; i < count && !group->failed; i++) {
+        from[i] = (struct merging){.plan = &plans[which[i]], .part = which[i]};
+        const uint32_t mine = from[i].plan->phases[CECL_LANE_MAIN];
+        phases = mine > phases ? mine : phases;
+    }
+    for (uint32_t phase = 0; phase <= phases && !group->failed; phase++) {
+        merge_segment(group, from, count, phase);
+        if (phase < phases)
+            cecl_plan_barrier(group);
+    }
+    free(from);
+}
+
+void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step)
+{
+    cecl_plan_on(plan, step->lane);
+    add_step(plan, *step);
 }
 
 static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
@@ -357,10 +403,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             plan->wave = step.phase;
             merge_batch(plan, other, part, &step);
             break;
-        case CECL_STEP_REDUCE:
-            for (uint32_t i = 0; i < step.count; i++)
-                append_reduction(plan, other, part, &other->reductions[step.first + i]);
-            break;
+        case CECL_STEP_REDUCE: append_reductions(plan, other, part, &step); break;
         }
     }
     cecl_plan_on(plan, CECL_LANE_MAIN);
