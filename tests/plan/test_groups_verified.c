@@ -159,14 +159,19 @@ static void a_bundle_takes_no_more_than_staging(void **state)
     }
 }
 
-/* Chunks have steps on both lanes. */
-static void reductions_in_chunks_are_in_no_bundle(void **state)
+/* In chunks, and with the end of a share apart. */
+static void reductions_on_both_lanes_are_in_no_bundle(void **state)
 {
     (void)state;
     struct cecl_plan plan;
-    const struct cecl_way way = {.reduce = {.chunk = 20}};
-    lower_reductions(CECL_OP_REDUCE_SCATTER, way, 1 << 20, &plan);
+    const struct cecl_way in_chunks = {.reduce = {.chunk = 20}},
+                          in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
+    lower_reductions(CECL_OP_REDUCE_SCATTER, in_chunks, 1 << 20, &plan);
     assert_true(plan.phases[CECL_LANE_MAIN] > 2 * REDUCTIONS);
+    assert_string_equal(plan.path, "group of 8 calls, 48 copies");
+    cecl_plan_free(&plan);
+    lower_reductions(CECL_OP_ALL_REDUCE, in_two, 1 << 20, &plan);
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2 * REDUCTIONS);
     assert_string_equal(plan.path, "group of 8 calls, 48 copies");
     cecl_plan_free(&plan);
 }
@@ -278,7 +283,7 @@ int main(void)
         cmocka_unit_test(reductions_share_their_barriers),
         cmocka_unit_test(results_of_reductions_are_one_batch_unless_kernels_write_them),
         cmocka_unit_test(a_bundle_takes_no_more_than_staging),
-        cmocka_unit_test(reductions_in_chunks_are_in_no_bundle),
+        cmocka_unit_test(reductions_on_both_lanes_are_in_no_bundle),
         cmocka_unit_test(reductions_take_no_staging_from_other_calls),
         cmocka_unit_test(the_verifier_tells_reductions_of_a_bundle_apart),
         cmocka_unit_test(the_verifier_tells_calls_of_a_group_apart),
