@@ -469,9 +469,9 @@ static void compare_groups(uint64_t x, int rounds)
 static void a_group_gives_the_bits_of_its_calls_alone(void **state)
 {
     (void)state;
-    compare_groups(71, multi_share(60));
+    compare_groups(71, multi_share(24));
     reopen(4096 * (size_t)multi_nranks);
-    compare_groups(72, multi_share(60));
+    compare_groups(72, multi_share(24));
 }
 
 static void a_group_says_which_reductions_share_barriers(void **state)
