@@ -47,7 +47,7 @@ static const char usage[] =
     "  --request          cecl's calls are requests, which are made once and started\n"
     "  --early            the same, and each is made ready just before its start (all_gather)\n"
     "  --graph COUNT      also: each side with so many calls in a graph; time is a call's\n"
-    "  --group COUNT      also: so many all-gathers of the first size, one by one and in a group\n"
+    "  --group COUNT      also: so many calls of the first size, one by one and in a group\n"
     "  --rows BYTES       also: strided blocks of the last size, rows of so many bytes\n"
     "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
     "                     grow, and of an allocation and its free inside the pool\n"
