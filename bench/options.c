@@ -12,7 +12,7 @@ static const char usage[] =
     "       mpirun -n RANKS cecl_perf [options], where it was built with MPI\n"
     "  --ranks RANKS      ranks on this machine; default, in a build without MPI: 2\n"
     "  --op OP            all_gather (default), alltoall, reduce_scatter, all_reduce (sums);\n"
-    "                     alltoallv_device, dispatch, combine;\n"
+    "                     alltoallv_device, dispatch, combine, reduce_scatter_tiles;\n"
     "                     sendrecv: ceclSend to the next rank, ceclRecv from the one before;\n"
     "                     send: rank 0 sends to 1, 2 to 3 and so on; put: sendrecv by "
     "ceclPutSignal\n"
