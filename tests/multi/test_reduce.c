@@ -440,8 +440,7 @@ static void make_calls(const struct test_call *calls, bool grouped, unsigned cha
 
 static void compare_groups(uint64_t x, int rounds)
 {
-    static const ceclDirection_t ways[] = {CECL_DIRECTION_AUTO, CECL_DIRECTION_PUSH,
-                                           CECL_DIRECTION_PULL};
+    static const int ways[] = {CECL_DIRECTION_AUTO, CECL_DIRECTION_PUSH, CECL_DIRECTION_PULL};
     unsigned char *alone = malloc(room), *grouped = malloc(room);
     assert_true(alone && grouped);
     for (int round = 0; round < rounds; round++) {
@@ -470,7 +469,7 @@ static void a_group_gives_the_bits_of_its_calls_alone(void **state)
 {
     (void)state;
     compare_groups(71, multi_share(24));
-    reopen(4096 * (size_t)multi_nranks);
+    reopen(4096 * (int64_t)multi_nranks);
     compare_groups(72, multi_share(24));
 }
 
