@@ -1,58 +1,57 @@
-/* --group: times many all-gathers, as single calls and as one group, in turn. */
+/* --group: times many calls of --op, one by one and as one group, in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench.h"
 
 #define REPEATS 20
+#define CHECKED                                                                                    \
+    8 /* calls of a group that are checked, because each is checked by a group of its own */
 
 struct many {
-    unsigned char **buffers; /* [count], each for an all-gather in place */
+    struct side *sides; /* [count], each with buffers for one call */
     int count;
     size_t block;
+    bool in_place;
 };
 
 /* way 0: single calls; 1: a group. */
 static bool call_all(const struct run *run, void *context, int way)
 {
     const struct many *many = context;
+    const struct type *type = run->options.type;
     const bool grouped = way == 1;
     if (grouped)
         BENCH_TRY(run, ceclGroupStart());
-    for (int i = 0; i < many->count; i++)
-        BENCH_TRY(run,
-                  ceclAllGather(many->buffers[i] + (size_t)run->rank * many->block,
-                                many->buffers[i], many->block, ceclUint8, run->comm, run->stream));
+    for (int i = 0; i < many->count; i++) {
+        const struct side *side = &many->sides[i];
+        BENCH_TRY(run, run->options.op->call(send_place(side, run, many->block, many->in_place),
+                                             side->recv, many->block / type->bytes, type->id,
+                                             run->comm, run->stream));
+    }
     if (grouped)
         BENCH_TRY(run, ceclGroupEnd());
     return true;
 }
 
+static bool call_group(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    (void)send;
+    (void)block;
+    return call_all(run, side->state, 1);
+}
+
 static bool check_all(const struct run *run, struct many *many)
 {
-    const size_t all = (size_t)run->nranks * many->block;
-    unsigned char *host = malloc(all);
-    bool fine = host != NULL;
-    for (int i = 0; i < many->count && fine; i++) {
-        for (size_t b = 0; b < all; b++)
-            host[b] = (unsigned char)(b / many->block == (size_t)run->rank
-                                          ? run->rank * 31 + i * 7 + (int)(b % 251)
-                                          : 0xEE);
-        fine =
-            ceclMemcpyAsync(run->comm, many->buffers[i], host, all, run->stream) == ceclSuccess &&
-            ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
-    }
-    run->team->barrier();
-    fine = fine && call_all(run, many, 1);
-    for (int i = 0; i < many->count && fine; i++) {
-        fine =
-            ceclMemcpyAsync(run->comm, host, many->buffers[i], all, run->stream) == ceclSuccess &&
-            ceclStreamSynchronize(run->comm, run->stream) == ceclSuccess;
-        for (size_t b = 0; b < all && fine; b++)
-            fine = host[b] == (unsigned char)((int)(b / many->block) * 31 + i * 7 + (int)(b % 251));
-    }
-    free(host);
-    return fine || complain(run, "--group", "bytes are wrong, or a call failed");
+    const int step = (many->count + CHECKED - 1) / CHECKED;
+    struct run own = *run;
+    own.host = malloc((size_t)run->nranks * many->block);
+    bool fine = own.host || complain(run, "--group", "no host memory");
+    for (int i = 0; i < many->count && fine; i += step)
+        fine = check_side(&many->sides[i], &own, many->block, many->in_place, (uint64_t)i) == 0 ||
+               complain(run, "--group", "bytes are wrong, or a call failed");
+    free(own.host);
+    return fine;
 }
 
 static bool measure(const struct run *run, struct many *many)
@@ -61,25 +60,31 @@ static bool measure(const struct run *run, struct many *many)
     if (!check_all(run, many) || !turn_medians(run, call_all, many, REPEATS, us))
         return false;
     if (run->rank == 0)
-        printf("# %d all-gathers of %zu bytes a rank, in place: %.1f us one by one, %.1f us in a "
-               "group (%.3f)\n",
-               many->count, many->block, us[0], us[1], us[1] / us[0]);
+        printf("# %d x %s of %zu bytes a rank%s: %.1f us one by one, %.1f us in a group (%.3f)\n",
+               many->count, run->options.op->name, many->block, many->in_place ? ", in place" : "",
+               us[0], us[1], us[1] / us[0]);
     return true;
 }
 
 bool extra_group(const struct run *run)
 {
     struct many many = {.count = run->options.group,
-                        .block = block_of(&run->options, run->nranks, run->options.first)};
-    many.buffers = calloc((size_t)many.count, sizeof(*many.buffers));
-    bool fine = many.buffers || complain(run, "--group", "no host memory");
-    for (int i = 0; i < many.count && fine; i++)
-        fine = ceclMemAlloc(run->comm, (void **)&many.buffers[i],
-                            (size_t)run->nranks * many.block) == ceclSuccess ||
-               complain(run, "ceclMemAlloc", ceclGetLastError(run->comm));
+                        .block = block_of(&run->options, run->nranks, run->options.first),
+                        .in_place = run->options.op->in_place_too};
+    many.sides = calloc((size_t)many.count, sizeof(*many.sides));
+    bool fine = many.sides || complain(run, "--group", "no host memory");
+    for (int i = 0; i < many.count && fine; i++) {
+        struct side *side = &many.sides[i];
+        *side = (struct side){.name = "--group", .state = &many, .call = call_group};
+        fine =
+            (ceclMemAlloc(run->comm, &side->send, send_bytes_of(run, many.block)) == ceclSuccess &&
+             ceclMemAlloc(run->comm, &side->recv, recv_bytes_of(run, many.block)) == ceclSuccess) ||
+            complain(run, "ceclMemAlloc", ceclGetLastError(run->comm));
+    }
     fine = fine && measure(run, &many);
     for (int i = 0; i < many.count && fine; i++)
-        fine = ceclMemFree(run->comm, many.buffers[i]) == ceclSuccess;
-    free(many.buffers);
+        fine = ceclMemFree(run->comm, many.sides[i].recv) == ceclSuccess &&
+               ceclMemFree(run->comm, many.sides[i].send) == ceclSuccess;
+    free(many.sides);
     return fine;
 }

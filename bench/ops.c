@@ -30,6 +30,28 @@ static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, 
     return ceclReduceScatter(send, recv, count, type, ceclSum, comm, stream);
 }
 
+/* A tile for each rank, whose rows meet, so that it is the block of a reduce-scatter. */
+static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
+                              ceclComm_t comm, ceclStream_t stream)
+{
+    enum { RANKS = 64, WIDTH = 256 };
+    size_t begins[RANKS];
+    int nranks = 0;
+    const ceclResult_t result = ceclCommCount(comm, &nranks);
+    for (int r = 0; r < nranks && r < RANKS; r++)
+        begins[r] = (size_t)r * count;
+    const size_t width = count % WIDTH ? count : WIDTH;
+    const ceclTiles_t tiles = {.count = 1,
+                               .width = width,
+                               .rows = width ? count / width : 0,
+                               .pitch = width,
+                               .begins = begins};
+    return result != ceclSuccess ? result
+           : nranks > RANKS
+               ? ceclInvalidUsage
+               : ceclReduceScatterTiles(send, recv, &tiles, type, ceclSum, comm, stream);
+}
+
 static ceclResult_t sum_to_all(const void *send, void *recv, size_t count, ceclDataType_t type,
                                ceclComm_t comm, ceclStream_t stream)
 {
@@ -227,6 +249,11 @@ const struct op collectives[OP_COUNT] = {
                            .reduces = true,
                            .bus = 1,
                            .call = sum_and_scatter},
+    [OP_REDUCE_SCATTER_TILES] = {.name = "reduce_scatter_tiles",
+                                 .block_per_rank = true,
+                                 .reduces = true,
+                                 .bus = 1,
+                                 .call = sum_tiles},
     [OP_ALL_REDUCE] =
         {.name = "all_reduce", .reduces = true, .in_place_too = true, .bus = 2, .call = sum_to_all},
     [OP_SEND_RECV] = {.name = "sendrecv", .passes_on = true, .bus = 1, .call = pass_on},

@@ -62,7 +62,7 @@ const char *take_shared(struct options *o, int option, const char *value)
         o->op = op_named(value);
         return o->op ? NULL
                      : "all_gather, alltoall, alltoallv_device, dispatch, combine, reduce_scatter, "
-                       "all_reduce, sendrecv, send or put";
+                       "reduce_scatter_tiles, all_reduce, sendrecv, send or put";
     case 'b': return parse_bytes(value, 1, &o->first) ? NULL : SIZE_EXPECTED;
     case 'e': return parse_bytes(value, 1, &o->last) ? NULL : SIZE_EXPECTED;
     case 'f': return parse_factor(value, &o->factor) ? NULL : "a number above 1";

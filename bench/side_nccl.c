@@ -108,6 +108,7 @@ static nccl_function *const functions[OP_COUNT] = {
     [OP_DISPATCH] = ncclAlltoAll,
     [OP_COMBINE] = ncclAlltoAll,
     [OP_REDUCE_SCATTER] = sum_and_scatter,
+    [OP_REDUCE_SCATTER_TILES] = sum_and_scatter,
     [OP_ALL_REDUCE] = sum_to_all,
     [OP_SEND_RECV] = pass_on,
     [OP_SEND] = pass_one_way,

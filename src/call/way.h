@@ -60,6 +60,12 @@ struct cecl_way {
     } net;
 };
 
+/* Whether SMs write the last of what they reduced, or all of it, to the peers. */
+static inline bool cecl_way_kernels_send(const struct cecl_way *way)
+{
+    return way->reduce.sms_send || way->reduce.sms_end > 0;
+}
+
 /* What the communicator lends to a call. Equal on all ranks. */
 struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */

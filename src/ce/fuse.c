@@ -53,8 +53,7 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
         plan->steps[at].lane != lane || plan->steps[at].count > CECL_REDUCE_ALSO_MAX)
         return false;
     const struct cecl_reduce *reduce = &plan->reductions[plan->steps[at - 1].first];
-    const struct cecl_way *way = &cecl_plan_part(plan, reduce->part)->way;
-    if (!way->reduce.sms_send && way->reduce.sms_end == 0)
+    if (!cecl_way_kernels_send(&cecl_plan_part(plan, reduce->part)->way))
         return false;
     for (uint32_t i = 0; i < plan->steps[at].count; i++) {
         const struct cecl_copy *copy = &plan->copies[plan->steps[at].first + i];
@@ -62,6 +61,18 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
             return false;
     }
     return true;
+}
+
+/* Whether kernels before the reduction at `at` have written to peers since this lane's last flags. A kernel's
+ * own signal is only known to come behind its own writes, so the stream signals then. */
+static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
+{
+    for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&
+           plan->steps[at - 1].kind <= CECL_STEP_REDUCE;
+         at--)
+        if (is_reduction(plan, at - 2, lane) && sends_result(plan, at - 1, lane))
+            return true;
+    return false;
 }
 
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused)
@@ -81,7 +92,8 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     end++;
     fused->sends = sends_result(plan, end, lane);
     end += fused->sends;
-    if (is_for_all(plan, end, CECL_STEP_SIGNAL, lane)) {
+    if (is_for_all(plan, end, CECL_STEP_SIGNAL, lane) &&
+        !follows_writes(plan, at + fused->at, lane)) {
         const bool waits = is_barrier(plan, end, lane);
         fused->does |= CECL_MEET_SIGNAL_LAST | (waits ? CECL_MEET_WAIT_LAST : 0);
         fused->last = plan->steps[end].phase;

@@ -6,9 +6,20 @@
 
 #include "ce/lowering.h"
 #include "ce/route.h"
+#include "util/round.h"
 
-/* Whether a call shares staging with the other calls of its group. Reductions and calls over several
- * nodes do not share it, because they run one after the other. */
+/* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
+ * that only move data, and the reductions that need no staging. The other reductions join it, or the next
+ * one, as far as staging has room for all of a bundle. In no bundle are reductions in chunks, which have steps
+ * of more kinds, and calls over several nodes: they come last, one after the other. */
+struct bundles {
+    uint32_t *order; /* [calls] bundle by bundle, and then the calls in no bundle */
+    uint32_t *ends;  /* [count] where each bundle ends in `order` */
+    uint32_t count;
+    uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
+};
+
+/* Whether a call shares staging evenly with the other calls that do. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -16,7 +27,7 @@ static bool shares(const struct cecl_part *part)
            (op->family == CECL_FAMILY_EXCHANGED || cecl_op_has_both_buffers(op));
 }
 
-static void share_staging(struct cecl_part *parts, uint32_t nparts)
+static uint64_t share_staging(struct cecl_part *parts, uint32_t nparts)
 {
     uint64_t sharers = 0, before = 0;
     for (uint32_t i = 0; i < nparts; i++)
@@ -29,13 +40,67 @@ static void share_staging(struct cecl_part *parts, uint32_t nparts)
             parts[i].means.staging_bytes = share;
             parts[i].means.staging_offset += before++ * share;
         }
+    return sharers;
 }
 
-static void explain_group(struct cecl_plan *plan)
+/* Whether a call may be in a bundle. *staging: how much of staging it has to have for itself. */
+static bool may_join(const struct cecl_part *part, uint64_t *staging)
+{
+    *staging = 0;
+    return !part->means.nodes &&
+           (part->call.op->family != CECL_FAMILY_REDUCTION || cecl_reduces_at_once(part, staging));
+}
+
+static void end_bundle(struct bundles *bundles, const struct cecl_part *parts, uint32_t end)
+{
+    uint32_t i = bundles->count > 0 ? bundles->ends[bundles->count - 1] : 0, reductions = 0;
+    if (i == end)
+        return;
+    for (; i < end; i++)
+        reductions += parts[bundles->order[i]].call.op->family == CECL_FAMILY_REDUCTION;
+    bundles->nreductions += reductions;
+    bundles->nreducing += reductions > 0;
+    bundles->ends[bundles->count++] = end;
+}
+
+/* Bundles the calls, and gives to each reduction its part of staging. `used`: bytes of staging that are taken
+ * in the first bundle. */
+static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, struct bundles *bundles)
+{
+    uint64_t staging;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < nparts; i++)
+        if (may_join(&parts[i], &staging) && staging == 0)
+            bundles->order[at++] = i;
+    for (uint32_t i = 0; i < nparts; i++) {
+        struct cecl_means *means = &parts[i].means;
+        if (!may_join(&parts[i], &staging) || staging == 0)
+            continue;
+        if (used > means->staging_bytes || staging > means->staging_bytes - used) {
+            end_bundle(bundles, parts, at);
+            used = 0;
+        }
+        means->staging_offset += used;
+        means->staging_bytes = staging; /* enough for the same way, so may_join says the same */
+        used += cecl_round_up(staging, CECL_PIECE_ALIGN);
+        bundles->order[at++] = i;
+    }
+    end_bundle(bundles, parts, at);
+    for (uint32_t i = 0; i < nparts; i++)
+        if (!may_join(&parts[i], &staging))
+            bundles->order[at++] = i;
+}
+
+static void explain_group(struct cecl_plan *plan, const struct bundles *bundles)
 {
     const char *none = cecl_reason_of_moving(plan);
-    cecl_plan_say(plan, "group of %" PRIu32 " calls, %" PRIu32 " copies", plan->nparts,
-                  plan->ncopies);
+    char bundled[40] = "";
+    if (bundles->nreductions > 0)
+        snprintf(bundled, sizeof(bundled), ", %" PRIu32 " reduction%s in %" PRIu32 " bundle%s",
+                 bundles->nreductions, cecl_plural(bundles->nreductions), bundles->nreducing,
+                 cecl_plural(bundles->nreducing));
+    cecl_plan_say(plan, "group of %" PRIu32 " calls, %" PRIu32 " copies%s", plan->nparts,
+                  plan->ncopies, bundled);
     if (plan->nreductions > 0)
         snprintf(plan->reason, sizeof(plan->reason), "%" PRIu32 " reductions need SMs",
                  plan->nreductions);
@@ -48,34 +113,40 @@ static void explain_group(struct cecl_plan *plan)
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 
-static bool comes_alone(const struct cecl_plan *plan)
+static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
+                               const struct bundles *bundles, struct cecl_plan *joined)
 {
-    return plan->part.call.op->family == CECL_FAMILY_REDUCTION || plan->part.means.nodes;
+    uint32_t first = 0;
+    cecl_plan_init_group(joined, plans, nplans);
+    for (uint32_t b = 0; b < bundles->count; b++) {
+        cecl_plan_merge(joined, plans, &bundles->order[first], bundles->ends[b] - first);
+        first = bundles->ends[b];
+    }
+    for (; first < nplans; first++)
+        cecl_plan_append(joined, &plans[bundles->order[first]], bundles->order[first]);
+    return cecl_plan_finish(joined);
 }
 
-/* Calls that only move data share barriers. Reductions, and calls over several nodes, have steps of more
- * kinds, so they follow one after the other. */
-static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
-                               struct cecl_plan *joined)
+/* Lowers several calls to one plan. `plans` and `bundles` have room for them. */
+static ceclResult_t lower_together(struct cecl_part *parts, uint32_t nparts,
+                                   struct cecl_plan *plans, struct bundles *bundles,
+                                   struct cecl_plan *plan)
 {
-    struct cecl_plan *moving = calloc(nplans, sizeof(*moving));
-    if (!moving)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
-                         nplans);
-    for (uint32_t i = 0; i < nplans; i++)
-        if (comes_alone(&plans[i]))
-            /* takes this call's place in the merged plan, without steps */
-            moving[i].part = plans[i].part;
-        else
-            moving[i] = plans[i];
-    ceclResult_t result = cecl_plan_merge(moving, nplans, joined);
-    free(moving);
-    if (result != ceclSuccess)
-        return result;
-    for (uint32_t i = 0; i < nplans; i++)
-        if (comes_alone(&plans[i]))
-            cecl_plan_append(joined, &plans[i], i);
-    return cecl_plan_finish(joined);
+    const uint64_t staging = parts[0].means.staging_bytes;
+    ceclResult_t result = ceclSuccess;
+    for (uint32_t i = 0; i < nparts; i++) {
+        parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
+        parts[i].way.small = false;       /* the kernel of a small call serves only one call */
+        parts[i].way.by_host = false;     /* one half of the host memory serves only one call */
+    }
+    bundle(parts, nparts, share_staging(parts, nparts) > 0 ? staging : 0, bundles);
+    for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
+        result = cecl_lower(&parts[i], &plans[i]);
+    if (result == ceclSuccess)
+        result = join_plans(plans, nparts, bundles, plan);
+    if (result == ceclSuccess)
+        explain_group(plan, bundles);
+    return result;
 }
 
 ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan)
@@ -83,25 +154,17 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
     if (nparts == 1)
         return cecl_lower(&parts[0], plan);
     struct cecl_plan *plans = calloc(nparts, sizeof(*plans));
-    if (!plans)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls",
-                         nparts);
-    ceclResult_t result = ceclSuccess;
-    share_staging(parts, nparts);
-    for (uint32_t i = 0; i < nparts; i++) {
-        parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
-        parts[i].way.small = false;       /* the kernel of a small call serves only one call */
-        parts[i].way.by_host = false;     /* one half of the host memory serves only one call */
-    }
-    for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
-        result = cecl_lower(&parts[i], &plans[i]);
-    if (result == ceclSuccess)
-        result = join_plans(plans, nparts, plan);
-    if (result == ceclSuccess)
-        explain_group(plan);
-    for (uint32_t i = 0; i < nparts; i++)
+    struct bundles bundles = {.order = calloc(nparts, sizeof(*bundles.order)),
+                              .ends = calloc(nparts, sizeof(*bundles.ends))};
+    const ceclResult_t result =
+        plans && bundles.order && bundles.ends
+            ? lower_together(parts, nparts, plans, &bundles, plan)
+            : cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls", nparts);
+    for (uint32_t i = 0; plans && i < nparts; i++)
         cecl_plan_free(&plans[i]);
     free(plans);
+    free(bundles.order);
+    free(bundles.ends);
     return result;
 }
 

@@ -469,6 +469,25 @@ static void read_in_two(const struct cecl_part *part, struct cecl_plan *plan, ui
 
 /* ---- which way, and how ceclExplain describes it */
 
+/* Whether every rank gets all inputs and reduces everything. */
+static bool is_one_shot(const struct cecl_part *part)
+{
+    return to_all(part) && total_of(part) <= part->way.reduce.one_shot &&
+           total_of(part) <= part->means.staging_bytes / ((uint64_t)part->call.nranks - 1);
+}
+
+/* Where SMs reduce the end of a share apart; 0: they do not. */
+static uint64_t end_begin(const struct cecl_part *part)
+{
+    const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;
+    return end > 0 && end < share ? aligned(part, share - end) : 0;
+}
+
+static bool is_alone(const struct cecl_part *part)
+{
+    return part->call.nranks == 1 && !part->call.op->has_tiles;
+}
+
 static void alone(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const struct cecl_place input = input_at(part, part->call.rank, 0, 0);
@@ -479,17 +498,16 @@ static void alone(const struct cecl_part *part, struct cecl_plan *plan)
 
 static void read_inputs(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;
-    const uint64_t begin = end > 0 && end < share ? aligned(part, share - end) : 0;
+    const uint64_t begin = end_begin(part);
     if (begin > 0)
         read_in_two(part, plan, begin);
     else
         read_at_peers(part, plan);
     cecl_plan_say(plan, "SMs read at the peers%s",
-                  part->way.reduce.sms_send ? " and write to all"
-                  : end > 0                 ? ", pushed to all, the end written"
-                  : scatters(part)          ? ""
-                                            : ", pushed to all");
+                  part->way.reduce.sms_send      ? " and write to all"
+                  : part->way.reduce.sms_end > 0 ? ", pushed to all, the end written"
+                  : scatters(part)               ? ""
+                                                 : ", pushed to all");
 }
 
 static ceclResult_t by_staging(const struct cecl_part *part, struct cecl_plan *plan)
@@ -510,15 +528,31 @@ static ceclResult_t by_staging(const struct cecl_part *part, struct cecl_plan *p
     return ceclSuccess;
 }
 
+bool cecl_reduces_at_once(const struct cecl_part *part, uint64_t *staging)
+{
+    struct chunks chunks;
+    *staging = 0;
+    if (is_alone(part))
+        return true;
+    if (part->way.reduce.read_at_peers)
+        return end_begin(part) == 0;
+    if (is_one_shot(part)) {
+        *staging = ((uint64_t)part->call.nranks - 1) * total_of(part);
+        return true;
+    }
+    if (chunks_of(part, &chunks) != ceclSuccess)
+        return false;
+    *staging = chunks.room;
+    return chunks.count == 1;
+}
+
 ceclResult_t cecl_lower_reduction(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    const uint64_t total = total_of(part), peers = (uint64_t)part->call.nranks - 1;
-    if (peers == 0 && !part->call.op->has_tiles) {
+    if (is_alone(part)) {
         alone(part, plan);
     } else if (part->way.reduce.read_at_peers) {
         read_inputs(part, plan);
-    } else if (to_all(part) && total <= part->way.reduce.one_shot &&
-               total <= part->means.staging_bytes / peers) {
+    } else if (is_one_shot(part)) {
         everyone_reduces(part, plan);
         cecl_plan_say(plan, "all pushed to all, everyone reduces");
     } else {

@@ -66,6 +66,10 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
  * lies. Takes up to three copies: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
+/* lower_reduce.c: whether the plan of a reduction within one node has the main lane alone, and reduces each byte
+ * between its first two barriers, or behind them. *staging: the bytes of staging that it takes. Alike on all
+ * ranks. */
+bool cecl_reduces_at_once(const struct cecl_part *part, uint64_t *staging);
 /* lower_tiles.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to`, counted as if they
  * were dense, to `dst`. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,

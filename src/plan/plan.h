@@ -233,11 +233,14 @@ void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
-/* Merges several calls into one plan. Between two barriers the merged plan has the copies that the
- * calls' plans have there; the batches of a wave become one. All plans must be of one rank, and
- * consist of barriers and copies. The caller keeps the plans. */
-ceclResult_t cecl_plan_merge(const struct cecl_plan *plans, uint32_t nplans,
-                             struct cecl_plan *merged);
+/* Begins the plan of a group: plan i's call is part i. */
+void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans);
+/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers the
+ * merged plan has what they have there: first copies, of which the batches of a wave become one; then
+ * reductions; then copies of results. Plans of calls without nodes that have the main lane alone, and on it
+ * barriers, copies and reductions. The caller keeps the plans. */
+void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
+                     uint32_t count);
 /* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */

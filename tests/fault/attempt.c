@@ -69,6 +69,7 @@ static void check_group(struct life *life, const int *out)
 {
     check_gathered(life, out);
     check_exchanged(life, out + life->n * BLOCK);
+    check_sums(life, out + 2 * life->n * BLOCK, life->me * BLOCK, BLOCK);
 }
 
 static void check_small(struct life *life, const int *out)
@@ -179,6 +180,9 @@ static ceclResult_t group(struct life *life)
     if (result == ceclSuccess && !life->gets_wrong)
         result =
             ceclAlltoAll(life->in, life->out + life->n * BLOCK, BLOCK, ceclInt32, life->comm, 0);
+    if (result == ceclSuccess && !life->gets_wrong)
+        result = ceclReduceScatter(life->in, life->out + 2 * life->n * BLOCK, BLOCK, ceclInt32,
+                                   ceclSum, life->comm, 0);
     misdeed_at(life, WITHIN);
     const ceclResult_t ended = ceclGroupEnd();
     return result == ceclSuccess ? ended : result;

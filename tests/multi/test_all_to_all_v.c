@@ -1,28 +1,16 @@
 /* Variable all-to-all (with places exchanged, and with places given), gather and scatter: results,
  * in groups too, and refusals, which every rank makes and which do no harm. */
-#include "multi.h"
+#include "buffers.h"
 
 #include <stdio.h>
 
 #define MOST 2000
 #define RANKS 64
 
-static ceclComm_t comm;
-static unsigned char *recv_buffer, *send_buffer, *host;
-static size_t room; /* bytes of each, all of its allocation: a multiple of 256 */
-
 static void open_with(const char *staging, const char *policy)
 {
-    room = (size_t)multi_nranks * (MOST + 304) * 2;
-    multi_setenv("CECL_STAGING_BYTES", staging);
-    multi_setenv("CECL_SM_POLICY", policy);
-    comm = multi_comm(NULL);
-    multi_setenv("CECL_STAGING_BYTES", NULL);
-    multi_setenv("CECL_SM_POLICY", NULL);
-    host = malloc(room);
-    assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
+    /* all of an allocation: a multiple of 256 */
+    buffers_open((size_t)multi_nranks * (MOST + 304) * 2, staging, policy);
 }
 
 static int set_up(void **state)
@@ -45,14 +33,6 @@ static int set_up_checked(void **state)
     multi_setenv("CECL_CHECK", "1");
     open_with("4K", "never");
     multi_setenv("CECL_CHECK", NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
 

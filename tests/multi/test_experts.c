@@ -1,6 +1,6 @@
 /* Rows go to experts and come back: ceclDispatch and ceclCombine, with and without scales, and
  * ceclSumRows. */
-#include "multi.h"
+#include "buffers.h"
 
 #include <stdio.h>
 
@@ -12,42 +12,23 @@
 #define ALIGN 8   /* rows, at most */
 #define BLOCKS (RANKS * EXPERTS)
 
-static ceclComm_t comm;
 /* What a rank has, what its experts have, and what came back: rows, scales, and splits. */
-static unsigned char *rows[3], *scales[3], *host;
+static unsigned char *rows[3], *scales[3];
 static uint64_t *splits[3];
-static size_t room; /* rows of each buffer */
+static size_t capacity; /* rows of each buffer */
 
 static int set_up(void **state)
 {
     (void)state;
-    multi_setenv("CECL_SM_POLICY", "allow");
-    comm = multi_comm(NULL);
-    multi_setenv("CECL_SM_POLICY", NULL);
-    room = (size_t)multi_nranks * EXPERTS * ROWS + EXPERTS * ALIGN;
-    host = malloc(room * ROW);
-    assert_non_null(host);
+    capacity = (size_t)multi_nranks * EXPERTS * ROWS + EXPERTS * ALIGN;
+    buffers_open(capacity * ROW, NULL, "allow");
+    rows[0] = send_buffer;
+    rows[1] = recv_buffer;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&rows[2], room));
     for (int i = 0; i < 3; i++) {
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&rows[i], room * ROW));
-        multi_ok(comm, ceclMemAlloc(comm, (void **)&scales[i], room * SCALE));
+        multi_ok(comm, ceclMemAlloc(comm, (void **)&scales[i], capacity * SCALE));
         multi_ok(comm, ceclMemAlloc(comm, (void **)&splits[i], 2 * BLOCKS * sizeof(uint64_t)));
     }
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    return 0;
-}
-
-static int tear_down_failed(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommAbort(comm));
     return 0;
 }
 
@@ -60,7 +41,8 @@ struct exchange {
 
 static void draw(uint64_t *x, struct exchange *e)
 {
-    *e = (struct exchange){.row = 1 + multi_draw(x) % ROW, .sendrows = room, .recvrows = room};
+    *e = (struct exchange){
+        .row = 1 + multi_draw(x) % ROW, .sendrows = capacity, .recvrows = capacity};
     e->experts.experts = 1 + multi_draw(x) % EXPERTS;
     e->experts.align = 1 + multi_draw(x) % ALIGN;
     e->experts.scalebytes = multi_draw(x) % 2 ? 1 + multi_draw(x) % SCALE : 0;
@@ -80,13 +62,13 @@ static void put(const struct exchange *e, uint64_t seed)
             own[count++] = e->rows[multi_rank][to][i];
     multi_put(comm, splits[0], own, count * sizeof(*own));
     for (int i = 0; i < 3; i++) {
-        memset(host, 0x5A, room * ROW);
+        memset(host, 0x5A, capacity * ROW);
         if (i == 0)
-            multi_fill(host, seed, multi_rank, room * e->row);
-        multi_put(comm, rows[i], host, room * ROW);
+            multi_fill(host, seed, multi_rank, capacity * e->row);
+        multi_put(comm, rows[i], host, capacity * ROW);
         if (i == 0)
-            multi_fill(host, seed + 1, multi_rank, room * SCALE);
-        multi_put(comm, scales[i], host, room * SCALE);
+            multi_fill(host, seed + 1, multi_rank, capacity * SCALE);
+        multi_put(comm, scales[i], host, capacity * SCALE);
     }
 }
 
@@ -169,12 +151,12 @@ static void check(const struct exchange *e, uint64_t seed, int at)
     void (*const each)(const struct exchange *, uint64_t, size_t, const uint64_t *) =
         at == 1 ? check_out : check_back;
     multi_get(comm, told, splits[at], sizeof(told));
-    multi_get(comm, host, rows[at], room * ROW);
+    multi_get(comm, host, rows[at], capacity * ROW);
     each(e, seed, e->row, told);
-    check_untouched(room * ROW);
-    multi_get(comm, host, scales[at], room * SCALE);
+    check_untouched(capacity * ROW);
+    multi_get(comm, host, scales[at], capacity * SCALE);
     each(e, seed + 1, e->experts.scalebytes, told);
-    check_untouched(room * SCALE);
+    check_untouched(capacity * SCALE);
 }
 
 static void out_and_back(int rounds)
@@ -348,7 +330,7 @@ static void refused_experts_do_no_harm(void **state)
     bad.sendscales = NULL;
     REFUSED(ceclInvalidArgument, "sendscales", &bad);
     bad = fine;
-    bad.scalebytes = room * SCALE;
+    bad.scalebytes = capacity * SCALE;
     REFUSED(ceclInvalidUsage, "scales", &bad);
 #undef REFUSED
     out_and_back(2);

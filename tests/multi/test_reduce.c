@@ -403,6 +403,94 @@ static void reductions_in_groups_are_right(void **state)
     multi_ok(comm, ceclMemFree(comm, back));
 }
 
+#define GROUPED 6
+
+/* The calls alone or as a group, each on a part of both buffers. All of recv_buffer comes to `result`. */
+static void make_calls(const struct test_call *calls, bool grouped, unsigned char *result)
+{
+    unsigned char *const recv = recv_buffer, *const send = send_buffer;
+    const size_t slot = room / GROUPED / 256 * 256;
+    memset(host, POISON, room);
+    multi_put(comm, recv, host, room);
+    for (int made = 0; made < 2; made++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (made && grouped)
+            multi_ok(comm, ceclGroupStart());
+        for (size_t i = 0; i < GROUPED; i++) {
+            const struct test_call *c = &calls[i];
+            uint64_t seed = c->seed + 77u * (uint64_t)multi_rank + 1;
+            recv_buffer = recv + i * slot;
+            send_buffer = send + i * slot;
+            if (made) {
+                multi_ok(comm, make(c, NULL));
+            } else if (c->count > 0) {
+                random_fill(host, c->type, sent(c), &seed);
+                multi_put(comm, input_of(c), host, sent(c) * bytes_of(c));
+            }
+        }
+        if (made && grouped)
+            multi_ok(comm, ceclGroupEnd());
+    }
+    recv_buffer = recv;
+    send_buffer = send;
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    multi_get(comm, result, recv_buffer, room);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void compare_groups(uint64_t x, int rounds)
+{
+    static const int ways[] = {CECL_DIRECTION_AUTO, CECL_DIRECTION_PUSH, CECL_DIRECTION_PULL};
+    unsigned char *alone = malloc(room), *grouped = malloc(room);
+    assert_true(alone && grouped);
+    for (int round = 0; round < rounds; round++) {
+        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+        struct test_call calls[GROUPED];
+        for (int i = 0; i < GROUPED; i++) {
+            draw(&x, &calls[i]);
+            calls[i].count %= room / GROUPED / 8 / (size_t)multi_nranks - 40;
+        }
+        options.direction = ways[round % 3];
+        multi_ok(comm, ceclSetOptions(comm, &options));
+        make_calls(calls, false, alone);
+        make_calls(calls, true, grouped);
+        for (size_t b = 0; b < room; b++)
+            if (alone[b] != grouped[b])
+                fail_msg("rank %d, round %d: byte %zu is %d, and %d in a group", multi_rank, round,
+                         b, alone[b], grouped[b]);
+    }
+    multi_ok(comm, ceclSetOptions(comm, NULL));
+    free(alone);
+    free(grouped);
+}
+
+/* Read at the peers, by staging that has room for all, and for some of them at a time. */
+static void a_group_gives_the_bits_of_its_calls_alone(void **state)
+{
+    (void)state;
+    compare_groups(71, multi_share(24));
+    reopen(4096 * (int64_t)multi_nranks);
+    compare_groups(72, multi_share(24));
+}
+
+static void a_group_says_which_reductions_share_barriers(void **state)
+{
+    (void)state;
+    const size_t block = 500;
+    ceclExplanation_t e;
+    if (multi_over_nodes())
+        skip();
+    multi_ok(comm, ceclGroupStart());
+    for (size_t i = 0; i < 4; i++)
+        multi_ok(comm, ceclReduceScatter(send_buffer, recv_buffer + i * block, block, ceclInt8,
+                                         ceclSum, comm, NULL));
+    multi_ok(comm, ceclGroupExplain(comm, &e));
+    if (!strstr(e.path, "group of 4 calls, 0 copies, 4 reductions in 1 bundle"))
+        fail_msg("\"%s\"", e.path);
+    assert_int_equal(e.barriers, 2);
+    assert_int_equal(e.reductions, 4);
+}
+
 /* Enqueued one behind the other, on two streams, in chunks: calls follow each other. */
 static void calls_that_follow_each_other_keep_their_order(void **state)
 {
@@ -530,6 +618,8 @@ int main(int argc, char **argv)
         REDUCE(large_all_reduces_are_right),
         REDUCE(memory_of_no_pool_will_do),
         REDUCE(reductions_in_groups_are_right),
+        REDUCE(a_group_gives_the_bits_of_its_calls_alone),
+        REDUCE(a_group_says_which_reductions_share_barriers),
         REDUCE(calls_that_follow_each_other_keep_their_order),
         REDUCE(bad_arguments_are_named),
         REDUCE(without_sms_they_are_refused),

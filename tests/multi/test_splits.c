@@ -1,6 +1,6 @@
 /* Calls by splits on the device: random splits reach their places, also captured and as a request; what
  * does not fit is an error on every rank that names it; refusals do no harm. */
-#include "multi.h"
+#include "buffers.h"
 
 #include <stdio.h>
 
@@ -8,21 +8,11 @@
 #define ROWS 40 /* of a block, at most */
 #define ROW 24  /* bytes of a row, at most */
 
-static ceclComm_t comm;
-static unsigned char *send_buffer, *recv_buffer, *host;
 static uint64_t *splits, *out;
-static size_t room; /* bytes of a buffer */
 
 static void open_with(const char *policy)
 {
-    room = ((size_t)multi_nranks * ROWS + 20) * ROW;
-    multi_setenv("CECL_SM_POLICY", policy);
-    comm = multi_comm(NULL);
-    multi_setenv("CECL_SM_POLICY", NULL);
-    host = malloc(room);
-    assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+    buffers_open(((size_t)multi_nranks * ROWS + 20) * ROW, NULL, policy);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&splits, RANKS * sizeof(uint64_t)));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&out, 2 * RANKS * sizeof(uint64_t)));
 }
@@ -47,23 +37,6 @@ static int set_up_checked(void **state)
     multi_setenv("CECL_CHECK", "1");
     open_with("allow");
     multi_setenv("CECL_CHECK", NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommDestroy(comm));
-    return 0;
-}
-
-/* The communicator has failed. */
-static int tear_down_failed(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommAbort(comm));
     return 0;
 }
 

@@ -1,32 +1,15 @@
 /* Variable all-gather and broadcast: counts, offsets, roots, in place and out of place, alone and
  * in groups. Also: what these calls refuse. */
-#include "multi.h"
+#include "buffers.h"
 
 #include <stdio.h>
 
 #define MOST 3000
 
-static ceclComm_t comm;
-static unsigned char *recv_buffer, *send_buffer, *host;
-static size_t room; /* bytes of each */
-
 static int set_up(void **state)
 {
     (void)state;
-    room = (size_t)multi_nranks * (MOST + 100) * 4;
-    comm = multi_comm(NULL);
-    host = malloc(room);
-    assert_non_null(host);
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
-    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    free(host);
-    multi_ok(NULL, ceclCommDestroy(comm));
+    buffers_open((size_t)multi_nranks * (MOST + 100) * 4, NULL, NULL);
     return 0;
 }
 

@@ -486,6 +486,42 @@ static void groups_have_only_their_own_taken_over(void **state)
     assert_true(sending > 100 && meeting > 750); /* or nothing was seen */
 }
 
+/* What the kernels of three reductions that share barriers take over. */
+static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_index op,
+                                          const uint32_t does[3])
+{
+    struct cecl_part parts[3];
+    struct cecl_plan plan;
+    uint32_t seen = 0;
+    for (int i = 0; i < 3; i++) {
+        parts[i] = reduction(op, 4, 40);
+        way.reduce.share = parts[i].way.reduce.share;
+        parts[i].way = way;
+        parts[i].call.rank = 1;
+    }
+    assert_int_equal(cecl_lower_group(parts, 3, &plan), ceclSuccess);
+    for (uint32_t i = 0; i < plan.nsteps;) {
+        struct cecl_fused f;
+        const bool taken = cecl_fuse(&plan, i, &f);
+        if (taken || plan.steps[i].kind == CECL_STEP_REDUCE)
+            assert_int_equal(f.does, does[seen++]);
+        i += taken ? f.count : 1;
+    }
+    assert_int_equal(seen, 3);
+    cecl_plan_free(&plan);
+}
+
+/* A kernel that follows others signals for all of them, unless they have written to peers. */
+static void the_first_and_the_last_kernel_of_a_bundle_meet_peers(void **state)
+{
+    (void)state;
+    const struct cecl_way reads = {.reduce = {.read_at_peers = true}},
+                          writes = {.reduce = {.read_at_peers = true, .sms_send = true}};
+    kernels_of_a_bundle_take_over(reads, CECL_OP_REDUCE_SCATTER,
+                                  (const uint32_t[]){BEFORE, 0, BEHIND});
+    kernels_of_a_bundle_take_over(writes, CECL_OP_ALL_REDUCE, (const uint32_t[]){BEFORE, 0, 0});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +541,7 @@ int main(void)
         cmocka_unit_test(waits_for_something_else_are_left),
         cmocka_unit_test(several_reductions_in_a_step_are_left),
         cmocka_unit_test(groups_have_only_their_own_taken_over),
+        cmocka_unit_test(the_first_and_the_last_kernel_of_a_bundle_meet_peers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,10 +128,13 @@ static void groups_are_right_when_they_run_again(void **state)
         struct cecl_part parts[3], mine[3];
         struct cecl_plan plans[2 * 5] = {0};
         for (int i = 0; i < 3; i++) {
-            parts[i] = i == 0 ? draw_reduction(&x, n)
-                              : part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
-                                        next(&x) % 2, CECL_PUSH, 1 + next(&x) % 12);
-            parts[i].means.staging_bytes = 4096;
+            parts[i] = i == 0 || next(&x) % 2
+                           ? draw_reduction(&x, n)
+                           : part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
+                                     next(&x) % 2, CECL_PUSH, 1 + next(&x) % 12);
+            parts[i].means.staging_bytes = round % 3 ? 4096 : 400; /* one bundle, and several */
+            if (round % 2)
+                parts[i].way.reduce.chunk = 4096;
         }
         for (int p = 0; p < 2 * n; p++) {
             for (int i = 0; i < 3; i++) {

@@ -1,6 +1,8 @@
 /* Groups: several calls in one plan, verified over all ranks, and what the plans share. */
 #include "plans.h"
 
+#include <stdio.h>
+
 #define GROUP_MAX 6
 
 /* plans[c * nranks + r] of `ncalls` groups, each of the calls groups[c][0 .. sizes[c]). */
@@ -74,6 +76,160 @@ static void gathers_share_their_barriers(void **state)
     cecl_plan_free(&plan);
 }
 
+/* ---- reductions */
+
+#define REDUCTIONS 8
+
+/* Reductions of 10 elements of 4 bytes for each of 4 ranks, whose inputs take 120 bytes of staging each. */
+static void lower_reductions(enum cecl_op_index op, struct cecl_way way, uint64_t staging,
+                             struct cecl_plan *plan)
+{
+    struct cecl_part parts[REDUCTIONS];
+    for (int i = 0; i < REDUCTIONS; i++) {
+        parts[i] = reduction_of(op, 4, op == CECL_OP_REDUCE_SCATTER ? 10 : 40, 4);
+        way.reduce.share = parts[i].way.reduce.share;
+        way.reduce.chunk = way.reduce.chunk ? way.reduce.chunk : way.reduce.share;
+        parts[i].way = way;
+        parts[i].means.staging_bytes = staging;
+        parts[i].call.nranks = 4;
+        parts[i].call.rank = 1;
+    }
+    assert_int_equal(cecl_lower_group(parts, REDUCTIONS, plan), ceclSuccess);
+}
+
+static uint32_t steps_of(const struct cecl_plan *plan, enum cecl_step_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == kind;
+    return count;
+}
+
+/* One exchange before the inputs are sent, in one batch, and one before they are reduced. */
+static void reductions_share_their_barriers(void **state)
+{
+    (void)state;
+    struct cecl_plan plan;
+    lower_reductions(CECL_OP_REDUCE_SCATTER, (struct cecl_way){.small = false}, 1 << 20, &plan);
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+    assert_int_equal(plan.nsteps, 2 * 6 + 1 + REDUCTIONS);
+    assert_int_equal(plan.ncopies, REDUCTIONS * 3);
+    assert_int_equal(steps_of(&plan, CECL_STEP_REDUCE), REDUCTIONS);
+    assert_string_equal(plan.path, "group of 8 calls, 24 copies, 8 reductions in 1 bundle");
+    cecl_plan_free(&plan);
+}
+
+/* Results are one batch, too; where kernels write them, each kernel keeps its own. */
+static void results_of_reductions_are_one_batch_unless_kernels_write_them(void **state)
+{
+    (void)state;
+    struct cecl_plan plan;
+    lower_reductions(CECL_OP_ALL_REDUCE, (struct cecl_way){.small = false}, 1 << 20, &plan);
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 3);
+    assert_int_equal(steps_of(&plan, CECL_STEP_COPY), 2);
+    cecl_plan_free(&plan);
+
+    const struct cecl_way writes = {.reduce = {.read_at_peers = true, .sms_send = true}};
+    lower_reductions(CECL_OP_ALL_REDUCE, writes, 1 << 20, &plan);
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+    assert_int_equal(steps_of(&plan, CECL_STEP_COPY), REDUCTIONS);
+    for (uint32_t i = 0; i < plan.nsteps; i++)
+        if (plan.steps[i].kind == CECL_STEP_COPY)
+            assert_int_equal(plan.steps[i - 1].kind, CECL_STEP_REDUCE);
+    cecl_plan_free(&plan);
+}
+
+/* Each has 120 bytes of staging, and begins at a multiple of 256. */
+static void a_bundle_takes_no_more_than_staging(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t staging;
+        uint32_t bundles;
+    } cases[] = {{120, 8}, {375, 8}, {376, 4}, {631, 4}, {632, 3}, {1911, 2}, {1912, 1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cecl_plan plan;
+        char words[32];
+        lower_reductions(CECL_OP_REDUCE_SCATTER, (struct cecl_way){.small = false},
+                         cases[i].staging, &plan);
+        snprintf(words, sizeof(words), "in %u bundle", cases[i].bundles);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], 2 * cases[i].bundles);
+        assert_non_null(strstr(plan.path, words));
+        cecl_plan_free(&plan);
+    }
+}
+
+/* In chunks, and with the end of a share apart. */
+static void reductions_on_both_lanes_are_in_no_bundle(void **state)
+{
+    (void)state;
+    struct cecl_plan plan;
+    const struct cecl_way in_chunks = {.reduce = {.chunk = 20}},
+                          in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
+    lower_reductions(CECL_OP_REDUCE_SCATTER, in_chunks, 1 << 20, &plan);
+    assert_true(plan.phases[CECL_LANE_MAIN] > 2 * REDUCTIONS);
+    assert_string_equal(plan.path, "group of 8 calls, 48 copies");
+    cecl_plan_free(&plan);
+    lower_reductions(CECL_OP_ALL_REDUCE, in_two, 1 << 20, &plan);
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2 * REDUCTIONS);
+    assert_string_equal(plan.path, "group of 8 calls, 48 copies");
+    cecl_plan_free(&plan);
+}
+
+/* Calls that share all of staging are in one bundle, and reductions that need some in the next. */
+static void reductions_take_no_staging_from_other_calls(void **state)
+{
+    (void)state;
+    struct cecl_part parts[3];
+    struct cecl_plan plan;
+    for (int reads = 0; reads < 2; reads++) {
+        parts[0] = reduction_of(CECL_OP_REDUCE_SCATTER, 4, 10, 4);
+        parts[0].way.reduce.read_at_peers = reads;
+        parts[1] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 8);
+        parts[2] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 8);
+        for (int i = 0; i < 3; i++) {
+            parts[i].means.staging_bytes = 4096;
+            parts[i].call.nranks = 4;
+            parts[i].call.rank = 1;
+        }
+        struct cecl_part other = parts[1];
+        assert_int_equal(cecl_lower_group(&other, 1, &plan), ceclSuccess);
+        const uint32_t alone = plan.phases[CECL_LANE_MAIN];
+        cecl_plan_free(&plan);
+        assert_int_equal(cecl_lower_group(parts, 3, &plan), ceclSuccess);
+        assert_int_equal(plan.phases[CECL_LANE_MAIN], alone + (reads ? 0 : 2));
+        assert_non_null(strstr(plan.path, "1 reduction in 1 bundle"));
+        cecl_plan_free(&plan);
+    }
+}
+
+static void give_the_first_ones(struct cecl_place *place)
+{
+    if (place->area == CECL_AREA_STAGING)
+        place->offset %= 256;
+}
+
+/* Two reductions of a bundle that have the same staging. */
+static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
+{
+    (void)state;
+    struct cecl_part groups[1][GROUP_MAX];
+    const uint32_t sizes[1] = {2};
+    for (int i = 0; i < GROUP_MAX; i++)
+        groups[0][i] = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 5, 1);
+    struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    for (int r = 0; r < 3; r++) {
+        for (uint32_t i = 0; i < plans[r].ncopies; i++)
+            give_the_first_ones(&plans[r].copies[i].dst);
+        for (uint32_t i = 0; i < plans[r].nsources; i++)
+            give_the_first_ones(&plans[r].sources[i]);
+    }
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    assert_non_null(strstr(cecl_message(), "race"));
+    free_plans(plans, 3);
+}
+
 /* A copy that goes to another call's buffer is found. */
 static void the_verifier_tells_calls_of_a_group_apart(void **state)
 {
@@ -124,6 +280,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_groups_are_right),
         cmocka_unit_test(gathers_share_their_barriers),
+        cmocka_unit_test(reductions_share_their_barriers),
+        cmocka_unit_test(results_of_reductions_are_one_batch_unless_kernels_write_them),
+        cmocka_unit_test(a_bundle_takes_no_more_than_staging),
+        cmocka_unit_test(reductions_on_both_lanes_are_in_no_bundle),
+        cmocka_unit_test(reductions_take_no_staging_from_other_calls),
+        cmocka_unit_test(the_verifier_tells_reductions_of_a_bundle_apart),
         cmocka_unit_test(the_verifier_tells_calls_of_a_group_apart),
         cmocka_unit_test(staging_of_a_later_call_of_a_group_is_refused),
     };

@@ -104,40 +104,58 @@ static void reductions_of_many_ranks_are_right(void **state)
         }
 }
 
-/* Groups: reductions come one after the other, behind what only moves data. */
+#define GROUP_MOST 6
+
+/* Reductions and calls that only move data, with one staging for all of them: ample, or so scant that one
+ * bundle has not room for all. */
+static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t count)
+{
+    const uint64_t staging = next(x) % 2 ? 4096 : 2 * (uint64_t)n * 4 * (GROUP_MOST + next(x) % 30);
+    for (uint32_t i = 0; i < count; i++) {
+        const bool reduces = next(x) % 3 != 0;
+        if (reduces)
+            draw(x, n, &parts[i]);
+        else
+            parts[i] = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, next(x) % 2,
+                               CECL_PUSH, 1 + next(x) % 20);
+        if (reduces && next(x) % 2) /* in one chunk, so it may be in a bundle */
+            parts[i].way.reduce.chunk = 4096;
+        if (!reduces)
+            parts[i].way.move.no_sm = next(x) % 2;
+        parts[i].means.staging_bytes = staging;
+    }
+}
+
+/* Groups of any calls, twice each. Ranks may differ in that reductions are in place. */
 static void reductions_in_groups_are_right(void **state)
 {
     (void)state;
     uint64_t x = 41;
-    for (int round = 0; round < 300; round++) {
-        const int n = 1 + round % 6;
-        const uint32_t count = 2 + (uint32_t)next(&x) % 4;
-        struct cecl_part parts[6], mine[6];
-        struct cecl_plan plans[2 * 6] = {0};
-        for (uint32_t i = 0; i < count; i++)
-            if (next(&x) % 2)
-                draw(&x, n, &parts[i]);
-            else
-                parts[i] = part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
-                                   next(&x) % 2, CECL_PUSH, 1 + next(&x) % 20);
-        for (uint32_t i = 0; i < count; i++) {
-            parts[i].means.staging_bytes = 4096;
-            if (parts[i].call.op->family != CECL_FAMILY_REDUCTION)
-                parts[i].way.move.no_sm = next(&x) % 2;
-        }
+    uint32_t together = 0, apart = 0;
+    for (int round = 0; round < 600; round++) {
+        const int n = 1 + round % 8;
+        const uint32_t count = 2 + (uint32_t)next(&x) % (GROUP_MOST - 1);
+        struct cecl_part parts[GROUP_MOST], mine[GROUP_MOST];
+        struct cecl_plan plans[2 * 8] = {0};
+        draw_group(&x, n, parts, count);
         for (int p = 0; p < 2 * n; p++) { /* the group twice */
             for (uint32_t i = 0; i < count; i++) {
                 mine[i] = parts[i];
                 mine[i].call.nranks = n;
                 mine[i].call.rank = p % n;
+                if (mine[i].call.op->family == CECL_FAMILY_REDUCTION && round % 2)
+                    mine[i].call.in_place = next(&x) % 2;
             }
             assert_int_equal(cecl_lower_group(mine, count, &plans[p]), ceclSuccess);
         }
         if (cecl_verify(plans, 2, n) != ceclSuccess)
             fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        together += strstr(plans[0].path, "reductions in 1 bundle") != NULL;
+        apart += strstr(plans[0].path, "bundles") != NULL;
         for (int p = 0; p < 2 * n; p++)
             cecl_plan_free(&plans[p]);
     }
+    assert_true(together > 100 && apart > 20); /* or nothing was seen */
 }
 
 static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)

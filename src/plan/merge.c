@@ -1,0 +1,180 @@
+/* Plans of several calls as one: side by side, between the same barriers, or one behind the other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+static struct cecl_place place_in_part(struct cecl_place place, uint32_t part)
+{
+    place.area = cecl_area_of(place.area, part);
+    return place;
+}
+
+/* Adds the copies of a step to the open batch. */
+static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
+                        const struct cecl_step *batch)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct cecl_copy copy = plan->copies[batch->first + i];
+        copy.dst = place_in_part(copy.dst, part);
+        copy.src = place_in_part(copy.src, part);
+        cecl_plan_copy_rows(merged, &copy);
+    }
+}
+
+static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                             const struct cecl_reduce *reduction)
+{
+    struct cecl_place sources[CECL_MAX_RANKS];
+    for (uint32_t i = 0; i < reduction->nsrc; i++)
+        sources[i] = place_in_part(other->sources[reduction->first + i], part);
+    cecl_plan_reduce(plan, place_in_part(reduction->dst, part), sources, reduction->nsrc,
+                     reduction->bytes);
+    if (plan->failed)
+        return;
+    plan->reductions[plan->nreductions - 1].part = part;
+    plan->reductions[plan->nreductions - 1].partial = reduction->partial;
+}
+
+static void append_reductions(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                              const struct cecl_step *step)
+{
+    for (uint32_t i = 0; i < step->count; i++)
+        append_reduction(plan, other, part, &other->reductions[step->first + i]);
+}
+
+/* A part of a plan that is merged, and how many of its steps are. */
+struct merging {
+    const struct cecl_plan *plan;
+    uint32_t part, step;
+};
+
+/* Merges the batches of a part that come before barrier `phase` + 1 and before a reduction, and have this
+ * wave, and advances past them. Returns whether batches of later waves are left. */
+static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
+{
+    for (; from->step < from->plan->nsteps; from->step++) {
+        const struct cecl_step *now = &from->plan->steps[from->step];
+        if (now->kind == CECL_STEP_REDUCE)
+            return false;
+        if (now->kind == CECL_STEP_COPY && now->phase > merged->wave)
+            return true;
+        if (now->kind == CECL_STEP_COPY)
+            merge_batch(merged, from->plan, from->part, now);
+        else if (now->phase > phase)
+            return false;
+    }
+    return false;
+}
+
+/* Merges the reductions that a part has come to, with the copies of results that their kernels make.
+ * Returns whether there were any. */
+static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
+{
+    const struct cecl_plan *plan = from->plan;
+    const uint32_t first = from->step;
+    for (; from->step < plan->nsteps; from->step++) {
+        const struct cecl_step *now = &plan->steps[from->step];
+        if (now->kind == CECL_STEP_REDUCE)
+            append_reductions(merged, plan, from->part, now);
+        else if (now->kind == CECL_STEP_COPY && from->step > first &&
+                 cecl_way_kernels_send(&plan->part.way))
+            merge_batch(merged, plan, from->part, now);
+        else
+            break;
+    }
+    cecl_plan_close_batch(merged);
+    return from->step > first;
+}
+
+/* Merges the steps before barrier `phase` + 1: what is sent before any reduction, all reductions, and the
+ * results. */
+static void merge_segment(struct cecl_plan *merged, struct merging *from, uint32_t count,
+                          uint32_t phase)
+{
+    bool reduces = true;
+    while (reduces) {
+        reduces = false;
+        for (bool more = true; more; cecl_plan_next_wave(merged)) {
+            more = false;
+            for (uint32_t i = 0; i < count; i++)
+                more = merge_wave(merged, &from[i], phase) || more;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            reduces = merge_reductions(merged, &from[i]) || reduces;
+    }
+}
+
+void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans)
+{
+    cecl_plan_init(group, &plans[0].part);
+    group->parts = malloc(nplans * sizeof(*group->parts));
+    group->failed = !group->parts;
+    group->nparts = nplans;
+    for (uint32_t i = 0; i < nplans && !group->failed; i++)
+        group->parts[i] = plans[i].part;
+}
+
+void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
+                     uint32_t count)
+{
+    struct merging *from = calloc(count, sizeof(*from));
+    uint32_t phases = 0;
+    group->failed = group->failed || !from;
+    for (uint32_t i = 0; i < count && !group->failed; i++) {
+        from[i] = (struct merging){.plan = &plans[which[i]], .part = which[i]};
+        const uint32_t mine = from[i].plan->phases[CECL_LANE_MAIN];
+        phases = mine > phases ? mine : phases;
+    }
+    for (uint32_t phase = 0; phase <= phases && !group->failed; phase++) {
+        merge_segment(group, from, count, phase);
+        if (phase < phases)
+            cecl_plan_barrier(group);
+    }
+    free(from);
+}
+
+static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
+                            const struct cecl_step *step)
+{
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_transfer *transfer = &other->transfers[step->first + i];
+        const struct cecl_place at = place_in_part(transfer->at, part);
+        if (transfer->sends)
+            cecl_plan_send(plan, transfer->peer, at, transfer->bytes);
+        else
+            cecl_plan_receive(plan, transfer->peer, at, transfer->bytes);
+    }
+    cecl_plan_close_exchange(plan);
+}
+
+void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part)
+{
+    const uint32_t exchanges = plan->nexchanges;
+    uint32_t before[CECL_PHASED];
+    memcpy(before, plan->phases, sizeof(before));
+    for (uint32_t s = 0; s < other->nsteps; s++) {
+        struct cecl_step step = other->steps[s];
+        cecl_plan_on(plan, step.lane);
+        switch ((enum cecl_step_kind)step.kind) {
+        case CECL_STEP_SIGNAL:
+        case CECL_STEP_WAIT:
+            step.phase += step.counter == CECL_COUNTER_NET ? exchanges : before[step.counter];
+            cecl_plan_repeat(plan, &step);
+            break;
+        case CECL_STEP_AFTER: cecl_plan_repeat(plan, &step); break;
+        case CECL_STEP_SPLITS: /* neither is a call by splits, nor a small one, in a group */
+        case CECL_STEP_POST: plan->failed = true; break;
+        case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
+        case CECL_STEP_COPY:
+            cecl_plan_close_batch(plan); /* so batches keep their order */
+            plan->wave = step.phase;
+            merge_batch(plan, other, part, &step);
+            break;
+        case CECL_STEP_REDUCE: append_reductions(plan, other, part, &step); break;
+        }
+    }
+    cecl_plan_on(plan, CECL_LANE_MAIN);
+    for (int counter = 0; counter < CECL_PHASED; counter++)
+        plan->phases[counter] = before[counter] + other->phases[counter];
+}

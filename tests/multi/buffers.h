@@ -1,0 +1,44 @@
+/* A communicator and two buffers in its pool, for programs that test one collective. */
+#ifndef CECL_TEST_BUFFERS_H
+#define CECL_TEST_BUFFERS_H
+
+#include "multi.h"
+
+static ceclComm_t comm;
+static unsigned char *send_buffer, *recv_buffer;
+static unsigned char *host; /* memory of the host, of the same size */
+static size_t room;         /* bytes of each */
+
+/* staging, policy: settings of the communicator, as in the environment; NULL: the defaults. */
+static inline void buffers_open(size_t bytes, const char *staging, const char *policy)
+{
+    room = bytes;
+    multi_setenv("CECL_STAGING_BYTES", staging);
+    multi_setenv("CECL_SM_POLICY", policy);
+    comm = multi_comm(NULL);
+    multi_setenv("CECL_STAGING_BYTES", NULL);
+    multi_setenv("CECL_SM_POLICY", NULL);
+    host = malloc(room);
+    assert_non_null(host);
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, room));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, room));
+}
+
+static inline int tear_down(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return 0;
+}
+
+/* The communicator has failed. */
+static inline int tear_down_failed(void **state)
+{
+    (void)state;
+    free(host);
+    multi_ok(NULL, ceclCommAbort(comm));
+    return 0;
+}
+
+#endif
