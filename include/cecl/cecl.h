@@ -369,7 +369,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * with the layout of nodes, refuses captured collectives, ceclReduceScatterTiles, ceclAlltoAllvDevice,
  * ceclDispatch, ceclCombine, ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes;
  * over hosts also ceclCommShrink, ceclWindowShare and ceclCommGetSharedMemory. On the host device only
- * communicators of ceclCommInitMpi have a network between hosts; others refuse calls over hosts. Other
+ * communicators of ceclCommInitMpi and their children have a network between hosts; others refuse calls
+ * over hosts. Other
  * hosts reach the ranks of a host through the process of its first rank, so let it end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT

@@ -113,6 +113,21 @@ static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_ad
     return ceclSuccess;
 }
 
+/* Sets up the new communicator, whose network is its parent's where that can be lent. */
+static ceclResult_t set_up(const struct members *members, struct cecl_oob *oob,
+                           const struct cecl_resolved *config, ceclComm_t *child)
+{
+    struct cecl_net *net = members->parent->engine.net;
+    struct cecl_net_lender lender;
+    if (!net || !net->ops->lend || !net->ops->lend(net, &lender))
+        return cecl_comm_setup(oob, config, ceclSuccess, child);
+    lender.ranks = members->parent_ranks;
+    cecl_net_lend(&lender);
+    const ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, child);
+    cecl_net_lend(NULL);
+    return result;
+}
+
 /* Makes the new communicator. All members call. Takes over what `members` holds. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
@@ -124,7 +139,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->context = members;
     if (cecl_mesh_spans_hosts(members->parent->mesh))
         oob->find_address = address_in_parent;
-    ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
+    ceclResult_t result = set_up(members, oob, config, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
         members->parent_ranks = NULL;

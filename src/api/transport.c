@@ -6,16 +6,19 @@
 /* Whether NCCL carries data between nodes: on GPUs, and where a program that runs on NCCL lends its own. */
 static bool has_nccl_net(ceclComm_t comm)
 {
-    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
+    const struct cecl_net_lender *lender = cecl_net_lent();
+    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || (lender && lender->nccl));
 }
 
-/* Whether data goes between nodes by what another library lends. Children keep to their own ways: nobody lends
- * them anything. */
+/* Whether data goes between nodes by lent pipes: MPI's, and to a child always those of its parent, if any. */
 static bool has_lent_net(ceclComm_t comm)
 {
-    return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&
-           (comm->config.net == CECL_NET_MPI ||
-            (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
+    const bool is_child = comm->config.node >= 0, lent = cecl_net_lent() != NULL;
+    if (!comm->nodes || has_nccl_net(comm))
+        return false;
+    return is_child
+               ? lent
+               : comm->config.net == CECL_NET_MPI || (lent && cecl_mesh_spans_hosts(comm->mesh));
 }
 
 /* Nodes are pretended ones of one host, and the ranks' device is the host. */
@@ -35,12 +38,14 @@ static ceclResult_t open_lent_net(ceclComm_t comm)
 {
     const struct cecl_net_lender *lender = cecl_net_lent();
     struct cecl_net_pipes pipes = {.context = NULL};
-    CECL_TRY(cecl_mesh_agree(
-        comm->mesh, lender ? lender->check(lender->context)
-                           : cecl_fail(ceclInvalidUsage,
-                                       "CECL_NET=mpi: only ceclCommInitMpi makes a communicator "
-                                       "whose nodes MPI connects")));
-    ceclResult_t result = lender->open(lender->context, &pipes);
+    ceclResult_t result = ceclSuccess;
+    if (!lender)
+        result = cecl_fail(ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi makes a "
+                                             "communicator whose nodes MPI connects");
+    else if (lender->check)
+        result = lender->check(lender->context);
+    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
+    result = lender->open(lender, comm->mesh, comm->rank, comm->nranks, &pipes);
     if (result == ceclSuccess) {
         result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
                                      &comm->engine.net);

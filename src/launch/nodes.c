@@ -43,10 +43,12 @@ static ceclResult_t check_net(const struct cecl_launch *launch)
     char words[CECL_NODES_WORDS];
     if (launch->comm->engine.net || launch->ncalls == 0)
         return ceclSuccess;
-    return cecl_fail(ceclInvalidUsage,
-                     "%s over %s: ranks are on several hosts, and nothing carries data between "
-                     "them (GPUs: NCCL; the host device: MPI, in communicators of ceclCommInitMpi)",
-                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
+    return cecl_fail(
+        ceclInvalidUsage,
+        "%s over %s: ranks are on several hosts, and nothing carries data between "
+        "them (GPUs: NCCL; the host device: MPI, in communicators of ceclCommInitMpi and "
+        "their children)",
+        launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch)

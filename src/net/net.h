@@ -58,6 +58,9 @@ struct cecl_net_ops {
     /* No exchange is pending, and none follows: ends what the transport has in other libraries, in order and
      * within bounds. */
     void (*finish)(struct cecl_net *net);
+    /* Lends it to a child of the communicator: fills in *lender, except its `ranks`. Returns false where the child
+     * finds a network of its own; so does NULL. Local. */
+    bool (*lend)(struct cecl_net *net, struct cecl_net_lender *lender);
 };
 
 /* The first part of every transport. */
@@ -83,16 +86,13 @@ size_t cecl_net_local_bytes(int nranks);
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net);
 
-/* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time. Collective over the mesh.
+/* nccl.c: on GPUs, by the sends and receives of NCCL, which is opened at run time, or a split of what the program
+ * lends (pipes.h). Collective over the mesh.
  *
  * timeout_ms  limit of the host's waits in an exchange; 0: none
  * deadline    of making NCCL's communicator */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline,
                                 struct cecl_net **net);
-/* Until the next such call of the calling thread, the networks that it opens are splits of what the program
- * lends. NULL: nothing. */
-void cecl_net_nccl_lend(const ceclNcclNet_t *net);
-const ceclNcclNet_t *cecl_net_nccl_lent(void);
 
 #endif

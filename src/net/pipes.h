@@ -22,15 +22,27 @@ struct cecl_net_pipes {
     /* Words for an error of the pipes, or NULL. NULL: they have none */
     const char *(*error)(void *context);
     void (*close)(void *context);
+    /* For pipes among some of these ranks, which stay when these close or fail. Local. NULL, both: there are none.
+     * draw   returns the new pipes' number, which no others have; their first rank calls. Negative: none is left
+     * split  ranks  [nranks] of these pipes, in the order of the new ones; number: equal on all of them */
+    int (*draw)(void *context);
+    ceclResult_t (*split)(void *context, int number, const int *ranks, int nranks,
+                          struct cecl_net_pipes *pipes);
 };
 
-/* What another library of cecl lends to the communicator that the calling thread makes. */
+struct cecl_mesh;
+
+/* What the communicator that the calling thread makes gets its network from: the program's NCCL, MPI, or its
+ * parent's network. */
 struct cecl_net_lender {
-    void *context;
+    const ceclNcclNet_t *nccl; /* NULL: pipes, by what follows */
     const char *name;
-    /* Whether this rank can; local. Then opens the pipes between all ranks; collective. */
+    void *context;
+    const int *ranks; /* of a parent's network: [nranks] the ranks there; otherwise NULL */
+    /* Whether this rank can; local. NULL: it can. Then opens the pipes between all ranks; collective. */
     ceclResult_t (*check)(void *context);
-    ceclResult_t (*open)(void *context, struct cecl_net_pipes *pipes);
+    ceclResult_t (*open)(const struct cecl_net_lender *lender, struct cecl_mesh *mesh, int rank,
+                         int nranks, struct cecl_net_pipes *pipes);
 };
 /* NULL: no longer. */
 void cecl_net_lend(const struct cecl_net_lender *lender);
