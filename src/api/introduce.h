@@ -2,6 +2,7 @@
 #ifndef CECL_API_INTRODUCE_H
 #define CECL_API_INTRODUCE_H
 
+#include "boot/meeting.h"
 #include "boot/mesh.h"
 #include "comm/comm.h"
 
@@ -22,7 +23,8 @@ struct cecl_hello {
     uint64_t drawn; /* random; all ranks' numbers together name the communicator */
     char text[CECL_HELLO_TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
 };
-_Static_assert(sizeof(struct cecl_hello) <= CECL_OOB_PART_BYTES, "it is a rank's part of the oob");
+_Static_assert(sizeof(struct cecl_hello) <= CECL_MEETING_PART_BYTES,
+               "it is a rank's part of every oob");
 
 /* The introduction, after which the ranks are connected. Collective over `oob`.
  *

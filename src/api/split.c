@@ -339,8 +339,6 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
                          comm->rank);
     if (!newcomm)
         return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
-    if (cecl_mesh_spans_hosts(comm->mesh)) /* members would meet in memory that they do not share */
-        return cecl_comm_refuse_over_nodes(comm, "a shrink of ranks on several hosts");
     return settle(comm, config, resolved);
 }
 

@@ -42,7 +42,7 @@ struct meeting {
 /* What a rank brought last. */
 struct part {
     uint64_t serial; /* of the meeting to which it was brought */
-    char bytes[CECL_OOB_PART_BYTES];
+    char bytes[CECL_MEETING_PART_BYTES];
 };
 
 /* Valid when zeroed. */
@@ -161,6 +161,13 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
         snprintf(meeting->words, sizeof(meeting->words), "%s", why->words);
     atomic_store(&meeting->state, FAILED);
 }
+
+/* ---- members on several hosts (meeting_hosts.c). Members of one host meet in its memory, also where the
+ * communicator has ranks on others. */
+bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
+ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
+/* Tells others of the last message. Waits a moment for them. */
+void meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 /* ---- lists that differ (meeting_lists.c) */
 

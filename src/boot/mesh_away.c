@@ -164,6 +164,8 @@ static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *he
         note_host(mesh, head->from, life);
     else if (head->kind == CECL_LINK_LEFT)
         note_host(mesh, head->from, NULL);
+    else if (atomic_load(&peer->state) == MESH_ABORTED)
+        atomic_store(&peer->has_gone, head->kind == CECL_LINK_GONE || life->kind == LIFE_GOODBYE);
     else if (lives && (head->kind != CECL_LINK_LIFE || !mesh_note(peer, life, bytes)))
         atomic_store(&peer->state, MESH_DEAD);
 }

@@ -44,11 +44,11 @@ static bool is_address(const struct cecl_address *at)
 static bool allocate(struct mesh_hosts *hosts, size_t n)
 {
     hosts->host = calloc(n, sizeof(*hosts->host));
-    hosts->reach = calloc(n, sizeof(*hosts->reach));
+    hosts->doors = calloc(n, sizeof(*hosts->doors));
     hosts->early = calloc(n, sizeof(*hosts->early));
     hosts->lines = calloc(n, sizeof(*hosts->lines));
     hosts->links = calloc(n, sizeof(*hosts->links));
-    return hosts->host && hosts->reach && hosts->early && hosts->lines && hosts->links;
+    return hosts->host && hosts->doors && hosts->early && hosts->lines && hosts->links;
 }
 
 static void free_hosts(struct mesh_hosts *hosts)
@@ -56,7 +56,7 @@ static void free_hosts(struct mesh_hosts *hosts)
     if (!hosts)
         return;
     free(hosts->host);
-    free(hosts->reach);
+    free(hosts->doors);
     free(hosts->early);
     free(hosts->lines);
     free(hosts->links);
@@ -109,7 +109,7 @@ static ceclResult_t check_reaches(const struct cecl_mesh *mesh, const uint16_t *
 {
     struct cecl_rank_list list = {.count = 0};
     for (int r = 0; r < mesh->nranks; r++)
-        if (first_of(host, host[r]) == r && !is_address(&mesh->hosts->reach[r].at))
+        if (first_of(host, host[r]) == r && !is_address(&mesh->hosts->doors[r].at))
             cecl_rank_list_add(&list, r);
     return list.count == 0 ? ceclSuccess
                            : cecl_fail(ceclInvalidUsage,
@@ -129,8 +129,8 @@ ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, cons
     struct mesh_hosts *hosts = mesh->room;
     for (int r = 0; r < mesh->nranks; r++) {
         hosts->host[r] = host[r];
-        memcpy(&hosts->reach[r], (const char *)reaches + (size_t)r * apart,
-               sizeof(hosts->reach[r]));
+        memcpy(&hosts->doors[r].at, (const char *)reaches + (size_t)r * apart,
+               sizeof(hosts->doors[r].at));
     }
     hosts->leader = first_of(host, host[mesh->rank]);
     mesh->hosts = hosts;
@@ -211,7 +211,7 @@ static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_
     if (reason)
         memcpy(answer.part, reason, sizeof(*reason));
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC,
-                             .at = read_address(&mesh->hosts->reach[leader].at)};
+                             .at = read_address(&mesh->hosts->doors[leader].at)};
     memcpy(id.secret, secret, sizeof(id.secret));
     const ceclResult_t result = cecl_tcp_call(&id, &answer, deadline, fd);
     return result == ceclSuccess
@@ -369,6 +369,8 @@ static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_cal
         result = take_links(mesh, calls, &door);
     if (result == ceclRemoteError)
         result = find_reason(mesh, calls, &door, result);
+    if (result == ceclSuccess)
+        mesh->reach_fd = cecl_door_leave(&door);
     cecl_door_close(&door);
     return result == ceclSuccess ? start_thread(mesh, calls) : result;
 }
@@ -400,13 +402,10 @@ void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
 
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
-    ceclResult_t result = ceclSuccess;
-    if (is_leader(mesh))
-        result = connect_leader(mesh, calls);
-    cecl_net_drop(&mesh->reach_fd, 1);
-    if (mesh->hosts && result == ceclSuccess) {
-        free(mesh->hosts->reach);
-        mesh->hosts->reach = NULL;
-    }
-    return result;
+    if (!mesh->hosts)
+        cecl_net_drop(&mesh->reach_fd, 1);
+    for (int r = 0; r < mesh->nranks && mesh->hosts; r++)
+        memcpy(mesh->hosts->doors[r].secret, calls->invited(calls->context, r)->secret,
+               sizeof(mesh->hosts->doors[r].secret));
+    return is_leader(mesh) ? connect_leader(mesh, calls) : ceclSuccess;
 }

@@ -61,11 +61,17 @@ struct mesh_early {
     char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
 };
 
+/* Where a rank takes connections of other hosts: links while ranks join, and later for a meeting. */
+struct mesh_door {
+    struct cecl_address at;
+    uint8_t secret[16];
+};
+
 /* What only a mesh over several hosts has. */
 struct mesh_hosts {
     int leader;
     uint16_t *host;               /* [nranks] */
-    struct cecl_reach *reach;     /* [nranks] until the mesh is connected */
+    struct mesh_door *doors;      /* [nranks] */
     int line[CECL_LINES_OF_RANK]; /* to the leader's thread, or -1 */
     bool is_sent;                 /* the frame of the current exchange */
     _Atomic bool life_ended;      /* the life line was read to its end */
@@ -82,6 +88,7 @@ struct mesh_peer {
     _Atomic int state;       /* enum mesh_state */
     bool has_word;           /* set before MESH_LEFT, as `word` is */
     uint32_t word;
+    _Atomic bool has_gone; /* of another host, MESH_ABORTED: it has ended since */
     /* set with MESH_ABORTED, as in struct mesh_life; guarded by life_lock */
     char why[MESH_TEXT_BYTES];
     struct mesh_transfer transfer;
@@ -110,10 +117,10 @@ struct cecl_mesh {
     struct pollfd *post_polls;
     bool has_word; /* whether `word` was set */
     uint32_t word;
-    int take_turn;            /* the rank that cecl_mesh_take asks first */
-    void *verdicts;           /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at;   /* where other hosts reach this rank */
-    int reach_fd;             /* listens for links, until the mesh is connected, or -1 */
+    int take_turn;          /* the rank that cecl_mesh_take asks first */
+    void *verdicts;         /* [nranks], for cecl_mesh_agree */
+    struct cecl_address at; /* where other hosts reach this rank */
+    int reach_fd; /* listens for other hosts; -1: ranks are on one host, or cannot be reached */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
     struct mesh_hosts *room;  /* for it, until that is known, or NULL */
     struct mesh_peer peers[];

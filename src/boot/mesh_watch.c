@@ -262,7 +262,8 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     if (state == MESH_LEFT)
         return left_error(rank, of);
     /* Behind the abort may come a goodbye, or the end of the connection. */
-    if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
+    if (state == MESH_ABORTED &&
+        (has_ended || atomic_load(&peer->has_gone) || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
                          "rank %d%s gave up and then ended, or destroyed its communicator", rank,
                          of);

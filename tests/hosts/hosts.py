@@ -127,6 +127,20 @@ def a_process_that_ends_has_left():
     job.end()
 
 
+def the_others_shrink_and_go_on(victim, sizes=(2, 3), after=0.0):
+    """Whatever a shrink of all ranks has just done when one is killed, and whether that is the first of its host."""
+    ranks = range(sum(sizes))
+    others = [rank for rank in ranks if rank != victim]
+    job = Job(sizes, [f"shrink:{victim}"] * len(ranks))
+    job.expect(ranks, "^joined$")
+    time.sleep(after)
+    job.ranks[victim].kill()
+    job.expect(others, fr"^heard: .*rank {victim}\b")
+    job.expect(others, "^shrunk$")
+    job.expect(others, "^left$")
+    job.end(killed=[victim])
+
+
 def odd_settings_are_named():
     sizes = (2, 2)
     job = Job(sizes, ["work"] * 4, {r: {"CECL_NODE_SIZE": "3"} for r in range(4)})
@@ -210,9 +224,11 @@ def try_all():
             a_killed_rank_is_named(victim, "wait")
         for victim in (0, 4):
             a_killed_rank_is_named(victim, "go_on")
+            the_others_shrink_and_go_on(victim, after=0.1)
     else:
         a_killed_rank_is_named(2, "wait")
         a_killed_rank_is_named(4, "go_on")
+        the_others_shrink_and_go_on(2, after=0.1)
         a_cut_link_is_named("go_on")
         hosts_that_are_not_linked_are_refused()
 

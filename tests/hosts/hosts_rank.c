@@ -9,7 +9,9 @@
  *     go_on  the same again and again, until the communicator fails
  *     wait  waits until the communicator fails, and prints how; then it aborts
  *     hold  waits until its standard input ends, and leaves
- *     exit  ends its process at once, without ending the communicator */
+ *     exit  ends its process at once, without ending the communicator
+ *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
+ *               the others leave it out (they print "shrunk"), work on what is left, and leave */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,19 +63,25 @@ static size_t net_bytes(int nranks)
     return cecl_net_local_bytes(nranks);
 }
 
-static void make_net(const char *name, int nranks)
+/* which: a communicator's own number, because mailboxes serve one. */
+static void name_net(const char *name, int which, char file[512])
+{
+    snprintf(file, 512, "%s.net%d", name, which);
+}
+
+static void make_net(const char *name, int which, int nranks)
 {
     char file[512];
-    snprintf(file, sizeof(file), "%s.net", name);
+    name_net(name, which, file);
     const int fd = open(file, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)net_bytes(nranks)) != 0 || close(fd) != 0)
         fail("making the network's file", NULL);
 }
 
-static void take_net(const struct rank *me, const char *name)
+static void take_net(const struct rank *me, const char *name, int which)
 {
     char file[512];
-    snprintf(file, sizeof(file), "%s.net", name);
+    name_net(name, which, file);
     const int fd = open(file, O_RDWR);
     void *memory = mmap(NULL, net_bytes(me->nranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd < 0 || memory == MAP_FAILED)
@@ -138,7 +146,7 @@ static void work_within_a_host(const struct rank *me)
 /* Ranks of several hosts can make and end communicators, and memory. */
 static void work_over_hosts(const struct rank *me)
 {
-    ceclComm_t child, other = NULL;
+    ceclComm_t child;
     void *memory = NULL;
     must(ceclMemAlloc(me->comm, &memory, 1 << 20), "ceclMemAlloc", me->comm);
     memset(memory, me->rank, 1 << 20);
@@ -149,8 +157,6 @@ static void work_over_hosts(const struct rank *me)
     must(ceclSend(memory, 4, ceclInt32, me->rank == 0 ? me->nranks - 1 : 0, me->comm, NULL),
          "ceclSend in a group", me->comm);
     must_refuse(ceclGroupExplain(me->comm, &told), "ceclGroupExplain is not refused", me->comm);
-    must_refuse(ceclCommShrink(me->comm, NULL, 0, &other, NULL), "ceclCommShrink is not refused",
-                me->comm);
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
     for (int round = 0; round < 3; round++) {
         must(ceclCommSplit(me->comm, 0, -me->rank, &child, NULL), "ceclCommSplit", me->comm);
@@ -315,6 +321,45 @@ static void go_on(const struct rank *me)
         continue;
 }
 
+/* ---- shrinks */
+
+#define TRIES 20 /* a rank that has heard of a death may come before one that has not */
+
+static void split_and_end(const struct rank *me, ceclComm_t comm)
+{
+    const struct rank here = {
+        .nranks = me->nranks, .rank = me->rank, .host = me->host, .comm = comm};
+    work_within_a_host(&here);
+    must(ceclCommDestroy(comm), "ceclCommDestroy of what is left", NULL);
+}
+
+/* What is left carries data over hosts, too. */
+static void work_on(const struct rank *me, ceclComm_t comm, const char *name)
+{
+    struct rank left = {.host = me->host, .comm = comm};
+    must(ceclCommCount(comm, &left.nranks), "ceclCommCount", comm);
+    must(ceclCommUserRank(comm, &left.rank), "ceclCommUserRank", comm);
+    take_net(&left, name, 1);
+    const struct buffers b = take_buffers(&left);
+    for (int i = 0; i < 3; i++)
+        must(round_of_calls(&left, &b, 1000), "a call of those who are left", comm);
+    split_and_end(&left, comm);
+}
+
+static void shrink_until_one_dies(const struct rank *me, int victim, const char *name)
+{
+    ceclComm_t comm = NULL;
+    while (ceclCommShrink(me->comm, NULL, 0, &comm, NULL) == ceclSuccess)
+        (void)!ceclCommAbort(comm);
+    printf("heard: %s\n", ceclGetLastError(NULL));
+    ceclResult_t result = ceclInternalError;
+    for (int i = 0; i < TRIES && result != ceclSuccess; i++)
+        result = ceclCommShrink(me->comm, &victim, 1, &comm, NULL);
+    must(result, "ceclCommShrink without the one that died", NULL);
+    printf("shrunk\n");
+    work_on(me, comm, name);
+}
+
 /* ---- the acts */
 
 static void wait_for_failure(const struct rank *me)
@@ -340,7 +385,7 @@ static void await_end_of_input(void)
 static void act(const struct rank *me, const char *what, const char *name)
 {
     if (strcmp(what, "carry") == 0 || strcmp(what, "go_on") == 0)
-        take_net(me, name);
+        take_net(me, name, 0);
     if (strcmp(what, "carry") == 0) {
         carry(me);
     } else if (strcmp(what, "go_on") == 0) {
@@ -352,6 +397,11 @@ static void act(const struct rank *me, const char *what, const char *name)
         work_over_hosts(me);
     } else if (strcmp(what, "wait") == 0) {
         wait_for_failure(me);
+        return;
+    } else if (strncmp(what, "shrink:", 7) == 0) {
+        shrink_until_one_dies(me, atoi(what + 7), name);
+        must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
+        printf("left\n");
         return;
     } else if (strcmp(what, "exit") == 0) {
         return;
@@ -370,7 +420,8 @@ int main(int argc, char **argv)
     alarm(LIFE_S); /* also where the script was killed */
     struct rank me = {.nranks = atoi(argv[2]), .rank = atoi(argv[3]), .host = atoi(argv[4])};
     if (me.rank == 0) {
-        make_net(argv[1], me.nranks);
+        make_net(argv[1], 0, me.nranks);
+        make_net(argv[1], 1, me.nranks);
         write_id(argv[1]);
     }
     const ceclUniqueId id = read_id(argv[1]);
