@@ -22,8 +22,7 @@
 #include "util/clock.h"
 
 #define HELLO_MAGIC 0x6d657368u
-#define TICK_MS 50   /* ms after which a rank that gives up is noticed, at most */
-#define LONG_MS 1000 /* ms after which ranks that do not come may have failed elsewhere */
+#define TICK_MS 50 /* ms after which a rank that gives up is noticed, at most */
 
 /* The first bytes on a new connection. */
 struct hello {
@@ -215,7 +214,7 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invi
                                   struct cecl_door *door)
 {
     const struct cecl_oob *oob = mesh->oob;
-    const int64_t long_since = cecl_deadline(LONG_MS);
+    const int64_t long_since = cecl_deadline(MESH_LONG_MS);
     int expected = mesh_lines_awaited(mesh);
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
         expected += cecl_mesh_is_away(mesh, r) ? 0 : MESH_CHANNELS;

@@ -287,6 +287,8 @@ static struct cecl_rank_list awaited(const struct cecl_mesh *mesh)
 static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *calls,
                                struct cecl_door *door)
 {
+    const struct cecl_oob *oob = mesh->oob;
+    const int64_t long_since = cecl_deadline(MESH_LONG_MS);
     struct cecl_rank_list missing = awaited(mesh);
     while (missing.count > 0) {
         const int left = cecl_ms_left(mesh->init_deadline);
@@ -295,6 +297,7 @@ static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *
         if (missing.count == 0)
             break;
         CECL_TRY(calls->go_on(mesh));
+        CECL_TRY(oob->check ? oob->check(oob, cecl_ms_left(long_since) == 0) : ceclSuccess);
         const int trouble = cecl_door_trouble(door);
         if (trouble)
             return cecl_fail(ceclSystemError, "rank %d cannot take the links of other hosts: %s",

@@ -14,6 +14,9 @@
 /* how long to wait for the reason of a peer that gives up while ranks connect, ms */
 #define MESH_REASON_MS 50
 
+/* ms after which ranks that do not come may have failed elsewhere */
+#define MESH_LONG_MS 1000
+
 #define MESH_TEXT_BYTES 256
 
 /* What is known of a peer's end. */
