@@ -368,7 +368,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * one host. Over nodes a collective waits on the host until all ranks have made it. ceclInvalidUsage,
  * with the layout of nodes, refuses captured collectives, ceclReduceScatterTiles, ceclAlltoAllvDevice,
  * ceclDispatch, ceclCombine, ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes;
- * over hosts also ceclCommShrink, ceclWindowShare and ceclCommGetSharedMemory. On the host device only
+ * over hosts also ceclWindowShare and ceclCommGetSharedMemory. On the host device only
  * communicators of ceclCommInitMpi and their children have a network between hosts; others refuse calls
  * over hosts. Other
  * hosts reach the ranks of a host through the process of its first rank, so let it end last.
@@ -492,7 +492,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * likewise), and those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`.
  * The call may then be made again, with another list for example. If lists differed, a rank that had not
  * come to that call, and comes to the next one before the others, gets the same error: let it call
- * again. Since 0.1. */
+ * again.
+ * If the ranks that stay are on several hosts, they come to the first of them, which must be reached over
+ * CECL_SOCKET_IFNAME. Lists that differ in the first rank that stays end in ceclTimeout; a rank that comes after
+ * the others' call has failed waits for their next one; and a rank that refuses its arguments waits up
+ * to 5 s for the others, to tell them. Since 0.1. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
