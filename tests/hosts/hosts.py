@@ -98,6 +98,15 @@ def a_killed_rank_is_named(victim, act):
     job.end(killed=[victim])
 
 
+def a_late_rank_is_named_on_all_hosts(late):
+    """Also where ranks wait for one that waits for it."""
+    job = Job((2, 3), [f"late:{late}"] * 5, {rank: {"CECL_TIMEOUT_MS": "1000"} for rank in range(5)})
+    job.expect(range(5), "^joined$")
+    job.expect(range(5), f"^heard: .*a call has waited for rank {late} for ")
+    job.expect(range(5), "^aborted$")
+    job.end()
+
+
 def within(job, begin, seconds):
     took = time.monotonic() - begin
     if took > seconds:
@@ -218,6 +227,7 @@ def try_all():
         they_join_and_leave((2, 3), "carry", CECL_CHECK="1")
         they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
+        a_late_rank_is_named_on_all_hosts(4)
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
         for victim in (0, 1, 2, 4):

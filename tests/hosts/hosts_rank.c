@@ -8,6 +8,7 @@
  *     carry  calls over hosts, by a network of this test's: mailboxes in a file that all ranks map; then it leaves
  *     go_on  the same again and again, until the communicator fails
  *     wait  waits until the communicator fails, and prints how; then it aborts
+ *     late:N  makes a barrier to which rank N does not come, and prints how that failed; then it aborts
  *     hold  waits until its standard input ends, and leaves
  *     exit  ends its process at once, without ending the communicator
  *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
@@ -396,6 +397,12 @@ static void act(const struct rank *me, const char *what, const char *name)
         work_within_a_host(me);
         work_over_hosts(me);
     } else if (strcmp(what, "wait") == 0) {
+        wait_for_failure(me);
+        return;
+    } else if (strncmp(what, "late:", 5) == 0) {
+        take_net(me, name, 0);
+        if (me->rank != atoi(what + 5))
+            (void)!ceclBarrier(me->comm, NULL);
         wait_for_failure(me);
         return;
     } else if (strncmp(what, "shrink:", 7) == 0) {
