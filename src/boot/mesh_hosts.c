@@ -263,9 +263,9 @@ static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
     cecl_net_close(caller->fd);
 }
 
-static void attend(struct cecl_mesh *mesh, const struct mesh_calls *calls, struct cecl_door *door,
-                   int wait_ms)
+static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door *door, int wait_ms)
 {
+    const struct mesh_calls *calls = context;
     const uint8_t *secret = calls->invited(calls->context, mesh->rank)->secret;
     struct cecl_caller caller;
     cecl_door_attend(door, wait_ms);
@@ -343,21 +343,6 @@ static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls
     return result;
 }
 
-/* A leader could not be called. It may have given up, and then it calls this one to tell why. */
-static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct mesh_calls *calls,
-                                struct cecl_door *door, ceclResult_t known)
-{
-    const int64_t deadline = cecl_deadline(REASON_MS);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    ceclResult_t told = mesh_first_reason(mesh);
-    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
-        attend(mesh, calls, door, 10);
-        told = mesh_first_reason(mesh);
-    }
-    return told != ceclSuccess ? told : cecl_fail_with(known, words);
-}
-
 static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
     struct cecl_door door;
@@ -370,8 +355,9 @@ static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_cal
         result = call_lower_leaders(mesh, calls);
     if (result == ceclSuccess)
         result = take_links(mesh, calls, &door);
-    if (result == ceclRemoteError)
-        result = find_reason(mesh, calls, &door, result);
+    if (result == ceclRemoteError) /* a leader that gives up calls this one to tell why */
+        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, calls, &door},
+                                   REASON_MS);
     if (result == ceclSuccess)
         mesh->reach_fd = cecl_door_leave(&door);
     cecl_door_close(&door);

@@ -190,6 +190,18 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* The same while ranks join, and somebody has gone without a word: or else what the oob knows. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
+/* A door at which peers may call to tell why they give up. */
+struct cecl_door;
+struct mesh_attended {
+    void (*attend)(struct cecl_mesh *mesh, const void *context, struct cecl_door *door,
+                   int wait_ms);
+    const void *context;
+    struct cecl_door *door;
+};
+/* Attends a door for at most `ms`. Returns the error with the reason that somebody tells or the oob knows, or else
+ * `known`, whose message is the last one. */
+ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
+                               const struct mesh_attended *at, int ms);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 /* The error for a wait that cecl_mesh_interrupt has ended. */

@@ -12,6 +12,7 @@
 #include "boot/packet.h"
 #include "boot/process.h"
 #include "boot/rank_list.h"
+#include "util/clock.h"
 
 static void tell(struct cecl_mesh *mesh, struct mesh_life message)
 {
@@ -201,6 +202,20 @@ ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
     const ceclResult_t result = oob && oob->check ? oob->check(oob, true) : ceclSuccess;
     pthread_mutex_unlock(&mesh->life_lock);
     return result;
+}
+
+ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
+                               const struct mesh_attended *at, int ms)
+{
+    const int64_t deadline = cecl_deadline(ms);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    ceclResult_t told = mesh_find_reason(mesh);
+    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
+        at->attend(mesh, at->context, at->door, 1);
+        told = mesh_find_reason(mesh);
+    }
+    return told != ceclSuccess ? told : cecl_fail_with(known, words);
 }
 
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
