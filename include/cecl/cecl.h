@@ -368,10 +368,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * one host. Over nodes a collective waits on the host until all ranks have made it. ceclInvalidUsage,
  * with the layout of nodes, refuses captured collectives, ceclReduceScatterTiles, ceclAlltoAllvDevice,
  * ceclDispatch, ceclCombine, ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes;
- * over hosts also ceclWindowShare and ceclCommGetSharedMemory. On the host device only
- * communicators of ceclCommInitMpi and their children have a network between hosts; others refuse calls
- * over hosts. Other
- * hosts reach the ranks of a host through the process of its first rank, so let it end last.
+ * over hosts also ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi and
+ * their children have a network between hosts; others refuse calls over hosts. Other hosts reach the
+ * ranks of a host through the process of its first rank, so let it end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -1642,7 +1641,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *
  * These calls are refused inside a group, and need none. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
- * (ceclInvalidUsage), and over hosts ceclWindowShare is. ceclCommFinalize, ceclCommDestroy
+ * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64

@@ -50,11 +50,17 @@ static void must(ceclResult_t result, const char *what, ceclComm_t comm)
         fail(what, comm);
 }
 
+static void must_refuse_by(ceclResult_t result, const char *words, const char *what,
+                           ceclComm_t comm)
+{
+    if (result != ceclInvalidUsage || !strstr(ceclGetLastError(NULL), words))
+        fail(what, comm);
+}
+
 /* A call that is refused must name the hosts. */
 static void must_refuse(ceclResult_t result, const char *what, ceclComm_t comm)
 {
-    if (result != ceclInvalidUsage || !strstr(ceclGetLastError(NULL), "hosts"))
-        fail(what, comm);
+    must_refuse_by(result, "hosts", what, comm);
 }
 
 /* ---- the network of this test */
@@ -142,6 +148,63 @@ static void work_within_a_host(const struct rank *me)
         fail("the sum of a host", comm);
     must(ceclMemFree(comm, memory), "ceclMemFree", comm);
     must(ceclCommDestroy(comm), "ceclCommDestroy of a host", NULL);
+}
+
+/* The next rank of this host, in a ring of its ranks; or this rank, where it is alone. */
+static int next_here(const struct rank *me)
+{
+    int next = (me->rank + 1) % me->nranks;
+    while (cecl_mesh_is_away(me->comm->mesh, next))
+        next = (next + 1) % me->nranks;
+    return next;
+}
+
+static int previous_here(const struct rank *me)
+{
+    int previous = (me->rank + me->nranks - 1) % me->nranks;
+    while (cecl_mesh_is_away(me->comm->mesh, previous))
+        previous = (previous + me->nranks - 1) % me->nranks;
+    return previous;
+}
+
+/* Each rank of a host puts `count` elements behind as many of the next one, and tells it. */
+static void pass_on_by_put(const struct rank *me, ceclWindow_t window, int *memory, size_t count)
+{
+    const int next = next_here(me), previous = previous_here(me);
+    const ceclSignalWait_t wait = {.peer = previous, .signal = 3, .count = 1};
+    must(ceclPutSignal(memory, count, ceclInt32, next, window, count * sizeof(int), 3, me->comm,
+                       NULL),
+         "ceclPutSignal", me->comm);
+    must(ceclWaitSignal(1, &wait, me->comm, NULL), "ceclWaitSignal", me->comm);
+    must(ceclStreamSynchronize(me->comm, NULL), "ceclStreamSynchronize", me->comm);
+    for (size_t i = 0; i < count; i++)
+        if (memory[count + i] != previous * (int)count + (int)i)
+            fail("what ceclPutSignal brought", me->comm);
+}
+
+/* One-sided calls reach ranks of the same host, and are refused to others. */
+static void put_within_a_host(const struct rank *me)
+{
+    enum { WORDS = 4096 };
+    int *memory = NULL;
+    ceclWindow_t window = NULL;
+    const int away = me->rank == 0 ? me->nranks - 1 : 0, next = next_here(me);
+    must(ceclMemAlloc(me->comm, (void **)&memory, 2 * WORDS * sizeof(int)), "ceclMemAlloc",
+         me->comm);
+    must(ceclWindowShare(me->comm, memory, 2 * WORDS * sizeof(int), &window), "ceclWindowShare",
+         me->comm);
+    for (int i = 0; i < WORDS; i++)
+        memory[i] = me->rank * WORDS + i;
+    if (cecl_mesh_is_away(me->comm->mesh, away)) {
+        must_refuse_by(ceclPut(memory, WORDS, ceclInt32, away, window, 0, me->comm, NULL),
+                       "ceclPut with another node", "ceclPut to another host", me->comm);
+        must_refuse_by(ceclSignal(away, 0, me->comm, NULL), "ceclSignal with another node",
+                       "ceclSignal to another host", me->comm);
+    }
+    if (next != me->rank) /* a copy within one GPU would need an SM */
+        pass_on_by_put(me, window, memory, WORDS);
+    must(ceclWindowFree(me->comm, window), "ceclWindowFree", me->comm);
+    must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
 }
 
 /* Ranks of several hosts can make and end communicators, and memory. */
@@ -395,6 +458,7 @@ static void act(const struct rank *me, const char *what, const char *name)
         return;
     } else if (strcmp(what, "work") == 0) {
         work_within_a_host(me);
+        put_within_a_host(me);
         work_over_hosts(me);
     } else if (strcmp(what, "wait") == 0) {
         wait_for_failure(me);
