@@ -8,11 +8,13 @@
  *     carry  calls over hosts, by a network of this test's: mailboxes in a file that all ranks map; then it leaves
  *     go_on  the same again and again, until the communicator fails
  *     wait  waits until the communicator fails, and prints how; then it aborts
+ *     split  makes communicators of all ranks by ceclCommSplit, until the communicator fails
  *     late:N  makes a barrier to which rank N does not come, and prints how that failed; then it aborts
  *     hold  waits until its standard input ends, and leaves
  *     exit  ends its process at once, without ending the communicator
  *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
- *               the others leave it out (they print "shrunk"), work on what is left, and leave */
+ *               the others leave it out (they print "shrunk"), work on what is left, and leave
+ *     shrink:-1  the same until other hosts are cut off; then each host leaves out the others */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -403,7 +405,8 @@ static void work_on(const struct rank *me, ceclComm_t comm, const char *name)
     struct rank left = {.host = me->host, .comm = comm};
     must(ceclCommCount(comm, &left.nranks), "ceclCommCount", comm);
     must(ceclCommUserRank(comm, &left.rank), "ceclCommUserRank", comm);
-    take_net(&left, name, 1);
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        take_net(&left, name, 1);
     const struct buffers b = take_buffers(&left);
     for (int i = 0; i < 3; i++)
         must(round_of_calls(&left, &b, 1000), "a call of those who are left", comm);
@@ -416,12 +419,25 @@ static void shrink_until_one_dies(const struct rank *me, int victim, const char 
     while (ceclCommShrink(me->comm, NULL, 0, &comm, NULL) == ceclSuccess)
         (void)!ceclCommAbort(comm);
     printf("heard: %s\n", ceclGetLastError(NULL));
+    fflush(stdout);
+    int out[64], count = 0;
+    for (int r = 0; r < me->nranks; r++)
+        if (victim < 0 ? cecl_mesh_is_away(me->comm->mesh, r) : r == victim)
+            out[count++] = r;
     ceclResult_t result = ceclInternalError;
     for (int i = 0; i < TRIES && result != ceclSuccess; i++)
-        result = ceclCommShrink(me->comm, &victim, 1, &comm, NULL);
+        result = ceclCommShrink(me->comm, out, count, &comm, NULL);
     must(result, "ceclCommShrink without the one that died", NULL);
     printf("shrunk\n");
     work_on(me, comm, name);
+}
+
+/* A child may have been made where another rank's parent failed: then it is given up, too. */
+static void split_on(const struct rank *me)
+{
+    ceclComm_t child;
+    while (ceclCommSplit(me->comm, 0, 0, &child, NULL) == ceclSuccess)
+        (void)!ceclCommAbort(child);
 }
 
 /* ---- the acts */
@@ -461,6 +477,10 @@ static void act(const struct rank *me, const char *what, const char *name)
         put_within_a_host(me);
         work_over_hosts(me);
     } else if (strcmp(what, "wait") == 0) {
+        wait_for_failure(me);
+        return;
+    } else if (strcmp(what, "split") == 0) {
+        split_on(me);
         wait_for_failure(me);
         return;
     } else if (strncmp(what, "late:", 5) == 0) {
