@@ -139,14 +139,19 @@ void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
                     MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Notes that no rank of the host of `rank` can be reached any more, because of `message`, or because its leader has
- * left. */
+/* Notes that nobody hears of the ranks of the host of `rank` any more, because of `message`, or because its leader has
+ * left. If the leader has died, the others may still take connections; otherwise their host is cut off. */
 static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *message)
 {
+    const bool is_dead = atomic_load(&mesh->peers[rank].state) == MESH_DEAD ||
+                         atomic_load(&mesh->peers[rank].has_gone);
     for (int r = 0; r < mesh->nranks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
-        if (mesh->hosts->host[r] != mesh->hosts->host[rank] ||
-            atomic_load(&peer->state) != MESH_ALIVE)
+        if (mesh->hosts->host[r] != mesh->hosts->host[rank])
+            continue;
+        if (message && !is_dead)
+            atomic_store(&peer->is_cut_off, true); /* before the state */
+        if (atomic_load(&peer->state) != MESH_ALIVE)
             continue;
         if (message)
             (void)mesh_note(peer, message, (ssize_t)sizeof(*message));
@@ -165,7 +170,8 @@ static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *he
     else if (head->kind == CECL_LINK_LEFT)
         note_host(mesh, head->from, NULL);
     else if (atomic_load(&peer->state) == MESH_ABORTED)
-        atomic_store(&peer->has_gone, head->kind == CECL_LINK_GONE || life->kind == LIFE_GOODBYE);
+        atomic_fetch_or(&peer->has_gone,
+                        head->kind == CECL_LINK_GONE || life->kind == LIFE_GOODBYE);
     else if (lives && (head->kind != CECL_LINK_LIFE || !mesh_note(peer, life, bytes)))
         atomic_store(&peer->state, MESH_DEAD);
 }

@@ -91,7 +91,9 @@ struct mesh_peer {
     _Atomic int state;       /* enum mesh_state */
     bool has_word;           /* set before MESH_LEFT, as `word` is */
     uint32_t word;
-    _Atomic bool has_gone; /* of another host, MESH_ABORTED: it has ended since */
+    /* of another host, MESH_ABORTED: it has ended since; or its host cannot be reached */
+    _Atomic int has_gone;
+    _Atomic bool is_cut_off;
     /* set with MESH_ABORTED, as in struct mesh_life; guarded by life_lock */
     char why[MESH_TEXT_BYTES];
     struct mesh_transfer transfer;

@@ -276,6 +276,10 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);
+    if (state == MESH_ABORTED && atomic_load(&peer->is_cut_off))
+        return cecl_fail(ceclRemoteError,
+                         "rank %d%s cannot be reached: the link to its host is cut, or it is down",
+                         rank, of);
     /* Behind the abort may come a goodbye, or the end of the connection. */
     if (state == MESH_ABORTED &&
         (has_ended || atomic_load(&peer->has_gone) || cecl_net_look(peer->life) >= 0))

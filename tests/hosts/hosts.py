@@ -175,6 +175,20 @@ def a_cut_link_is_named(act):
     space("ip", "link", "set", LINK, "up")
 
 
+def hosts_that_are_cut_off_go_on_by_themselves():
+    settings = {"CECL_TIMEOUT_MS": str(CUT_TIMEOUT_MS)}
+    job = Job((2, 2), ["shrink:-1"] * 4, {rank: settings for rank in range(4)})
+    job.expect(range(4), "^joined$")
+    begin = time.monotonic()
+    space("ip", "link", "set", LINK, "down")
+    job.expect(range(4), "^heard: .*(no answer for|cannot be reached)")
+    job.expect(range(4), "^shrunk$")
+    job.expect(range(4), "^left$")
+    within(job, begin, CUT_TIMEOUT_MS / 1000 + SLACK_S)
+    job.end()
+    space("ip", "link", "set", LINK, "up")
+
+
 def hosts_that_are_not_linked_are_refused():
     """The id is for one host, so ranks of the other one say what to set."""
     job = Job((1, 1), ["work"] * 2, {0: {"CECL_SOCKET_IFNAME": None, "CECL_INIT_TIMEOUT_MS": "1500"}})
@@ -241,6 +255,7 @@ def try_all():
         the_others_shrink_and_go_on(2, after=0.1)
         a_cut_link_is_named("go_on")
         hosts_that_are_not_linked_are_refused()
+        hosts_that_are_cut_off_go_on_by_themselves()
 
 
 if WAY == "namespaces" and not shutil.which("ip"):
