@@ -35,6 +35,14 @@ static ceclResult_t await_reply(const struct cecl_meeting_plan *plan, int root, 
     return ceclSuccess;
 }
 
+static size_t parts_bytes(const struct cecl_meeting_plan *plan)
+{
+    size_t bytes = 0;
+    for (int r = 0; r < plan->nranks; r++)
+        bytes += cecl_rank_set_has(&plan->members, r) ? plan->bytes : 0;
+    return bytes;
+}
+
 /* Returns the outcome. *again: the root has closed without a word. */
 static ceclResult_t hear(const struct cecl_meeting_plan *plan, int root, int fd, int64_t deadline,
                          void *parts, bool *again)
@@ -48,7 +56,7 @@ static ceclResult_t hear(const struct cecl_meeting_plan *plan, int root, int fd,
     if (*again)
         return ceclRemoteError;
     if (reply.status == ceclSuccess)
-        return parts && reply.bytes <= (uint64_t)plan->nranks * plan->bytes
+        return parts && reply.bytes == parts_bytes(plan)
                    ? cecl_net_recv(fd, -1, parts, (size_t)reply.bytes, deadline, who)
                    : cecl_fail(ceclInternalError, "rank %d sent no parts of a meeting", root);
     CECL_TRY(cecl_net_recv(fd, -1, words, reply.bytes < most ? (size_t)reply.bytes : most, deadline,
