@@ -371,10 +371,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
  * nodes (ceclInvalidUsage; the message has the layout of nodes): captured collectives,
  * ceclReduceScatterTiles, ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
- * and pointers and one-sided calls to other nodes; over hosts also ceclCommShrink, ceclWindowShare
- * and ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi have a
- * network between hosts; others refuse calls over hosts. Other hosts reach the ranks of a host
- * through the process of its first rank, so let that process end last.
+ * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
+ * host device only communicators of ceclCommInitMpi and their children have a network between
+ * hosts; others refuse calls over hosts. Other hosts reach the ranks of a host through the process
+ * of its first rank, so let that process end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -495,7 +495,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * the message names it), and those of ceclCommInitRankConfig. Messages name ranks by their numbers
  * in `comm`. The call may then be made again, with another list for example. If lists differed, a
  * rank that had not come to that call, and comes to the next one before the others, gets the same
- * error: let it call again. */
+ * error: let it call again.
+ * If the ranks that stay are on several hosts, they meet at the first of them, which all must reach
+ * over CECL_SOCKET_IFNAME. Then lists that differ in the first rank that stays end in ceclTimeout; a
+ * rank that comes after the others' call has failed waits for their next call; and a rank that
+ * refuses its arguments waits up to 5 s for the others, to tell them. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -1633,7 +1637,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRequestFree(ceclRequest_t request);
  *
  * These calls are refused inside a group, and need none. A communicator of more than
  * CECL_ONE_SIDED_RANKS ranks has none. Over nodes a peer on another node is refused
- * (ceclInvalidUsage), and over hosts ceclWindowShare is. ceclCommFinalize, ceclCommDestroy
+ * (ceclInvalidUsage). ceclCommFinalize, ceclCommDestroy
  * and the end of the process wait for them as for other calls. */
 
 #define CECL_SIGNALS 64

@@ -173,9 +173,9 @@ CECL_API ceclResult_t ceclCommInitOobNccl(ceclComm_t *comm, int nranks, int rank
                          !net            ? ""
                          : !net->library ? "->library"
                                          : "->split");
-    cecl_net_nccl_lend(net);
+    cecl_net_lend(&(struct cecl_net_lender){.nccl = net});
     const ceclResult_t result = ceclCommInitOob(comm, nranks, rank, oob, config);
-    cecl_net_nccl_lend(NULL);
+    cecl_net_lend(NULL);
     return result;
 }
 

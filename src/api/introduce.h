@@ -2,6 +2,7 @@
 #ifndef CECL_API_INTRODUCE_H
 #define CECL_API_INTRODUCE_H
 
+#include "boot/meeting.h"
 #include "boot/mesh.h"
 #include "comm/comm.h"
 
@@ -22,7 +23,7 @@ struct cecl_hello {
     uint64_t drawn; /* random; all ranks' numbers together identify the communicator */
     char text[CECL_HELLO_TEXT_BYTES]; /* after success: why the GPU cannot be used, or empty */
 };
-_Static_assert(sizeof(struct cecl_hello) <= CECL_OOB_PART_BYTES,
+_Static_assert(sizeof(struct cecl_hello) <= CECL_MEETING_PART_BYTES,
                "a rank's introduction fits into its part of an exchange");
 
 /* Introduces the ranks to each other, and connects them. Collective over `oob`.

@@ -115,6 +115,21 @@ static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_ad
     return ceclSuccess;
 }
 
+/* Sets up the new communicator. If its parent can lend its network, the child uses that. */
+static ceclResult_t set_up(const struct members *members, struct cecl_oob *oob,
+                           const struct cecl_resolved *config, ceclComm_t *child)
+{
+    struct cecl_net *net = members->parent->engine.net;
+    struct cecl_net_lender lender;
+    if (!net || !net->ops->lend || !net->ops->lend(net, &lender))
+        return cecl_comm_setup(oob, config, ceclSuccess, child);
+    lender.ranks = members->parent_ranks;
+    cecl_net_lend(&lender);
+    const ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, child);
+    cecl_net_lend(NULL);
+    return result;
+}
+
 /* Makes the new communicator. Collective over the members. Frees the arrays of `members`. */
 static ceclResult_t join(struct members *members, struct cecl_oob *oob,
                          const struct cecl_resolved *config, ceclComm_t *newcomm)
@@ -126,7 +141,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->context = members;
     if (cecl_mesh_spans_hosts(members->parent->mesh))
         oob->find_address = address_in_parent;
-    ceclResult_t result = cecl_comm_setup(oob, config, ceclSuccess, &child);
+    ceclResult_t result = set_up(members, oob, config, &child);
     if (result == ceclSuccess) {
         child->parent_ranks = members->parent_ranks;
         members->parent_ranks = NULL;
@@ -327,9 +342,6 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
             comm->rank);
     if (!newcomm)
         return cecl_fail(ceclInvalidArgument, "newcomm: NULL; the address of a handle expected");
-    if (cecl_mesh_spans_hosts(
-            comm->mesh)) /* the members could not meet, because they share no memory */
-        return cecl_comm_refuse_over_nodes(comm, "a shrink of ranks on several hosts");
     return settle(comm, config, resolved);
 }
 

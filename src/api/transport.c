@@ -6,16 +6,20 @@
 /* Whether NCCL carries data between nodes: on GPUs, and if a program that runs on NCCL lends its own NCCL. */
 static bool has_nccl_net(ceclComm_t comm)
 {
-    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
+    const struct cecl_net_lender *lender = cecl_net_lent();
+    return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || (lender && lender->nccl));
 }
 
-/* Whether a transport that another library lends carries data between nodes. Not in a child, because nothing
- * is lent when it is made. */
+/* Whether lent pipes carry data between nodes: those of MPI. A child always uses the pipes of its parent, if
+ * the parent has any. */
 static bool has_lent_net(ceclComm_t comm)
 {
-    return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&
-           (comm->config.net == CECL_NET_MPI ||
-            (cecl_mesh_spans_hosts(comm->mesh) && cecl_net_lent()));
+    const bool is_child = comm->config.node >= 0, lent = cecl_net_lent() != NULL;
+    if (!comm->nodes || has_nccl_net(comm))
+        return false;
+    return is_child
+               ? lent
+               : comm->config.net == CECL_NET_MPI || (lent && cecl_mesh_spans_hosts(comm->mesh));
 }
 
 /* Whether shared memory carries data between nodes: they are pretended nodes of one host, and the ranks run
@@ -36,12 +40,14 @@ static ceclResult_t open_lent_net(ceclComm_t comm)
 {
     const struct cecl_net_lender *lender = cecl_net_lent();
     struct cecl_net_pipes pipes = {.context = NULL};
-    CECL_TRY(cecl_mesh_agree(
-        comm->mesh, lender
-                        ? lender->check(lender->context)
-                        : cecl_fail(ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi makes a "
-                                                      "communicator that uses MPI between nodes")));
-    ceclResult_t result = lender->open(lender->context, &pipes);
+    ceclResult_t result = ceclSuccess;
+    if (!lender)
+        result = cecl_fail(ceclInvalidUsage, "CECL_NET=mpi: only ceclCommInitMpi makes a "
+                                             "communicator that uses MPI between nodes");
+    else if (lender->check)
+        result = lender->check(lender->context);
+    CECL_TRY(cecl_mesh_agree(comm->mesh, result));
+    result = lender->open(lender, comm->mesh, comm->rank, comm->nranks, &pipes);
     if (result == ceclSuccess) {
         result = cecl_net_pipes_open(comm->dev, lender->name, &pipes, comm->rank, comm->nranks,
                                      &comm->engine.net);

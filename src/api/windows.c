@@ -2,7 +2,7 @@
  *
  *     each rank       registers its memory
  *     all ranks       tell each other where it lies
- *     each rank       opens the memory of all peers, which stays open while the window lives
+ *     each rank       opens the memory of all peers of its host, which stays open while the window lives
  *     all ranks       agree: all have the window, or none
  *
  * Therefore no one-sided call waits until memory of a peer is opened. */
@@ -151,8 +151,6 @@ static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, co
         return cecl_fail(ceclInvalidUsage,
                          "one-sided calls in a communicator of %d ranks: at most %d ranks expected",
                          comm->nranks, CECL_ONE_SIDED_RANKS);
-    if (cecl_mesh_spans_hosts(comm->mesh))
-        return cecl_comm_refuse_over_nodes(comm, "a window of ranks on several hosts");
     if (bytes > 0 && !ptr)
         return cecl_fail(ceclInvalidArgument, "ptr: NULL, with %zu bytes", bytes);
     return ceclSuccess;
@@ -212,7 +210,7 @@ static ceclResult_t open_parts(ceclWindow_t window, const struct told *all)
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
         window->parts[r].at = all[r].at;
         window->parts[r].bytes = all[r].bytes;
-        if (r != comm->rank && all[r].bytes > 0)
+        if (r != comm->rank && all[r].bytes > 0 && !cecl_mesh_is_away(comm->mesh, r))
             result = open_part(window, r, all[r].posted);
     }
     comm->launcher->making = NULL;

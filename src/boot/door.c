@@ -50,13 +50,22 @@ void cecl_door_close(struct cecl_door *door)
 {
     if (door->bytes == 0)
         return;
-    cecl_net_close(door->listener);
+    if (door->listener >= 0)
+        cecl_net_close(door->listener);
     for (int i = 0; i < door->count; i++)
         cecl_net_close(door->callers[i].fd);
     free(door->callers);
     free(door->polls);
     free(door->said);
     *door = (struct cecl_door){0};
+}
+
+int cecl_door_leave(struct cecl_door *door)
+{
+    const int listener = door->listener;
+    door->listener = -1;
+    cecl_door_close(door);
+    return listener;
 }
 
 /* How many ms a caller has before a newer one may replace it. */

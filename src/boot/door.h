@@ -53,6 +53,8 @@ ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller));
 /* Closes the listener and every caller that was not taken. */
 void cecl_door_close(struct cecl_door *door);
+/* The same, but the listener stays open, and is returned. Callers may wait in its queue. */
+int cecl_door_leave(struct cecl_door *door);
 
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);

@@ -40,6 +40,12 @@ static const char *ranks_there(const struct links *links, int rank, struct cecl_
     return cecl_rank_list_words(list);
 }
 
+/* Whether the leader at the other end has ended, and not only the way to it. */
+static bool is_closed_there(int error)
+{
+    return error == 0 || (cecl_net_is_closed(error) && error != ETIMEDOUT);
+}
+
 /* Writes why the link has ended. `error`: an errno; 0: the other end has closed it. */
 static void say_why(const struct links *links, const struct links_end *link, int error, char *words,
                     size_t room)
@@ -51,7 +57,7 @@ static void say_why(const struct links *links, const struct links_end *link, int
                  "(%s)",
                  (long long)links->silence_ms, ranks_there(links, link->rank, &list),
                  strerror(error));
-    else if (error == 0 || cecl_net_is_closed(error))
+    else if (is_closed_there(error))
         snprintf(words, room, "rank %d ended unexpectedly", link->rank);
     else
         snprintf(words, room, "the link to the host of %s has failed: %s",
@@ -65,10 +71,14 @@ static void lose_link(struct links *links, struct links_end *link, int error)
         struct mesh_life life;
     } message = {.head = {.bytes = sizeof(message), .from = (uint16_t)link->rank},
                  .life = {.kind = LIFE_ABORT}};
+    const struct cecl_link_head gone = {
+        .bytes = sizeof(gone), .kind = CECL_LINK_GONE, .from = (uint16_t)link->rank};
     const bool left = links->has_left[link->rank];
     message.head.kind = left ? CECL_LINK_LEFT : CECL_LINK_CUT;
     say_why(links, link, error, message.life.why, sizeof(message.life.why));
     links_close_end(link);
+    if (!left && is_closed_there(error))
+        deliver(links, &gone);
     deliver(links, &message.head);
 }
 
@@ -102,8 +112,8 @@ static void end_line(struct links *links, struct links_end *line)
 {
     const struct cecl_link_head gone = {
         .bytes = sizeof(gone), .kind = CECL_LINK_GONE, .from = (uint16_t)line->rank};
-    if (line->kind == LIFE && !links->has_ended[line->rank]) {
-        links->has_ended[line->rank] = true;
+    if (line->kind == LIFE && line->fd >= 0 && !links->has_left[line->rank]) {
+        links->has_ended[line->rank] = true; /* it may have said before that it gives up */
         send_away(links, &gone);
     }
     links_close_end(line);

@@ -223,6 +223,8 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
     struct meeting *meeting = NULL;
     uint64_t serial = 0;
     int64_t rest = 0;
+    if (meeting_is_over_hosts(plan))
+        return meeting_join_over_hosts(plan, parts);
     CECL_TRY(lock(plan));
     ceclResult_t result = enter(plan, &meeting);
     if (result == ceclSuccess)
@@ -265,6 +267,10 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
+    if (meeting_is_over_hosts(plan)) {
+        meeting_refuse_over_hosts(plan, result);
+        return cecl_fail_with(result, words);
+    }
     if (lock(plan) != ceclSuccess)
         return cecl_fail_with(result, words);
     (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);

@@ -2,7 +2,10 @@
  * a new communicator. A meeting has a list of members. It is complete when all members have come with the
  * same list. It fails for all members if one refuses, dies or does not come, or if lists differ so that
  * ranks wait for each other. Each member brings a part, and gets the parts of all when the meeting is
- * complete. */
+ * complete.
+ *
+ * Members on several hosts meet at the first member instead (meeting_hosts.c). That rank sees that lists
+ * differ only if they have the same first member; otherwise time limits end the calls. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -10,7 +13,8 @@
 
 #include "boot/mesh.h"
 
-#define CECL_MEETING_RANKS 1024 /* most ranks of a communicator */
+#define CECL_MEETING_RANKS 1024      /* most ranks of a communicator */
+#define CECL_MEETING_PART_BYTES 632u /* most bytes that a member brings */
 
 struct cecl_rank_set {
     uint64_t words[CECL_MEETING_RANKS / 64];
@@ -41,7 +45,7 @@ struct cecl_meeting_plan {
     struct cecl_rank_set members;
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
-    const void *part; /* [bytes] what this rank brings; at most CECL_OOB_PART_BYTES */
+    const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
     size_t bytes;     /* of a part, equal on all members */
 };
 

@@ -42,7 +42,7 @@ struct meeting {
 /* What a rank brought last. */
 struct part {
     uint64_t serial; /* the meeting to which the rank brought it */
-    char bytes[CECL_OOB_PART_BYTES];
+    char bytes[CECL_MEETING_PART_BYTES];
 };
 
 /* Valid when zeroed. */
@@ -161,6 +161,31 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
         snprintf(meeting->words, sizeof(meeting->words), "%s", why->words);
     atomic_store(&meeting->state, FAILED);
 }
+
+/* ---- members on several hosts (meeting_hosts.c). Members of one host meet in its memory, also where the
+ * communicator has ranks on others. */
+bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
+ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
+/* Tells others of the last message. Waits a moment for them. */
+void meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
+
+/* What a member says. */
+struct meeting_said {
+    struct cecl_rank_set members;
+    int32_t result;      /* ceclResult_t of a refusal, whose words are in `bytes` */
+    int32_t patience_ms; /* how long it goes on waiting; 0 or less: without end */
+    char bytes[CECL_MEETING_PART_BYTES];
+};
+_Static_assert(sizeof(struct meeting_said) <= CECL_OOB_PART_BYTES, "an answer holds it");
+
+/* How long a rank that refuses waits to tell others, who come soon, ms. */
+#define MEETING_TOLD_MS 5000
+
+/* meeting_root.c: whether a member is still there; and what the first member does. The last is for a rank that refuses with the last message, and on which
+ * others may count as their root. */
+ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank);
+ceclResult_t meeting_be_root(const struct cecl_meeting_plan *plan, void *parts);
+void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 /* ---- lists that differ (meeting_lists.c) */
 

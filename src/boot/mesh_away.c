@@ -141,13 +141,19 @@ void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
 }
 
 /* Notes that no rank of the host of `rank` can be reached any more. `message` says why; NULL: that host's
- * leader has left. */
+ * leader has left. If the leader has died, the others may still take connections; otherwise their host is cut
+ * off. */
 static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *message)
 {
+    const bool is_dead = atomic_load(&mesh->peers[rank].state) == MESH_DEAD ||
+                         atomic_load(&mesh->peers[rank].has_gone);
     for (int r = 0; r < mesh->nranks; r++) {
         struct mesh_peer *peer = &mesh->peers[r];
-        if (mesh->hosts->host[r] != mesh->hosts->host[rank] ||
-            atomic_load(&peer->state) != MESH_ALIVE)
+        if (mesh->hosts->host[r] != mesh->hosts->host[rank])
+            continue;
+        if (message && !is_dead)
+            atomic_store(&peer->is_cut_off, true); /* before the state */
+        if (atomic_load(&peer->state) != MESH_ALIVE)
             continue;
         if (message)
             (void)mesh_note(peer, message, (ssize_t)sizeof(*message));
@@ -165,6 +171,9 @@ static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *he
         note_host(mesh, head->from, life);
     else if (head->kind == CECL_LINK_LEFT)
         note_host(mesh, head->from, NULL);
+    else if (atomic_load(&peer->state) == MESH_ABORTED)
+        atomic_fetch_or(&peer->has_gone,
+                        head->kind == CECL_LINK_GONE || life->kind == LIFE_GOODBYE);
     else if (lives && (head->kind != CECL_LINK_LIFE || !mesh_note(peer, life, bytes)))
         atomic_store(&peer->state, MESH_DEAD);
 }

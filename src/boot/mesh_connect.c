@@ -22,8 +22,6 @@
 
 #define HELLO_MAGIC 0x6d657368u
 #define TICK_MS 50 /* most ms until a rank that gives up is noticed */
-/* ms after which the oob is asked whether the ranks that are missing have failed */
-#define LONG_MS 1000
 
 /* The first bytes on a new connection. */
 struct hello {
@@ -200,8 +198,8 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 }
 
 /* Waits for callers for a while. Returns how many were admitted. */
-static int attend(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
-                  struct cecl_door *door, int wait_ms)
+static int admit_callers(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
+                         struct cecl_door *door, int wait_ms)
 {
     struct cecl_caller caller;
     int admitted = 0;
@@ -211,18 +209,23 @@ static int attend(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
     return admitted;
 }
 
+static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door *door, int wait_ms)
+{
+    (void)admit_callers(mesh, context, door, wait_ms);
+}
+
 /* Accepts all expected connections. */
 static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                                   struct cecl_door *door)
 {
     const struct cecl_oob *oob = mesh->oob;
-    const int64_t long_since = cecl_deadline(LONG_MS);
+    const int64_t long_since = cecl_deadline(MESH_LONG_MS);
     int expected = mesh_lines_awaited(mesh);
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
         expected += cecl_mesh_is_away(mesh, r) ? 0 : MESH_CHANNELS;
     while (expected > 0) {
         const int left = cecl_ms_left(mesh->init_deadline);
-        expected -= attend(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
+        expected -= admit_callers(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
         const int trouble = cecl_door_trouble(door);
         if (expected == 0)
             break;
@@ -240,22 +243,6 @@ static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invi
 }
 
 /* ---- giving up */
-
-/* Called when a peer has closed its socket, or another peer says that it has gone. That peer may have
- * connected once more to say why. Returns the error with its reason, or else `known`. */
-static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
-                                struct cecl_door *door, ceclResult_t known)
-{
-    const int64_t deadline = cecl_deadline(MESH_REASON_MS);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    ceclResult_t told = mesh_find_reason(mesh);
-    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
-        (void)attend(mesh, mine, door, 1);
-        told = mesh_find_reason(mesh);
-    }
-    return told != ceclSuccess ? told : cecl_fail_with(known, words);
-}
 
 /* Connects to a rank that listens, and tells it why this rank gives up. Returns false if there is no
  * descriptor left. */
@@ -281,7 +268,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
 {
     for (int looks = 0; looks < 2 && door->bytes > 0;
          looks++) /* the first look accepts, the second reads */
-        (void)attend(mesh, of_rank(all, mesh->rank), door, 0);
+        attend(mesh, of_rank(all, mesh->rank), door, 0);
     for (int r = 0; r < mesh->nranks; r++) {
         if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
             continue;
@@ -360,8 +347,9 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
         result = await_callers(mesh, mine, &door);
     if (result == ceclSuccess)
         result = mesh_connect_hosts(mesh, &calls);
-    if (result == ceclRemoteError)
-        result = find_reason(mesh, mine, &door, result);
+    if (result == ceclRemoteError) /* a peer that has gone may have connected before to tell why */
+        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, mine, &door},
+                                   MESH_REASON_MS);
     if (result == ceclSuccess) {
         cecl_door_close(&door);
         return ceclSuccess;

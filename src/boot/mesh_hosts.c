@@ -45,11 +45,11 @@ static bool is_address(const struct cecl_address *at)
 static bool allocate(struct mesh_hosts *hosts, size_t n)
 {
     hosts->host = calloc(n, sizeof(*hosts->host));
-    hosts->reach = calloc(n, sizeof(*hosts->reach));
+    hosts->doors = calloc(n, sizeof(*hosts->doors));
     hosts->early = calloc(n, sizeof(*hosts->early));
     hosts->lines = calloc(n, sizeof(*hosts->lines));
     hosts->links = calloc(n, sizeof(*hosts->links));
-    return hosts->host && hosts->reach && hosts->early && hosts->lines && hosts->links;
+    return hosts->host && hosts->doors && hosts->early && hosts->lines && hosts->links;
 }
 
 static void free_hosts(struct mesh_hosts *hosts)
@@ -57,7 +57,7 @@ static void free_hosts(struct mesh_hosts *hosts)
     if (!hosts)
         return;
     free(hosts->host);
-    free(hosts->reach);
+    free(hosts->doors);
     free(hosts->early);
     free(hosts->lines);
     free(hosts->links);
@@ -110,7 +110,7 @@ static ceclResult_t check_reaches(const struct cecl_mesh *mesh, const uint16_t *
 {
     struct cecl_rank_list list = {.count = 0};
     for (int r = 0; r < mesh->nranks; r++)
-        if (first_of(host, host[r]) == r && !is_address(&mesh->hosts->reach[r].at))
+        if (first_of(host, host[r]) == r && !is_address(&mesh->hosts->doors[r].at))
             cecl_rank_list_add(&list, r);
     return list.count == 0 ? ceclSuccess
                            : cecl_fail(ceclInvalidUsage,
@@ -130,8 +130,8 @@ ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, cons
     struct mesh_hosts *hosts = mesh->room;
     for (int r = 0; r < mesh->nranks; r++) {
         hosts->host[r] = host[r];
-        memcpy(&hosts->reach[r], (const char *)reaches + (size_t)r * apart,
-               sizeof(hosts->reach[r]));
+        memcpy(&hosts->doors[r].at, (const char *)reaches + (size_t)r * apart,
+               sizeof(hosts->doors[r].at));
     }
     hosts->leader = first_of(host, host[mesh->rank]);
     mesh->hosts = hosts;
@@ -212,7 +212,7 @@ static ceclResult_t call_leader(struct cecl_mesh *mesh, int leader, const uint8_
     if (reason)
         memcpy(answer.part, reason, sizeof(*reason));
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC,
-                             .at = read_address(&mesh->hosts->reach[leader].at)};
+                             .at = read_address(&mesh->hosts->doors[leader].at)};
     memcpy(id.secret, secret, sizeof(id.secret));
     const ceclResult_t result = cecl_tcp_call(&id, &answer, deadline, fd);
     return result == ceclSuccess
@@ -264,9 +264,9 @@ static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
     cecl_net_close(caller->fd);
 }
 
-static void attend(struct cecl_mesh *mesh, const struct mesh_calls *calls, struct cecl_door *door,
-                   int wait_ms)
+static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door *door, int wait_ms)
 {
+    const struct mesh_calls *calls = context;
     const uint8_t *secret = calls->invited(calls->context, mesh->rank)->secret;
     struct cecl_caller caller;
     cecl_door_attend(door, wait_ms);
@@ -288,6 +288,8 @@ static struct cecl_rank_list awaited(const struct cecl_mesh *mesh)
 static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *calls,
                                struct cecl_door *door)
 {
+    const struct cecl_oob *oob = mesh->oob;
+    const int64_t long_since = cecl_deadline(MESH_LONG_MS);
     struct cecl_rank_list missing = awaited(mesh);
     while (missing.count > 0) {
         const int left = cecl_ms_left(mesh->init_deadline);
@@ -296,6 +298,7 @@ static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *
         if (missing.count == 0)
             break;
         CECL_TRY(calls->go_on(mesh));
+        CECL_TRY(oob->check ? oob->check(oob, cecl_ms_left(long_since) == 0) : ceclSuccess);
         const int trouble = cecl_door_trouble(door);
         if (trouble)
             return cecl_fail(ceclSystemError, "rank %d cannot take the links of other hosts: %s",
@@ -341,22 +344,6 @@ static ceclResult_t start_thread(struct cecl_mesh *mesh, const struct mesh_calls
     return result;
 }
 
-/* Called when a leader could not be reached. It may have given up, and then it connects to this leader to
- * say why. Returns the error with its reason, or else `known`. */
-static ceclResult_t find_reason(struct cecl_mesh *mesh, const struct mesh_calls *calls,
-                                struct cecl_door *door, ceclResult_t known)
-{
-    const int64_t deadline = cecl_deadline(REASON_MS);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    ceclResult_t told = mesh_first_reason(mesh);
-    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
-        attend(mesh, calls, door, 10);
-        told = mesh_first_reason(mesh);
-    }
-    return told != ceclSuccess ? told : cecl_fail_with(known, words);
-}
-
 static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
     struct cecl_door door;
@@ -369,8 +356,11 @@ static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_cal
         result = call_lower_leaders(mesh, calls);
     if (result == ceclSuccess)
         result = take_links(mesh, calls, &door);
-    if (result == ceclRemoteError)
-        result = find_reason(mesh, calls, &door, result);
+    if (result == ceclRemoteError) /* a leader that gives up calls this one to tell why */
+        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, calls, &door},
+                                   REASON_MS);
+    if (result == ceclSuccess)
+        mesh->reach_fd = cecl_door_leave(&door);
     cecl_door_close(&door);
     return result == ceclSuccess ? start_thread(mesh, calls) : result;
 }
@@ -403,13 +393,10 @@ void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
 
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
-    ceclResult_t result = ceclSuccess;
-    if (is_leader(mesh))
-        result = connect_leader(mesh, calls);
-    cecl_net_drop(&mesh->reach_fd, 1);
-    if (mesh->hosts && result == ceclSuccess) {
-        free(mesh->hosts->reach);
-        mesh->hosts->reach = NULL;
-    }
-    return result;
+    if (!mesh->hosts)
+        cecl_net_drop(&mesh->reach_fd, 1);
+    for (int r = 0; r < mesh->nranks && mesh->hosts; r++)
+        memcpy(mesh->hosts->doors[r].secret, calls->invited(calls->context, r)->secret,
+               sizeof(mesh->hosts->doors[r].secret));
+    return is_leader(mesh) ? connect_leader(mesh, calls) : ceclSuccess;
 }

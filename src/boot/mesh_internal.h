@@ -15,6 +15,9 @@
 /* ms to wait for the reason of a peer that gives up while ranks connect */
 #define MESH_REASON_MS 50
 
+/* ms after which ranks that do not come may have failed elsewhere */
+#define MESH_LONG_MS 1000
+
 #define MESH_TEXT_BYTES 256
 
 /* Whether and how a peer has ended. */
@@ -64,11 +67,17 @@ struct mesh_early {
     char frame[sizeof(struct mesh_header) + CECL_PACKET_BODY];
 };
 
+/* Where a rank takes connections of other hosts: links while ranks join, and later for a meeting. */
+struct mesh_door {
+    struct cecl_address at;
+    uint8_t secret[16];
+};
+
 /* What only a mesh over several hosts has. */
 struct mesh_hosts {
     int leader;
     uint16_t *host;               /* [nranks] */
-    struct cecl_reach *reach;     /* [nranks] until the mesh is connected */
+    struct mesh_door *doors;      /* [nranks] */
     int line[CECL_LINES_OF_RANK]; /* to the leader's thread, or -1 */
     bool is_sent;                 /* the frame of the current exchange is sent */
     _Atomic bool life_ended;      /* the life line was read to its end */
@@ -85,6 +94,9 @@ struct mesh_peer {
     _Atomic int state;       /* enum mesh_state */
     bool has_word;           /* set before MESH_LEFT, as `word` is */
     uint32_t word;
+    /* of another host, MESH_ABORTED: it has ended since; or its host cannot be reached */
+    _Atomic int has_gone;
+    _Atomic bool is_cut_off;
     /* set with MESH_ABORTED, as in struct mesh_life; guarded by life_lock */
     char why[MESH_TEXT_BYTES];
     struct mesh_transfer transfer;
@@ -113,10 +125,10 @@ struct cecl_mesh {
     struct pollfd *post_polls;
     bool has_word; /* whether `word` was set */
     uint32_t word;
-    int take_turn;            /* the rank that cecl_mesh_take asks first */
-    void *verdicts;           /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at;   /* at which other hosts reach this rank */
-    int reach_fd;             /* listens for links until the mesh is connected; or -1 */
+    int take_turn;          /* the rank that cecl_mesh_take asks first */
+    void *verdicts;         /* [nranks], for cecl_mesh_agree */
+    struct cecl_address at; /* at which other hosts reach this rank */
+    int reach_fd; /* listens for other hosts; -1: ranks are on one host, or cannot be reached */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
     /* memory for `hosts`, until it is known whether it is needed; or NULL */
     struct mesh_hosts *room;
@@ -187,6 +199,18 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
 /* The same, for when a rank has gone without giving a reason. While ranks join, also asks the oob. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
+/* A door at which peers may call to tell why they give up. */
+struct cecl_door;
+struct mesh_attended {
+    void (*attend)(struct cecl_mesh *mesh, const void *context, struct cecl_door *door,
+                   int wait_ms);
+    const void *context;
+    struct cecl_door *door;
+};
+/* Attends a door for at most `ms`. Returns the error with the reason that somebody tells or the oob knows, or else
+ * `known`, whose message is the last one. */
+ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
+                               const struct mesh_attended *at, int ms);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);
 /* The error for a wait that cecl_mesh_interrupt has ended. */

@@ -12,6 +12,7 @@
 #include "boot/packet.h"
 #include "boot/process.h"
 #include "boot/rank_list.h"
+#include "util/clock.h"
 
 static void tell(struct cecl_mesh *mesh, struct mesh_life message)
 {
@@ -203,6 +204,20 @@ ceclResult_t mesh_find_reason(struct cecl_mesh *mesh)
     return result;
 }
 
+ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
+                               const struct mesh_attended *at, int ms)
+{
+    const int64_t deadline = cecl_deadline(ms);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    ceclResult_t told = mesh_find_reason(mesh);
+    while (told == ceclSuccess && cecl_ms_left(deadline) > 0) {
+        at->attend(mesh, at->context, at->door, 1);
+        told = mesh_find_reason(mesh);
+    }
+    return told != ceclSuccess ? told : cecl_fail_with(known, words);
+}
+
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh)
 {
     mesh_away_hear(mesh);
@@ -262,8 +277,13 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int rank, const char *
     const enum mesh_state state = mesh_read_life(mesh, rank);
     if (state == MESH_LEFT)
         return left_error(rank, of);
+    if (state == MESH_ABORTED && atomic_load(&peer->is_cut_off))
+        return cecl_fail(ceclRemoteError,
+                         "rank %d%s cannot be reached: the link to its host is cut, or it is down",
+                         rank, of);
     /* After an abort, a goodbye or the end of the connection means that the peer has gone. */
-    if (state == MESH_ABORTED && (has_ended || cecl_net_look(peer->life) >= 0))
+    if (state == MESH_ABORTED &&
+        (has_ended || atomic_load(&peer->has_gone) || cecl_net_look(peer->life) >= 0))
         return cecl_fail(ceclRemoteError,
                          "rank %d%s gave up and then ended, or destroyed its communicator", rank,
                          of);

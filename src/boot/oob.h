@@ -11,7 +11,7 @@
 
 #include "util/error.h"
 
-#define CECL_OOB_PART_BYTES 640u /* most bytes that a rank tells the others */
+#define CECL_OOB_PART_BYTES 768u /* most bytes that a rank tells the others */
 
 /* A TCP address, as tcp.h defines it. Zeroed: none. */
 struct cecl_address {

@@ -21,7 +21,7 @@
 #include "boot/process.h"
 #include "util/error.h"
 
-#define CECL_TCP_MAGIC 0x6365636c74637035u /* "cecltcp5" */
+#define CECL_TCP_MAGIC 0x6365636c74637036u /* "cecltcp6" */
 
 union cecl_tcp_address {
     struct sockaddr any;

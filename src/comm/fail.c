@@ -211,10 +211,25 @@ const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)
     return cecl_rank_list_words(late);
 }
 
+/* Whether the rank to blame is on another host, where it may itself wait for another rank. */
+static bool leads_away(ceclComm_t comm, const struct cecl_rank_list *late)
+{
+    struct cecl_rank_list ends = *late;
+    if (!cecl_mesh_spans_hosts(comm->mesh))
+        return false;
+    (void)cecl_comm_to_blame(comm, &ends);
+    for (int i = 0; i < ends.count && i < CECL_RANKS_NAMED; i++)
+        if (cecl_mesh_is_away(comm->mesh, ends.ranks[i]))
+            return true;
+    return false;
+}
+
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms)
 {
-    const int64_t more = late->count > 1 ? CECL_MESH_WORD_MS : 0;
-    return comm->config.timeout_ms > 0 && waited_ms >= comm->config.timeout_ms + more;
+    if (comm->config.timeout_ms <= 0 || waited_ms < comm->config.timeout_ms)
+        return false;
+    return waited_ms >= comm->config.timeout_ms + CECL_MESH_WORD_MS ||
+           (late->count <= 1 && !leads_away(comm, late));
 }
 
 bool cecl_comm_owes_nothing(ceclComm_t comm)

@@ -46,7 +46,8 @@ static ceclResult_t check_net(const struct cecl_launch *launch)
     return cecl_fail(
         ceclInvalidUsage,
         "%s over %s: ranks are on several hosts, and no transport carries data between them (on "
-        "GPUs NCCL does; on the host device MPI does, in communicators of ceclCommInitMpi)",
+        "GPUs NCCL does; on the host device MPI does, in communicators of ceclCommInitMpi and "
+        "their children)",
         launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words));
 }
 

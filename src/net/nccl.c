@@ -255,20 +255,6 @@ static const struct cecl_net_ops ops = {.exchange = exchange,
                                         .finish = cecl_net_nccl_finish,
                                         .close = cecl_net_nccl_close};
 
-/* ---- what the program lends */
-
-static _Thread_local const ceclNcclNet_t *lent;
-
-void cecl_net_nccl_lend(const ceclNcclNet_t *net)
-{
-    lent = net;
-}
-
-const ceclNcclNet_t *cecl_net_nccl_lent(void)
-{
-    return lent;
-}
-
 /* What a rank tells the others. */
 struct offer {
     int32_t version;
@@ -363,6 +349,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline, struct cecl_net **net)
 {
+    const struct cecl_net_lender *lender = cecl_net_lent();
     struct nccl *nccl = calloc(1, sizeof(*nccl));
     struct offer *all = calloc((size_t)nranks, sizeof(*all));
     ceclResult_t result = cecl_mesh_agree(
@@ -375,8 +362,8 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         nccl->rank = rank;
         nccl->nranks = nranks;
         nccl->timeout_ms = timeout_ms;
-        if (lent)
-            nccl->lent = *lent;
+        if (lender && lender->nccl)
+            nccl->lent = *lender->nccl;
         pthread_mutex_init(&nccl->lock, NULL);
         result = meet(nccl, mesh, all, deadline);
         if (result == ceclSuccess) {

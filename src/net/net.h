@@ -57,6 +57,9 @@ struct cecl_net_ops {
     /* Ends what the transport has in other libraries, in order and within a bounded time. No exchange is
      * pending, and none follows. NULL: as for give_up. */
     void (*finish)(struct cecl_net *net);
+    /* Lends it to a child of the communicator: fills in *lender, except its `ranks`. Returns false where the child
+     * finds a network of its own; so does NULL. Local. */
+    bool (*lend)(struct cecl_net *net, struct cecl_net_lender *lender);
 };
 
 /* The first part of every transport. */
@@ -84,17 +87,13 @@ size_t cecl_net_local_bytes(int nranks);
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net);
 
-/* nccl.c: on GPUs, through the sends and receives of NCCL, which is opened at run time. Collective over the
- * mesh.
+/* nccl.c: on GPUs, through the sends and receives of NCCL, which is opened at run time, or of a split of the
+ * communicator that the program lends (pipes.h). Collective over the mesh.
  *
  * timeout_ms  limit of the host's waits in an exchange; 0: none
  * deadline    of making NCCL's communicator */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
                                 int nranks, int timeout_ms, int64_t deadline,
                                 struct cecl_net **net);
-/* Sets what the program lends to the transports that the calling thread opens: NCCL's communicators are
- * then split from the program's. NULL: nothing, from now on. */
-void cecl_net_nccl_lend(const ceclNcclNet_t *net);
-const ceclNcclNet_t *cecl_net_nccl_lent(void);
 
 #endif

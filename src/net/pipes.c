@@ -233,8 +233,45 @@ static void close_net(struct cecl_net *net)
     free(piped);
 }
 
-static const struct cecl_net_ops ops = {
-    .exchange = exchange, .late = late, .error = error_of, .fail = fail_net, .close = close_net};
+/* ---- what children are lent */
+
+/* Pipes for a child, among some of the ranks of its parent's. */
+static ceclResult_t open_for_child(const struct cecl_net_lender *lender, struct cecl_mesh *mesh,
+                                   int rank, int nranks, struct cecl_net_pipes *pipes)
+{
+    const struct piped *parent = lender->context;
+    const struct cecl_net_pipes *from = &parent->pipes;
+    int number = rank == 0 ? from->draw(from->context) : 0,
+        *all = calloc((size_t)nranks, sizeof(*all));
+    ceclResult_t result = cecl_mesh_agree(
+        mesh,
+        all ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", nranks));
+    if (result == ceclSuccess)
+        result = cecl_mesh_allgather(mesh, "number", &number, all, sizeof(number));
+    if (result == ceclSuccess)
+        number = all[0];
+    free(all);
+    CECL_TRY(result);
+    return number < 0 ? cecl_fail(ceclSystemError,
+                                  "%s has no tag left for one more communicator; make it by other "
+                                  "means than ceclCommSplit and ceclCommShrink",
+                                  lender->name)
+                      : from->split(from->context, number, lender->ranks, nranks, pipes);
+}
+
+static bool lend(struct cecl_net *net, struct cecl_net_lender *lender)
+{
+    struct piped *piped = (struct piped *)net;
+    *lender = (struct cecl_net_lender){.name = net->name, .context = piped, .open = open_for_child};
+    return piped->pipes.split != NULL;
+}
+
+static const struct cecl_net_ops ops = {.exchange = exchange,
+                                        .late = late,
+                                        .error = error_of,
+                                        .fail = fail_net,
+                                        .close = close_net,
+                                        .lend = lend};
 
 ceclResult_t cecl_net_pipes_open(struct cecl_device *dev, const char *name,
                                  const struct cecl_net_pipes *pipes, int rank, int nranks,
@@ -253,7 +290,7 @@ ceclResult_t cecl_net_pipes_open(struct cecl_device *dev, const char *name,
     return ceclSuccess;
 }
 
-/* ---- pipes of another library */
+/* ---- what the calling thread was lent */
 
 static _Thread_local const struct cecl_net_lender *lent;
 

@@ -24,15 +24,28 @@ struct cecl_net_pipes {
      * errors */
     const char *(*error)(void *context);
     void (*close)(void *context);
+    /* For pipes among some of these ranks, which stay when these close or fail. Local. NULL, both: there are none.
+     * draw   returns the new pipes' number, which no others have; their first rank calls. Negative: none is left
+     * split  ranks  [nranks] of these pipes, in the order of the new ones; number: equal on all of them */
+    int (*draw)(void *context);
+    ceclResult_t (*split)(void *context, int number, const int *ranks, int nranks,
+                          struct cecl_net_pipes *pipes);
 };
 
-/* What another library of cecl lends to the communicator that the calling thread makes. */
+struct cecl_mesh;
+
+/* What the communicator that the calling thread makes gets its network from: the program's NCCL, MPI, or its
+ * parent's network. */
 struct cecl_net_lender {
-    void *context;
+    const ceclNcclNet_t *nccl; /* NULL: pipes, by what follows */
     const char *name;
-    /* Checks whether this rank can open pipes; local. Opens the pipes between all ranks; collective. */
+    void *context;
+    const int *ranks; /* of a parent's network: [nranks] the ranks there; otherwise NULL */
+    /* Checks whether this rank can open pipes; local. NULL: it can. Then opens the pipes between all ranks;
+     * collective. */
     ceclResult_t (*check)(void *context);
-    ceclResult_t (*open)(void *context, struct cecl_net_pipes *pipes);
+    ceclResult_t (*open)(const struct cecl_net_lender *lender, struct cecl_mesh *mesh, int rank,
+                         int nranks, struct cecl_net_pipes *pipes);
 };
 /* Lends to the calling thread. NULL: nothing, from now on. */
 void cecl_net_lend(const struct cecl_net_lender *lender);

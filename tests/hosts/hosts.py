@@ -98,6 +98,15 @@ def a_killed_rank_is_named(victim, act):
     job.end(killed=[victim])
 
 
+def a_late_rank_is_named_on_all_hosts(late):
+    """Also where ranks wait for one that waits for it."""
+    job = Job((2, 3), [f"late:{late}"] * 5, {rank: {"CECL_TIMEOUT_MS": "1000"} for rank in range(5)})
+    job.expect(range(5), "^joined$")
+    job.expect(range(5), f"^heard: .*a call has waited for rank {late} for ")
+    job.expect(range(5), "^aborted$")
+    job.end()
+
+
 def within(job, begin, seconds):
     took = time.monotonic() - begin
     if took > seconds:
@@ -127,6 +136,20 @@ def a_process_that_ends_has_left():
     job.end()
 
 
+def the_others_shrink_and_go_on(victim, sizes=(2, 3), after=0.0):
+    """Whatever a shrink of all ranks has just done when one is killed, and whether that is the first of its host."""
+    ranks = range(sum(sizes))
+    others = [rank for rank in ranks if rank != victim]
+    job = Job(sizes, [f"shrink:{victim}"] * len(ranks))
+    job.expect(ranks, "^joined$")
+    time.sleep(after)
+    job.ranks[victim].kill()
+    job.expect(others, fr"^heard: .*rank {victim}\b")
+    job.expect(others, "^shrunk$")
+    job.expect(others, "^left$")
+    job.end(killed=[victim])
+
+
 def odd_settings_are_named():
     sizes = (2, 2)
     job = Job(sizes, ["work"] * 4, {r: {"CECL_NODE_SIZE": "3"} for r in range(4)})
@@ -150,6 +173,21 @@ def a_cut_link_is_named(act):
     within(job, begin, CUT_TIMEOUT_MS / 1000 + SLACK_S)
     job.end()
     space("ip", "link", "set", LINK, "up")
+
+
+def hosts_that_are_cut_off_go_on_by_themselves():
+    end_spaces()  # after a cut the other host may still take this one for unreachable, for some seconds
+    make_spaces()
+    settings = {"CECL_TIMEOUT_MS": str(CUT_TIMEOUT_MS)}
+    job = Job((2, 2), ["shrink:-1"] * 4, {rank: settings for rank in range(4)})
+    job.expect(range(4), "^joined$")
+    begin = time.monotonic()
+    space("ip", "link", "set", LINK, "down")
+    job.expect(range(4), "^heard: .*(no answer for|cannot be reached)")
+    job.expect(range(4), "^shrunk$")
+    job.expect(range(4), "^left$")
+    within(job, begin, CUT_TIMEOUT_MS / 1000 + SLACK_S)
+    job.end()
 
 
 def hosts_that_are_not_linked_are_refused():
@@ -184,6 +222,11 @@ def make_spaces():
     await_link()
 
 
+def end_spaces():
+    for name in SPACES:
+        run("ip", "netns", "del", name)
+
+
 def await_link():
     """A new link takes a moment until it carries anything."""
     for _ in range(4000):
@@ -204,17 +247,21 @@ def try_all():
         they_join_and_leave((2, 3), "carry", CECL_CHECK="1")
         they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
+        a_late_rank_is_named_on_all_hosts(4)
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
         for victim in (0, 1, 2, 4):
             a_killed_rank_is_named(victim, "wait")
         for victim in (0, 4):
             a_killed_rank_is_named(victim, "go_on")
+            the_others_shrink_and_go_on(victim, after=0.1)
     else:
         a_killed_rank_is_named(2, "wait")
         a_killed_rank_is_named(4, "go_on")
+        the_others_shrink_and_go_on(2, after=0.1)
         a_cut_link_is_named("go_on")
         hosts_that_are_not_linked_are_refused()
+        hosts_that_are_cut_off_go_on_by_themselves()
 
 
 if WAY == "namespaces" and not shutil.which("ip"):
@@ -225,7 +272,6 @@ elif WAY == "namespaces":
         make_spaces()
         try_all()
     finally:
-        for name in SPACES:
-            run("ip", "netns", "del", name)
+        end_spaces()
 else:
     try_all()

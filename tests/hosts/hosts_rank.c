@@ -8,8 +8,13 @@
  *     carry  calls over hosts, by a network of this test's: mailboxes in a file that all ranks map; then it leaves
  *     go_on  the same again and again, until the communicator fails
  *     wait  waits until the communicator fails, and prints how; then it aborts
+ *     split  makes communicators of all ranks by ceclCommSplit, until the communicator fails
+ *     late:N  makes a barrier to which rank N does not come, and prints how that failed; then it aborts
  *     hold  waits until its standard input ends, and leaves
- *     exit  ends its process at once, without ending the communicator */
+ *     exit  ends its process at once, without ending the communicator
+ *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
+ *               the others leave it out (they print "shrunk"), work on what is left, and leave
+ *     shrink:-1  the same until other hosts are cut off; then each host leaves out the others */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,15 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "hosts_calls.h"
 
 #define WAIT_MS 20000 /* longer than every time limit that the script sets */
 #define LIFE_S 110    /* most seconds of a rank */
-
-struct rank {
-    int nranks, rank, host;
-    ceclComm_t comm;
-};
 
 static void pause_ms(int ms)
 {
@@ -35,23 +35,17 @@ static void pause_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-static void fail(const char *what, ceclComm_t comm)
+static void must_refuse_by(ceclResult_t result, const char *words, const char *what,
+                           ceclComm_t comm)
 {
-    printf("failed: %s: %s\n", what, ceclGetLastError(comm));
-    exit(1);
-}
-
-static void must(ceclResult_t result, const char *what, ceclComm_t comm)
-{
-    if (result != ceclSuccess)
+    if (result != ceclInvalidUsage || !strstr(ceclGetLastError(NULL), words))
         fail(what, comm);
 }
 
 /* A call that is refused must name the hosts. */
 static void must_refuse(ceclResult_t result, const char *what, ceclComm_t comm)
 {
-    if (result != ceclInvalidUsage || !strstr(ceclGetLastError(NULL), "hosts"))
-        fail(what, comm);
+    must_refuse_by(result, "hosts", what, comm);
 }
 
 /* ---- the network of this test */
@@ -61,19 +55,25 @@ static size_t net_bytes(int nranks)
     return cecl_net_local_bytes(nranks);
 }
 
-static void make_net(const char *name, int nranks)
+/* which: a communicator's own number, because mailboxes serve one. */
+static void name_net(const char *name, int which, char file[512])
+{
+    snprintf(file, 512, "%s.net%d", name, which);
+}
+
+static void make_net(const char *name, int which, int nranks)
 {
     char file[512];
-    snprintf(file, sizeof(file), "%s.net", name);
+    name_net(name, which, file);
     const int fd = open(file, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)net_bytes(nranks)) != 0 || close(fd) != 0)
         fail("making the network's file", NULL);
 }
 
-static void take_net(const struct rank *me, const char *name)
+static void take_net(const struct rank *me, const char *name, int which)
 {
     char file[512];
-    snprintf(file, sizeof(file), "%s.net", name);
+    name_net(name, which, file);
     const int fd = open(file, O_RDWR);
     void *memory = mmap(NULL, net_bytes(me->nranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd < 0 || memory == MAP_FAILED)
@@ -135,10 +135,67 @@ static void work_within_a_host(const struct rank *me)
     must(ceclCommDestroy(comm), "ceclCommDestroy of a host", NULL);
 }
 
+/* The next rank of this host, in a ring of its ranks; or this rank, where it is alone. */
+static int next_here(const struct rank *me)
+{
+    int next = (me->rank + 1) % me->nranks;
+    while (cecl_mesh_is_away(me->comm->mesh, next))
+        next = (next + 1) % me->nranks;
+    return next;
+}
+
+static int previous_here(const struct rank *me)
+{
+    int previous = (me->rank + me->nranks - 1) % me->nranks;
+    while (cecl_mesh_is_away(me->comm->mesh, previous))
+        previous = (previous + me->nranks - 1) % me->nranks;
+    return previous;
+}
+
+/* Each rank of a host puts `count` elements behind as many of the next one, and tells it. */
+static void pass_on_by_put(const struct rank *me, ceclWindow_t window, int *memory, size_t count)
+{
+    const int next = next_here(me), previous = previous_here(me);
+    const ceclSignalWait_t wait = {.peer = previous, .signal = 3, .count = 1};
+    must(ceclPutSignal(memory, count, ceclInt32, next, window, count * sizeof(int), 3, me->comm,
+                       NULL),
+         "ceclPutSignal", me->comm);
+    must(ceclWaitSignal(1, &wait, me->comm, NULL), "ceclWaitSignal", me->comm);
+    must(ceclStreamSynchronize(me->comm, NULL), "ceclStreamSynchronize", me->comm);
+    for (size_t i = 0; i < count; i++)
+        if (memory[count + i] != previous * (int)count + (int)i)
+            fail("what ceclPutSignal brought", me->comm);
+}
+
+/* One-sided calls reach ranks of the same host, and are refused to others. */
+static void put_within_a_host(const struct rank *me)
+{
+    enum { WORDS = 4096 };
+    int *memory = NULL;
+    ceclWindow_t window = NULL;
+    const int away = me->rank == 0 ? me->nranks - 1 : 0, next = next_here(me);
+    must(ceclMemAlloc(me->comm, (void **)&memory, 2 * WORDS * sizeof(int)), "ceclMemAlloc",
+         me->comm);
+    must(ceclWindowShare(me->comm, memory, 2 * WORDS * sizeof(int), &window), "ceclWindowShare",
+         me->comm);
+    for (int i = 0; i < WORDS; i++)
+        memory[i] = me->rank * WORDS + i;
+    if (cecl_mesh_is_away(me->comm->mesh, away)) {
+        must_refuse_by(ceclPut(memory, WORDS, ceclInt32, away, window, 0, me->comm, NULL),
+                       "ceclPut with another node", "ceclPut to another host", me->comm);
+        must_refuse_by(ceclSignal(away, 0, me->comm, NULL), "ceclSignal with another node",
+                       "ceclSignal to another host", me->comm);
+    }
+    if (next != me->rank) /* a copy within one GPU would need an SM */
+        pass_on_by_put(me, window, memory, WORDS);
+    must(ceclWindowFree(me->comm, window), "ceclWindowFree", me->comm);
+    must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
+}
+
 /* Ranks of several hosts can make and end communicators, and memory. */
 static void work_over_hosts(const struct rank *me)
 {
-    ceclComm_t child, other = NULL;
+    ceclComm_t child;
     void *memory = NULL;
     must(ceclMemAlloc(me->comm, &memory, 1 << 20), "ceclMemAlloc", me->comm);
     memset(memory, me->rank, 1 << 20);
@@ -149,8 +206,6 @@ static void work_over_hosts(const struct rank *me)
     must(ceclSend(memory, 4, ceclInt32, me->rank == 0 ? me->nranks - 1 : 0, me->comm, NULL),
          "ceclSend in a group", me->comm);
     must_refuse(ceclGroupExplain(me->comm, &told), "ceclGroupExplain is not refused", me->comm);
-    must_refuse(ceclCommShrink(me->comm, NULL, 0, &other, NULL), "ceclCommShrink is not refused",
-                me->comm);
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
     for (int round = 0; round < 3; round++) {
         must(ceclCommSplit(me->comm, 0, -me->rank, &child, NULL), "ceclCommSplit", me->comm);
@@ -160,145 +215,6 @@ static void work_over_hosts(const struct rank *me)
 }
 
 /* ---- calls over hosts */
-
-#define MOST 70000 /* elements of a block: more than a mailbox, and than a chunk, holds */
-
-struct buffers {
-    int *send, *recv; /* [nranks * MOST] */
-};
-
-/* An element that tells the sender, the receiver and its place apart. */
-static int element(int from, int to, size_t at)
-{
-    return from * 1000003 + to * 10007 + (int)at;
-}
-
-static void fill(const struct rank *me, const struct buffers *b, size_t count)
-{
-    for (int to = 0; to < me->nranks; to++)
-        for (size_t i = 0; i < count; i++)
-            b->send[(size_t)to * count + i] = element(me->rank, to, i);
-    memset(b->recv, 0xee, (size_t)me->nranks * count * sizeof(int));
-}
-
-static void must_be(const struct rank *me, int got, int wanted, const char *what)
-{
-    if (got == wanted)
-        return;
-    printf("failed: %s on rank %d: %d instead of %d\n", what, me->rank, got, wanted);
-    exit(1);
-}
-
-static int sum_of(const struct rank *me, int to, size_t at)
-{
-    int sum = 0;
-    for (int from = 0; from < me->nranks; from++)
-        sum += element(from, to, at);
-    return sum;
-}
-
-/* Each of these makes its calls. A failed one returns its result. */
-static ceclResult_t gather_and_spread(const struct rank *me, const struct buffers *b, size_t count)
-{
-    const int root = (int)count % me->nranks;
-    fill(me, b, count);
-    CECL_TRY(ceclAllGather(b->send, b->recv, count, ceclInt32, me->comm, NULL));
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (int from = 0; from < me->nranks; from++)
-        for (size_t i = 0; i < count; i++)
-            must_be(me, b->recv[(size_t)from * count + i], element(from, 0, i), "ceclAllGather");
-    CECL_TRY(ceclBroadcast(b->send, b->recv, count, ceclInt32, root, me->comm, NULL));
-    CECL_TRY(ceclBarrier(me->comm, NULL));
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (size_t i = 0; i < count; i++)
-        must_be(me, b->recv[i], element(root, 0, i), "ceclBroadcast");
-    return ceclSuccess;
-}
-
-static ceclResult_t exchange_all(const struct rank *me, const struct buffers *b, size_t count)
-{
-    fill(me, b, count);
-    CECL_TRY(ceclAlltoAll(b->send, b->recv, count, ceclInt32, me->comm, NULL));
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (int from = 0; from < me->nranks; from++)
-        for (size_t i = 0; i < count; i++)
-            must_be(me, b->recv[(size_t)from * count + i], element(from, me->rank, i),
-                    "ceclAlltoAll");
-    return ceclSuccess;
-}
-
-/* Rank `from` sends `count` elements to the ranks behind it, and none to the others. */
-static ceclResult_t exchange_some(const struct rank *me, const struct buffers *b, size_t count)
-{
-    size_t sends[64] = {0}, receives[64] = {0}, places[64] = {0};
-    fill(me, b, count);
-    for (int r = 0; r < me->nranks; r++) {
-        sends[r] = r > me->rank ? count : 0;
-        receives[r] = r < me->rank ? count : 0;
-        places[r] = (size_t)r * count;
-    }
-    CECL_TRY(ceclAlltoAllv(b->send, sends, places, b->recv, receives, places, ceclInt32, me->comm,
-                           NULL));
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (int from = 0; from < me->rank; from++)
-        for (size_t i = 0; i < count; i++)
-            must_be(me, b->recv[(size_t)from * count + i], element(from, me->rank, i),
-                    "ceclAlltoAllv");
-    return ceclSuccess;
-}
-
-static ceclResult_t reduce_in_a_group(const struct rank *me, const struct buffers *b, size_t count)
-{
-    fill(me, b, count);
-    CECL_TRY(ceclGroupStart());
-    const ceclResult_t first = ceclReduceScatter(b->send, b->recv, count, ceclInt32, ceclSum,
-                                                 me->comm, NULL),
-                       second = ceclAllReduce(b->send, b->recv + count, count, ceclInt32, ceclSum,
-                                              me->comm, NULL);
-    CECL_TRY(ceclGroupEnd());
-    CECL_TRY(first);
-    CECL_TRY(second);
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (size_t i = 0; i < count; i++) {
-        must_be(me, b->recv[i], sum_of(me, me->rank, i), "ceclReduceScatter");
-        must_be(me, b->recv[count + i], sum_of(me, 0, i), "ceclAllReduce");
-    }
-    return ceclSuccess;
-}
-
-static ceclResult_t pass_on(const struct rank *me, const struct buffers *b, size_t count)
-{
-    const int to = (me->rank + 1) % me->nranks, from = (me->rank + me->nranks - 1) % me->nranks;
-    fill(me, b, count);
-    CECL_TRY(ceclGroupStart());
-    const ceclResult_t sent = ceclSend(b->send, count, ceclInt32, to, me->comm, NULL),
-                       received = ceclRecv(b->recv, count, ceclInt32, from, me->comm, NULL);
-    CECL_TRY(ceclGroupEnd());
-    CECL_TRY(sent);
-    CECL_TRY(received);
-    CECL_TRY(ceclStreamSynchronize(me->comm, NULL));
-    for (size_t i = 0; i < count; i++)
-        must_be(me, b->recv[i], element(from, 0, i), "ceclRecv");
-    return ceclSuccess;
-}
-
-static ceclResult_t round_of_calls(const struct rank *me, const struct buffers *b, size_t count)
-{
-    CECL_TRY(gather_and_spread(me, b, count));
-    CECL_TRY(exchange_all(me, b, count));
-    CECL_TRY(exchange_some(me, b, count));
-    CECL_TRY(reduce_in_a_group(me, b, count));
-    return pass_on(me, b, count);
-}
-
-static struct buffers take_buffers(const struct rank *me)
-{
-    const size_t bytes = (size_t)me->nranks * MOST * sizeof(int);
-    struct buffers b;
-    must(ceclMemAlloc(me->comm, (void **)&b.send, bytes), "ceclMemAlloc", me->comm);
-    must(ceclMemAlloc(me->comm, (void **)&b.recv, bytes), "ceclMemAlloc", me->comm);
-    return b;
-}
 
 static void carry(const struct rank *me)
 {
@@ -313,6 +229,59 @@ static void go_on(const struct rank *me)
     const struct buffers b = take_buffers(me);
     while (round_of_calls(me, &b, 1000) == ceclSuccess)
         continue;
+}
+
+/* ---- shrinks */
+
+#define TRIES 20 /* a rank that has heard of a death may come before one that has not */
+
+static void split_and_end(const struct rank *me, ceclComm_t comm)
+{
+    const struct rank here = {
+        .nranks = me->nranks, .rank = me->rank, .host = me->host, .comm = comm};
+    work_within_a_host(&here);
+    must(ceclCommDestroy(comm), "ceclCommDestroy of what is left", NULL);
+}
+
+/* What is left carries data over hosts, too. */
+static void work_on(const struct rank *me, ceclComm_t comm, const char *name)
+{
+    struct rank left = {.host = me->host, .comm = comm};
+    must(ceclCommCount(comm, &left.nranks), "ceclCommCount", comm);
+    must(ceclCommUserRank(comm, &left.rank), "ceclCommUserRank", comm);
+    if (cecl_mesh_spans_hosts(comm->mesh))
+        take_net(&left, name, 1);
+    const struct buffers b = take_buffers(&left);
+    for (int i = 0; i < 3; i++)
+        must(round_of_calls(&left, &b, 1000), "a call of those who are left", comm);
+    split_and_end(&left, comm);
+}
+
+static void shrink_until_one_dies(const struct rank *me, int victim, const char *name)
+{
+    ceclComm_t comm = NULL;
+    while (ceclCommShrink(me->comm, NULL, 0, &comm, NULL) == ceclSuccess)
+        (void)!ceclCommAbort(comm);
+    printf("heard: %s\n", ceclGetLastError(NULL));
+    fflush(stdout);
+    int out[64], count = 0;
+    for (int r = 0; r < me->nranks; r++)
+        if (victim < 0 ? cecl_mesh_is_away(me->comm->mesh, r) : r == victim)
+            out[count++] = r;
+    ceclResult_t result = ceclInternalError;
+    for (int i = 0; i < TRIES && result != ceclSuccess; i++)
+        result = ceclCommShrink(me->comm, out, count, &comm, NULL);
+    must(result, "ceclCommShrink without the one that died", NULL);
+    printf("shrunk\n");
+    work_on(me, comm, name);
+}
+
+/* A child may have been made where another rank's parent failed: then it is given up, too. */
+static void split_on(const struct rank *me)
+{
+    ceclComm_t child;
+    while (ceclCommSplit(me->comm, 0, 0, &child, NULL) == ceclSuccess)
+        (void)!ceclCommAbort(child);
 }
 
 /* ---- the acts */
@@ -340,7 +309,7 @@ static void await_end_of_input(void)
 static void act(const struct rank *me, const char *what, const char *name)
 {
     if (strcmp(what, "carry") == 0 || strcmp(what, "go_on") == 0)
-        take_net(me, name);
+        take_net(me, name, 0);
     if (strcmp(what, "carry") == 0) {
         carry(me);
     } else if (strcmp(what, "go_on") == 0) {
@@ -349,9 +318,25 @@ static void act(const struct rank *me, const char *what, const char *name)
         return;
     } else if (strcmp(what, "work") == 0) {
         work_within_a_host(me);
+        put_within_a_host(me);
         work_over_hosts(me);
     } else if (strcmp(what, "wait") == 0) {
         wait_for_failure(me);
+        return;
+    } else if (strcmp(what, "split") == 0) {
+        split_on(me);
+        wait_for_failure(me);
+        return;
+    } else if (strncmp(what, "late:", 5) == 0) {
+        take_net(me, name, 0);
+        if (me->rank != atoi(what + 5))
+            (void)!ceclBarrier(me->comm, NULL);
+        wait_for_failure(me);
+        return;
+    } else if (strncmp(what, "shrink:", 7) == 0) {
+        shrink_until_one_dies(me, atoi(what + 7), name);
+        must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
+        printf("left\n");
         return;
     } else if (strcmp(what, "exit") == 0) {
         return;
@@ -370,7 +355,8 @@ int main(int argc, char **argv)
     alarm(LIFE_S); /* also where the script was killed */
     struct rank me = {.nranks = atoi(argv[2]), .rank = atoi(argv[3]), .host = atoi(argv[4])};
     if (me.rank == 0) {
-        make_net(argv[1], me.nranks);
+        make_net(argv[1], 0, me.nranks);
+        make_net(argv[1], 1, me.nranks);
         write_id(argv[1]);
     }
     const ceclUniqueId id = read_id(argv[1]);

@@ -482,8 +482,11 @@ static void many_splits_leave_nothing_behind(void **state)
             maps = multi_mappings();
         }
     }
-    assert_int_equal(multi_descriptors(), fds);
-    assert_int_equal(threads_alive(), threads);
+    /* over hosts the thread of the last child's links may still be ending, here as at the first count */
+    for (int ms = 0; ms < 10000 && (multi_descriptors() > fds || threads_alive() > threads); ms++)
+        usleep(1000);
+    assert_in_range(multi_descriptors(), 1, fds);
+    assert_in_range(threads_alive(), 1, threads);
     if (!multi_on_gpus(comm)) /* the C library's arenas may come and go */
         assert_in_range(multi_mappings(), 1, (unsigned)maps + 20);
     multi_ok(NULL, ceclCommDestroy(comm));

@@ -307,9 +307,9 @@ static ceclResult_t open_lent(struct cecl_net **net)
 {
     const ceclNcclNet_t lent = {&orders, dlopen(FAKE_NCCL, RTLD_NOW), split, order};
     orders = 0;
-    cecl_net_nccl_lend(&lent);
+    cecl_net_lend(&(struct cecl_net_lender){.nccl = &lent});
     const ceclResult_t result = open_net(net);
-    cecl_net_nccl_lend(NULL);
+    cecl_net_lend(NULL);
     return result;
 }
 

@@ -5,14 +5,16 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define MESSAGE_BYTES 65536
-#define TAG 0
-#define LANDING_MS 100 /* how long closing waits for messages in flight, in ms */
+#define FIRST_TAG 0          /* of the pipes for which the base was made */
+#define TAG_LEAST_MOST 32767 /* the largest tag that every MPI has */
+#define LANDING_MS 100       /* how long closing waits for messages in flight, in ms */
 
 struct buffer {
     struct buffer *next;
@@ -27,8 +29,19 @@ struct message {
     struct buffer *buffer; /* NULL: not needed yet */
 };
 
+/* A communicator of MPI that pipes share, each with a tag of its own. */
+struct base {
+    MPI_Comm comm;
+    int rank, nranks;
+    int64_t most_tag;
+    _Atomic int64_t drawn; /* tags that this rank has given */
+    _Atomic int users;
+};
+
 struct pipes {
-    MPI_Comm comm; /* a duplicate that only these pipes use */
+    struct base *base;
+    int tag;
+    int *ranks; /* [nranks] the ranks in the base */
     struct message *out, *in;
     int nranks;
     const char *error; /* a message, or NULL */
@@ -79,8 +92,8 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
         !has_room(pipes, out))
         return 0;
     memcpy(out->buffer->bytes, bytes, now);
-    if (MPI_Isend(out->buffer->bytes, (int)now, MPI_BYTE, peer, TAG, pipes->comm, &out->request) !=
-        MPI_SUCCESS) {
+    if (MPI_Isend(out->buffer->bytes, (int)now, MPI_BYTE, pipes->ranks[peer], pipes->tag,
+                  pipes->base->comm, &out->request) != MPI_SUCCESS) {
         pipes->error = "MPI_Isend failed";
         return 0;
     }
@@ -96,8 +109,8 @@ static size_t take(void *context, int peer, void *bytes, size_t count, size_t le
     if (!is_usable(pipes) || !has_room(pipes, in))
         return 0;
     if (!in->flies && in->taken == in->count) {
-        if (MPI_Irecv(in->buffer->bytes, MESSAGE_BYTES, MPI_BYTE, peer, TAG, pipes->comm,
-                      &in->request) != MPI_SUCCESS) {
+        if (MPI_Irecv(in->buffer->bytes, MESSAGE_BYTES, MPI_BYTE, pipes->ranks[peer], pipes->tag,
+                      pipes->base->comm, &in->request) != MPI_SUCCESS) {
             pipes->error = "MPI_Irecv failed";
             return 0;
         }
@@ -153,6 +166,26 @@ static void let_go(struct message *message, bool usable)
         (void)MPI_Request_free(&message->request);
 }
 
+static void free_pipes(struct pipes *pipes)
+{
+    if (!pipes)
+        return;
+    free(pipes->out);
+    free(pipes->in);
+    free(pipes->ranks);
+    free(pipes);
+}
+
+/* usable: MPI has not ended */
+static void leave(struct base *base, bool usable)
+{
+    if (atomic_fetch_sub(&base->users, 1) > 1)
+        return;
+    if (usable)
+        (void)MPI_Comm_free(&base->comm);
+    free(base);
+}
+
 static void close_pipes(void *context)
 {
     struct pipes *pipes = context;
@@ -167,11 +200,55 @@ static void close_pipes(void *context)
         let_go(&pipes->out[r], usable);
         let_go(&pipes->in[r], usable);
     }
-    if (usable)
-        (void)MPI_Comm_free(&pipes->comm);
-    free(pipes->out);
-    free(pipes->in);
-    free(pipes);
+    leave(pipes->base, usable);
+    free_pipes(pipes);
+}
+
+/* ---- making pipes */
+
+static ceclResult_t split(void *context, int number, const int *ranks, int nranks,
+                          struct cecl_net_pipes *out);
+
+/* A rank of the base gives each tag once, and never one that another rank gives. So messages of two communicators
+ * that share ranks are not mixed up. */
+static int draw(void *context)
+{
+    struct base *base = ((struct pipes *)context)->base;
+    const int64_t number = atomic_fetch_add(&base->drawn, 1),
+                  tag = FIRST_TAG + 1 + number * base->nranks + base->rank;
+    return tag <= base->most_tag ? (int)tag : -1;
+}
+
+/* Makes pipes of a base, which has one user more then.
+ * from  the pipes whose `ranks` they are among; NULL: they are among all ranks of the base */
+static ceclResult_t make(struct base *base, int tag, const struct pipes *from, const int *ranks,
+                         int nranks, struct cecl_net_pipes *out)
+{
+    const size_t n = (size_t)nranks;
+    struct pipes *pipes = calloc(1, sizeof(*pipes));
+    if (pipes)
+        *pipes = (struct pipes){.base = base,
+                                .tag = tag,
+                                .ranks = calloc(n, sizeof(*pipes->ranks)),
+                                .nranks = nranks,
+                                .out = calloc(n, sizeof(*pipes->out)),
+                                .in = calloc(n, sizeof(*pipes->in))};
+    if (!pipes || !pipes->ranks || !pipes->out || !pipes->in) {
+        free_pipes(pipes);
+        return cecl_fail(ceclOutOfMemory, "no host memory for MPI among %d ranks", nranks);
+    }
+    for (int r = 0; r < nranks; r++)
+        pipes->ranks[r] = from ? from->ranks[ranks[r]] : r;
+    atomic_fetch_add(&base->users, 1);
+    *out = (struct cecl_net_pipes){pipes, put, take, has_left, error_of, close_pipes, draw, split};
+    return ceclSuccess;
+}
+
+static ceclResult_t split(void *context, int number, const int *ranks, int nranks,
+                          struct cecl_net_pipes *out)
+{
+    const struct pipes *from = context;
+    return make(from->base, number, from, ranks, nranks, out);
 }
 
 /* ---- lending */
@@ -191,36 +268,45 @@ static ceclResult_t check(void *context)
                                                     : "MPI_THREAD_SINGLE");
 }
 
-static ceclResult_t open_pipes(void *context, struct cecl_net_pipes *lent)
+/* Sets up a communicator of MPI for these pipes and those of children. */
+static bool make_base(MPI_Comm comm, struct base *base)
 {
-    MPI_Comm *comm = context;
-    struct pipes *pipes = calloc(1, sizeof(*pipes));
-    MPI_Comm own = MPI_COMM_NULL;
-    int nranks = 0;
-    if (MPI_Comm_dup(*comm, &own) != MPI_SUCCESS || MPI_Comm_size(own, &nranks) != MPI_SUCCESS ||
-        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
-        free(pipes);
+    int *most = NULL, is_set = 0;
+    if (MPI_Comm_dup(comm, &base->comm) != MPI_SUCCESS)
+        return false;
+    if (MPI_Comm_rank(base->comm, &base->rank) != MPI_SUCCESS ||
+        MPI_Comm_size(base->comm, &base->nranks) != MPI_SUCCESS ||
+        MPI_Comm_set_errhandler(base->comm, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
+        MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &is_set) != MPI_SUCCESS) {
+        (void)MPI_Comm_free(&base->comm);
+        return false;
+    }
+    base->most_tag = is_set && most ? *most : TAG_LEAST_MOST;
+    return true;
+}
+
+static ceclResult_t open_pipes(const struct cecl_net_lender *lender, struct cecl_mesh *mesh,
+                               int rank, int nranks, struct cecl_net_pipes *pipes)
+{
+    MPI_Comm *comm = lender->context;
+    struct base made = {.users = 1}, *base = calloc(1, sizeof(*base));
+    (void)mesh, (void)rank;
+    if (!make_base(*comm, &made)) { /* also on a rank without memory, because it is collective */
+        free(base);
         return cecl_fail(ceclSystemError, "MPI_Comm_dup failed");
     }
-    if (pipes) {
-        *pipes = (struct pipes){.comm = own,
-                                .nranks = nranks,
-                                .out = calloc((size_t)nranks, sizeof(*pipes->out)),
-                                .in = calloc((size_t)nranks, sizeof(*pipes->in))};
-        *lent = (struct cecl_net_pipes){pipes, put, take, has_left, error_of, close_pipes};
+    if (!base) {
+        (void)MPI_Comm_free(&made.comm);
+        return cecl_fail(ceclOutOfMemory, "no host memory for MPI among %d ranks", nranks);
     }
-    if (pipes && pipes->out && pipes->in)
-        return ceclSuccess;
-    if (pipes) {
-        free(pipes->out);
-        free(pipes->in);
-    }
-    free(pipes);
-    (void)MPI_Comm_free(&own);
-    return cecl_fail(ceclOutOfMemory, "no host memory for MPI among %d ranks", nranks);
+    *base = made;
+    const ceclResult_t result = make(base, FIRST_TAG, NULL, NULL, nranks, pipes);
+    leave(base, true);
+    return result;
 }
 
 struct cecl_net_lender cecl_mpi_lender(void *comm)
 {
-    return (struct cecl_net_lender){comm, "MPI", check, open_pipes};
+    return (struct cecl_net_lender){
+        .name = "MPI", .context = comm, .check = check, .open = open_pipes};
 }

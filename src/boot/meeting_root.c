@@ -1,0 +1,307 @@
+/* The root of a meeting over hosts: takes the connections of the other members, judges what they say, and tells all of
+ * them how the meeting ended; see meeting_hosts.c. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "boot/meeting_internal.h"
+#include "boot/mesh_internal.h"
+#include "boot/net.h"
+#include "boot/tcp.h"
+#include "util/clock.h"
+
+#define TICK_MS 50
+#define WORDS_MS 1000 /* how long sending to one member may take */
+/* How long a list that differs waits for the news that explains it: one rank knows of a death before another. */
+#define NEWS_MS 1000
+
+/* A member that has come. */
+struct seat {
+    int fd;          /* -1: it has not come, or has gone again */
+    int64_t news_by; /* its list differs: when that fails the meeting */
+    bool knows;      /* it was told of the failure */
+    struct meeting_said said;
+};
+
+struct root {
+    const struct cecl_meeting_plan *plan;
+    struct cecl_door door;
+    int64_t deadline; /* a little before that of the member that gives up first */
+    enum {
+        NO_FAULT,
+        REFUSED,
+        LISTS_DIFFER,
+        EXCLUDES_ITSELF
+    } fault;            /* of the program: all are told */
+    struct seat *seats; /* [nranks] */
+};
+
+ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank)
+{
+    const ceclResult_t there = cecl_mesh_check_peer(plan->mesh, rank, "");
+    return there == ceclSuccess ? ceclSuccess
+                                : cecl_fail(there, "%s; it is not excluded", cecl_message());
+}
+
+static bool is_awaited(const struct root *root, int rank)
+{
+    const struct seat *seat = &root->seats[rank];
+    return rank != root->plan->rank && cecl_rank_set_has(&root->plan->members, rank) &&
+           (seat->fd < 0 || !equal(&seat->said.members, &root->plan->members));
+}
+
+/* Tells a rank how the meeting ended for it, and ends its connection. */
+static void tell(struct seat *seat, ceclResult_t result, const char *words)
+{
+    const int64_t deadline = cecl_deadline(WORDS_MS);
+    const struct cecl_tcp_reply reply = {.status = (int32_t)result, .bytes = strlen(words)};
+    if (cecl_net_send(seat->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
+        (void)!cecl_net_send(seat->fd, words, (size_t)reply.bytes, deadline, "a rank");
+    cecl_net_close(seat->fd);
+    seat->fd = -1;
+    seat->knows = true;
+}
+
+static void name_lists(const struct root *root, int rank)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false),
+                          theirs = list_of(&root->seats[rank].said.members, plan->nranks, false);
+    (void)!cecl_fail(ceclInvalidUsage,
+                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     cecl_rank_list_words(&mine), plan->rank, cecl_rank_list_words(&theirs), rank);
+}
+
+/* Judges a rank that is there with another list. An error fails the meeting. */
+static ceclResult_t judge_list(struct root *root, int rank)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    struct seat *seat = &root->seats[rank];
+    for (int r = 0; r < plan->nranks; r++)
+        if (cecl_rank_set_has(&seat->said.members, r) && !cecl_rank_set_has(&plan->members, r)) {
+            const ceclResult_t there = meeting_check_there(plan, r);
+            if (there != ceclSuccess) { /* that rank alone has not heard of it yet */
+                tell(seat, there, cecl_message());
+                return ceclSuccess;
+            }
+        }
+    /* who is not a member may come to this rank's next call */
+    if (!cecl_rank_set_has(&plan->members, rank) || cecl_ms_left(seat->news_by) > 0)
+        return ceclSuccess;
+    name_lists(root, rank);
+    root->fault = LISTS_DIFFER;
+    return ceclInvalidUsage;
+}
+
+/* Judges a rank that refuses. */
+static ceclResult_t judge_refusal(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    const struct meeting_said *said = &seat->said;
+    if (!cecl_rank_set_has(&root->plan->members, rank)) {
+        tell(seat, (ceclResult_t)said->result, "");
+        return ceclSuccess;
+    }
+    if (cecl_rank_set_has(&said->members, rank)) {
+        root->fault = REFUSED;
+        return cecl_fail((ceclResult_t)said->result, "rank %d: %.200s", rank, said->bytes);
+    }
+    root->fault = LISTS_DIFFER;
+    name_lists(root, rank);
+    return ceclInvalidUsage;
+}
+
+/* Judges a rank that has come, or comes no more. An error fails the meeting. */
+static ceclResult_t judge(struct root *root, int rank)
+{
+    struct seat *seat = &root->seats[rank];
+    const struct meeting_said *said = &seat->said;
+    if (seat->fd >= 0 && said->result == ceclSuccess && cecl_net_look(seat->fd) == 0) {
+        cecl_net_close(seat->fd); /* its time is up, or it has ended */
+        seat->fd = -1;
+    }
+    if (seat->fd < 0)
+        return is_awaited(root, rank) ? meeting_check_there(root->plan, rank) : ceclSuccess;
+    if (said->result != ceclSuccess)
+        return judge_refusal(root, rank);
+    return equal(&said->members, &root->plan->members) ? ceclSuccess : judge_list(root, rank);
+}
+
+/* Gives a caller that knows the secret its seat. Who comes again has left its old connection. */
+static void admit(struct root *root, const struct cecl_caller *caller)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    const uint8_t *secret = plan->mesh->hosts->doors[plan->rank].secret;
+    struct cecl_tcp_answer answer;
+    if (!cecl_tcp_verify(secret, caller, &answer) || answer.rank < 0 ||
+        answer.rank >= plan->nranks || answer.rank == plan->rank) {
+        cecl_net_close(caller->fd);
+        return;
+    }
+    struct seat *seat = &root->seats[answer.rank];
+    if (seat->fd >= 0)
+        cecl_net_close(seat->fd);
+    seat->fd = caller->fd;
+    seat->news_by = cecl_deadline(NEWS_MS);
+    memcpy(&seat->said, answer.part, sizeof(seat->said));
+    seat->said.bytes[sizeof(seat->said.bytes) - 1] = '\0';
+    const int64_t left = seat->said.patience_ms,
+                  margin = left / 10 < WORDS_MS ? left / 10 : WORDS_MS;
+    if (left > 0 && cecl_deadline(left - margin) < root->deadline)
+        root->deadline = cecl_deadline(left - margin);
+}
+
+static void attend(struct root *root, int64_t deadline)
+{
+    struct cecl_caller caller;
+    const int left = cecl_ms_left(deadline);
+    cecl_door_attend(&root->door, left < 0 || left > TICK_MS ? TICK_MS : left);
+    while (cecl_door_next(&root->door, &caller))
+        admit(root, &caller);
+}
+
+static ceclResult_t await_members(struct root *root)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    for (;;) {
+        struct cecl_rank_list late = {.count = 0};
+        for (int r = 0; r < plan->nranks; r++)
+            CECL_TRY(judge(root, r));
+        for (int r = 0; r < plan->nranks; r++)
+            if (is_awaited(root, r))
+                cecl_rank_list_add(&late, r);
+        if (late.count == 0)
+            return ceclSuccess;
+        if (cecl_ms_left(root->deadline) == 0)
+            return cecl_fail(ceclTimeout,
+                             "%s did not come within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS)",
+                             cecl_rank_list_words(&late), plan->timeout_ms);
+        const int trouble = cecl_door_trouble(&root->door);
+        if (trouble)
+            return cecl_fail(ceclSystemError, "rank %d cannot take the connections of others: %s",
+                             plan->rank, strerror(trouble));
+        attend(root, root->deadline);
+    }
+}
+
+/* Whether a rank that lives, and may wait for this one, has not been told yet. */
+static bool awaits_some(const struct root *root)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    for (int r = 0; r < plan->nranks; r++)
+        if (r != plan->rank && !root->seats[r].knows &&
+            (root->fault == EXCLUDES_ITSELF || cecl_rank_set_has(&plan->members, r)) &&
+            cecl_mesh_check_peer(plan->mesh, r, "") == ceclSuccess)
+            return true;
+    return false;
+}
+
+/* Tells a rank that has come why the meeting failed. Who has another list may be at its next try already, and comes
+ * again, unless a fault of the program is the reason. */
+static void tell_one(struct root *root, int rank, ceclResult_t result, const char *words)
+{
+    struct seat *seat = &root->seats[rank];
+    if (root->fault == EXCLUDES_ITSELF) {
+        name_lists(root, rank);
+        tell(seat, ceclInvalidUsage, cecl_message());
+    } else if (root->fault || equal(&seat->said.members, &root->plan->members)) {
+        tell(seat, result, words);
+    } else {
+        cecl_net_close(seat->fd);
+        seat->fd = -1;
+    }
+}
+
+/* Tells those who have come. Of a fault of the program it also tells those who come soon: others will find out. */
+static void tell_all(struct root *root, ceclResult_t result, const char *words)
+{
+    const int64_t deadline = cecl_deadline(MEETING_TOLD_MS);
+    bool goes_on = true;
+    while (goes_on) {
+        for (int r = 0; r < root->plan->nranks; r++)
+            if (root->seats[r].fd >= 0)
+                tell_one(root, r, result, words);
+        goes_on = root->fault && cecl_ms_left(deadline) > 0 && awaits_some(root);
+        if (goes_on)
+            attend(root, deadline);
+    }
+}
+
+/* Sends all parts to all members, and copies them to `parts`. */
+static void hand_out(struct root *root, void *parts)
+{
+    const struct cecl_meeting_plan *plan = root->plan;
+    struct cecl_tcp_reply reply = {.status = ceclSuccess};
+    char *at = parts;
+    memcpy(root->seats[plan->rank].said.bytes, plan->part, plan->bytes);
+    for (int r = 0; r < plan->nranks; r++)
+        if (cecl_rank_set_has(&plan->members, r)) {
+            memcpy(at, root->seats[r].said.bytes, plan->bytes);
+            at += plan->bytes;
+        }
+    reply.bytes = (uint64_t)(at - (char *)parts);
+    for (int r = 0; r < plan->nranks; r++) {
+        const int64_t deadline = cecl_deadline(WORDS_MS);
+        if (root->seats[r].fd >= 0 && cecl_rank_set_has(&plan->members, r) &&
+            cecl_net_send(root->seats[r].fd, &reply, sizeof(reply), deadline, "a rank") ==
+                ceclSuccess)
+            (void)!cecl_net_send(root->seats[r].fd, parts, (size_t)reply.bytes, deadline, "a rank");
+    }
+}
+
+static ceclResult_t open_root(struct root *root, const struct cecl_meeting_plan *plan)
+{
+    struct cecl_mesh *mesh = plan->mesh;
+    *root = (struct root){.plan = plan,
+                          .deadline = plan->deadline,
+                          .seats = calloc((size_t)plan->nranks, sizeof(*root->seats))};
+    if (!root->seats)
+        return cecl_fail(ceclOutOfMemory, "no host memory to meet %d ranks", plan->nranks);
+    for (int r = 0; r < plan->nranks; r++)
+        root->seats[r].fd = -1;
+    if (mesh->reach_fd < 0)
+        return cecl_fail(ceclSystemError, "rank %d takes no connections of other hosts any more",
+                         plan->rank);
+    const int listener = mesh->reach_fd;
+    mesh->reach_fd = -1;
+    return cecl_door_open(&root->door, listener, sizeof(struct cecl_tcp_answer), cecl_tcp_greet);
+}
+
+static void close_root(struct root *root)
+{
+    if (root->door.bytes > 0)
+        root->plan->mesh->reach_fd = cecl_door_leave(&root->door);
+    for (int r = 0; r < root->plan->nranks && root->seats; r++)
+        if (root->seats[r].fd >= 0)
+            cecl_net_close(root->seats[r].fd);
+    free(root->seats);
+}
+
+ceclResult_t meeting_be_root(const struct cecl_meeting_plan *plan, void *parts)
+{
+    struct root root;
+    char words[CECL_MESSAGE_BYTES];
+    ceclResult_t result = open_root(&root, plan);
+    if (result == ceclSuccess)
+        result = await_members(&root);
+    cecl_keep_message(words);
+    if (result == ceclSuccess)
+        hand_out(&root, parts);
+    else if (root.door.bytes > 0)
+        tell_all(&root, result, words);
+    close_root(&root);
+    return cecl_fail_with(result, words);
+}
+
+void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t result)
+{
+    struct root root;
+    char words[CECL_MESSAGE_BYTES];
+    (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, cecl_message());
+    cecl_keep_message(words);
+    const bool counts_itself = cecl_rank_set_has(&plan->members, plan->rank);
+    if (open_root(&root, plan) == ceclSuccess) {
+        root.fault = counts_itself ? REFUSED : EXCLUDES_ITSELF;
+        tell_all(&root, result, words);
+    }
+    close_root(&root);
+}

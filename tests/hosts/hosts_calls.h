@@ -1,0 +1,26 @@
+/* What a rank of hosts_rank.c calls over hosts, and how it fails. */
+#ifndef CECL_TESTS_HOSTS_CALLS_H
+#define CECL_TESTS_HOSTS_CALLS_H
+
+#include "comm/comm.h"
+
+struct rank {
+    int nranks, rank, host;
+    ceclComm_t comm;
+};
+
+/* Prints why, and ends the process. */
+void fail(const char *what, ceclComm_t comm);
+void must(ceclResult_t result, const char *what, ceclComm_t comm);
+
+#define MOST 70000 /* elements of a block: more than a mailbox, and than a chunk, holds */
+
+struct buffers {
+    int *send, *recv; /* [nranks * MOST] */
+};
+
+struct buffers take_buffers(const struct rank *me);
+/* Makes each call once, with blocks of `count` elements, and checks what it brings. A failed one returns its result. */
+ceclResult_t round_of_calls(const struct rank *me, const struct buffers *b, size_t count);
+
+#endif
