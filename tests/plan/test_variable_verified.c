@@ -145,6 +145,7 @@ static struct drawn draw_reduction(uint64_t *x, int n)
     /* in several chunks, or in one, so that reductions of a group may share barriers */
     d.part.way.reduce.chunk = next(x) % 2 ? 4096 : (1 + next(x) % 6) * element;
     d.part.way.reduce.one_shot = next(x) % 3 == 0 ? 64 : 0;
+    d.part.way.reduce.read_at_peers = !d.part.call.op->rooted && next(x) % 3 == 0;
     if (d.part.call.op->rooted)
         d.part.call.root = (int)(next(x) % (uint64_t)n);
     return d;
@@ -210,6 +211,7 @@ static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct
     part->means.late = true;
     part->way.move.direction = CECL_PUSH;
     part->way.reduce.meet_first = part->call.op->to != CECL_TO_EACH;
+    part->way.reduce.read_at_peers = false;
     for (int r = 0; r < n; r++)
         if (arrivals->turn[r] < arrivals->turn[me])
             part->earlier |= UINT64_C(1) << r;
