@@ -63,8 +63,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
     return true;
 }
 
-/* Whether kernels before the reduction at `at` have written to peers since this lane's last flags. A kernel's
- * own signal is only known to come behind its own writes, so the stream signals then. */
+/* Whether kernels before step `at` have written to peers since this lane's last flags. A kernel's own signal
+ * is only known to come behind its own writes, so the stream signals then. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&
@@ -81,7 +81,8 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     const uint8_t lane = plan->steps[at].lane;
     uint32_t end = at;
     *fused = (struct cecl_fused){0};
-    if (plan->steps[at].kind == CECL_STEP_SIGNAL && is_barrier(plan, at, lane)) {
+    if (plan->steps[at].kind == CECL_STEP_SIGNAL && is_barrier(plan, at, lane) &&
+        !follows_writes(plan, at, lane)) {
         fused->does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST;
         fused->first = plan->steps[at].phase;
         end += 2 * peers;

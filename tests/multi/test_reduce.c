@@ -491,6 +491,56 @@ static void a_group_says_which_reductions_share_barriers(void **state)
     assert_int_equal(e.reductions, 4);
 }
 
+/* The gradients of a sharded training: reduced and scattered in place, and gathered again in place. */
+static ceclResult_t scatter(void *buffer, size_t count)
+{
+    int32_t *const all = buffer;
+    return ceclReduceScatter(all, all + (size_t)multi_rank * count, count, ceclInt32, ceclSum, comm,
+                             NULL);
+}
+static ceclResult_t gather(void *buffer, size_t count)
+{
+    int32_t *const all = buffer;
+    return ceclAllGather(all + (size_t)multi_rank * count, all, count, ceclInt32, comm, NULL);
+}
+
+/* Calls of a group have no order, so in one group the two are refused, in place and not. Groups that follow
+ * each other have one. */
+static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
+{
+    (void)state;
+    const size_t count = 300, all = count * (size_t)multi_nranks;
+    int32_t *values = (int32_t *)(void *)host;
+    unsigned char *const buffers[] = {recv_buffer, send_buffer};
+    for (size_t i = 0; i < all; i++)
+        values[i] = (int32_t)i + multi_rank;
+    for (int b = 0; b < 2; b++)
+        multi_put(comm, buffers[b], values, all * 4);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, scatter(recv_buffer, count));
+    multi_ok(comm, gather(recv_buffer, count));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclAllReduce(send_buffer, recv_buffer, count, ceclInt32, ceclSum, comm, NULL));
+    multi_ok(comm, ceclAllGather(recv_buffer, send_buffer + all * 4, count, ceclInt32, comm, NULL));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
+    for (int turn = 0; turn < 3; turn++)
+        for (int gathers = 0; gathers < 2; gathers++) {
+            multi_ok(comm, ceclGroupStart());
+            for (int b = 0; b < 2; b++)
+                multi_ok(comm, (gathers ? gather : scatter)(buffers[b], count));
+            multi_ok(comm, ceclGroupEnd());
+        }
+    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
+    const int32_t n = multi_nranks, ranks = n * (n - 1) / 2;
+    for (int b = 0; b < 2; b++) {
+        multi_get(comm, values, buffers[b], all * 4);
+        for (size_t i = 0; i < all; i++)
+            assert_int_equal(values[i], (n * (int32_t)i + ranks) * n * n);
+    }
+}
+
 /* Enqueued one behind the other, on two streams, in chunks: calls follow each other. */
 static void calls_that_follow_each_other_keep_their_order(void **state)
 {
@@ -620,6 +670,7 @@ int main(int argc, char **argv)
         REDUCE(reductions_in_groups_are_right),
         REDUCE(a_group_gives_the_bits_of_its_calls_alone),
         REDUCE(a_group_says_which_reductions_share_barriers),
+        REDUCE(what_a_call_reduces_is_gathered_in_the_next_group),
         REDUCE(calls_that_follow_each_other_keep_their_order),
         REDUCE(bad_arguments_are_named),
         REDUCE(without_sms_they_are_refused),

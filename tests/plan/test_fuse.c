@@ -78,19 +78,42 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     }
 }
 
+/* No kernel signals for what an earlier kernel has written to peers. written[lane]: whether one has, for which
+ * this lane is the next to signal. */
+static void signals_for_its_own_writes(const struct cecl_fused *f, bool *written)
+{
+    if (f->does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_SIGNAL_LAST))
+        assert_false(*written);
+    *written = !(f->does & CECL_MEET_SIGNAL_LAST) && (*written || f->sends);
+}
+
+static void pass_step(const struct cecl_step *step, bool *written)
+{
+    if (step->kind == CECL_STEP_SIGNAL)
+        written[step->lane] = false;
+    if (step->kind != CECL_STEP_AFTER)
+        return;
+    written[step->lane] = written[step->lane] || written[step->first];
+    written[step->first] = false;
+}
+
 /* Walks as bind.c does. Every reduction is met exactly once, taken over or by itself. */
 static struct taken walk(const struct cecl_plan *plan)
 {
     struct taken taken = {0};
     struct cecl_fused f;
     uint32_t reductions = 0;
+    bool written[CECL_LANES] = {false};
     for (uint32_t i = 0; i < plan->nsteps;) {
+        const struct cecl_step *step = &plan->steps[i];
         if (!cecl_fuse(plan, i, &f)) {
-            reductions += plan->steps[i].kind == CECL_STEP_REDUCE ? plan->steps[i].count : 0;
+            reductions += step->kind == CECL_STEP_REDUCE ? step->count : 0;
+            pass_step(step, written);
             i++;
             continue;
         }
         is_what_it_says(plan, i, &f);
+        signals_for_its_own_writes(&f, &written[step->lane]);
         if (f.sends)
             copies_are_of_the_result(plan, i + f.at);
         for (uint32_t k = i; k < i + f.count; k++) {
@@ -453,7 +476,7 @@ static struct cecl_part drawn(uint64_t *x, int n)
         part.way.reduce.sms_end =
             op == CECL_OP_ALL_REDUCE && !part.way.reduce.sms_send ? next(x) % 8 : 0;
         part.way.reduce.one_shot = next(x) % 3 ? 0 : 64;
-        part.way.reduce.chunk = 1 + next(x) % 6;
+        part.way.reduce.chunk = next(x) % 2 ? 4096 : 1 + next(x) % 6;
         part.way.reduce.halved = next(x) % 2;
         part.call.root = (int)(next(x) % (uint64_t)n);
     }

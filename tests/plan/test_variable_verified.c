@@ -142,7 +142,10 @@ static struct drawn draw_reduction(uint64_t *x, int n)
                           reduction_of(ops[next(x) % 3], (uint64_t)n, 1 + next(x) % 12, element),
                       .in_place_at = -2};
     d.part.call.in_place = next(x) % 2;
-    d.part.way.reduce.chunk = (1 + next(x) % 6) * element;
+    /* in several chunks, or in one, so that reductions of a group may share barriers */
+    d.part.way.reduce.chunk = next(x) % 2 ? 4096 : (1 + next(x) % 6) * element;
+    d.part.way.reduce.one_shot = next(x) % 3 == 0 ? 64 : 0;
+    d.part.way.reduce.read_at_peers = !d.part.call.op->rooted && next(x) % 3 == 0;
     if (d.part.call.op->rooted)
         d.part.call.root = (int)(next(x) % (uint64_t)n);
     return d;
@@ -208,6 +211,7 @@ static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct
     part->means.late = true;
     part->way.move.direction = CECL_PUSH;
     part->way.reduce.meet_first = part->call.op->to != CECL_TO_EACH;
+    part->way.reduce.read_at_peers = false;
     for (int r = 0; r < n; r++)
         if (arrivals->turn[r] < arrivals->turn[me])
             part->earlier |= UINT64_C(1) << r;
@@ -284,7 +288,8 @@ static void verify_random(int n, int rounds, enum kind kind, uint32_t most, bool
         struct drawn groups[CALLS][PARTS_MAX];
         uint32_t sizes[CALLS];
         char what[64];
-        const uint64_t staging = 2 * PARTS_MAX * (uint64_t)n + next(&x) % 60;
+        const uint64_t staging =
+            next(&x) % 2 ? 1 << 14 : 2 * PARTS_MAX * (uint64_t)n + next(&x) % 60;
         for (int c = 0; c < CALLS; c++) {
             sizes[c] = 1 + (uint32_t)next(&x) % most;
             for (uint32_t i = 0; i < sizes[c]; i++) {
