@@ -5,7 +5,8 @@
  * streams.
  *
  * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on
- * each rank; a call that was told is issued, or its communicator has failed.
+ * each rank; a call that ranks have announced to each other is still issued, unless its communicator
+ * has failed.
  * COUNTED: more ranks than bits, where all wait for all. ONE_THREAD: one thread has all ranks.
  * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order
  * of communicators in a group. COMPARED: ranks compare a group on all of its communicators before they

@@ -205,8 +205,8 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
                        bool hold);
 /* Whether a peer has dropped one of these imports, because it found that the memory was freed. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* cecl_registry_used does for one peer's window, which cecl_registry_reach has found, what
- * cecl_imports_used does for many. The caller holds the lock, once for all messages of a group. */
+/* Like cecl_imports_used, but for one peer's window, which cecl_registry_reach has found. The caller
+ * holds the lock, once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);

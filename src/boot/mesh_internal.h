@@ -138,7 +138,7 @@ ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh
 
 /* mesh_connect.c: the channels of connections. */
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
-#define MESH_REASON 3   /* the channel of a connection that only tells why a rank gives up */
+#define MESH_REASON 3   /* the channel of a connection over which a rank only says why it gives up */
 #define MESH_LINES 4    /* the first channel of lines to the leader */
 /* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is not a leader, or
  * `channel` is not a line. */
@@ -185,7 +185,8 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 /* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
-/* The same, for when a rank has gone without giving a reason. While ranks join, also asks the oob. */
+/* Like mesh_first_reason, but called when a rank has gone without giving a reason. While ranks join, also
+ * asks the oob. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */
 void mesh_note_end(struct cecl_mesh *mesh, int peer);

@@ -30,7 +30,7 @@ union cecl_tcp_address {
     struct cecl_address kept;
 };
 _Static_assert(sizeof(union cecl_tcp_address) == sizeof(struct cecl_address),
-               "one holds the other");
+               "a cecl_address holds a cecl_tcp_address");
 
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {

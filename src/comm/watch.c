@@ -1,6 +1,7 @@
 /* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that
- * take too long, and ends waits once the communicator has failed. Of what a call in progress uses, it touches
- * only flags and their counters. It makes no slow driver call: see worker.c and decision 20. */
+ * take too long, and ends waits once the communicator has failed. It touches nothing of a call in
+ * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
+ * 20. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

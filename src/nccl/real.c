@@ -10,7 +10,7 @@
 #include "nccl/abi.h"
 #include "util/find_nccl.h"
 
-#define OTHERS 8 /* at most so many libraries with NCCL's name are looked at */
+#define OTHERS 8 /* at most this many libraries with NCCL's name are looked at */
 
 /* Distinguishes this library and its copies from NCCL. Exported, and looked up only by dlsym. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
