@@ -716,14 +716,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
- * calling thread waits a little for peers that have not told yet; if one of them does not tell in
- * that time, the call is late. In a late call the later one of each two ranks moves the bytes of
- * both directions, because the earlier one does not know its buffers. Results are the same, and so
- * is the use of SMs in calls that only move data.
+ * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The calling
+ * thread waits a little for peers that have not done so yet; if one of them does not do so in that time,
+ * the call is late. In a late call the later one of each two ranks moves the bytes of both directions,
+ * because the earlier one does not know the later one's buffers. Results are the same, and so is the use
+ * of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not told yet: 20 us (late.wait_ns), plus the time that this rank has just
+ *   - a peer that has not said yet where its buffers lie: 20 us (late.wait_ns), plus the time that this
+ *   rank has just
  *     spent on registering memory (at most 100 ms). For a peer that has not made the call before
  *     this one either: 0 us. While an earlier call of this rank is pending on its GPU: 500 us longer
  *     (late.pending_ns; shared by the calls of a group), but at most 2 ms in all
@@ -1115,12 +1116,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * 20 us (late.wait_ns), so that ranks that come at the same time each push what they send. A
  * private buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages
  * of a rank to itself go through the next rank's staging. A group may have 256 messages from one
- * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is so many
+ * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is that many
  * messages ahead of its peer's host waits for the peer. Communicators of more than 64 ranks have no
  * messages. If the two ranks give different numbers of bytes, no byte of the message moves, and the
- * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage,
- * the other ranks an asynchronous error, and the message names both ranks and numbers. Types are
- * not compared, as in NCCL.
+ * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage, the
+ * other ranks an asynchronous error, and the message names both ranks and numbers. Types are not
+ * compared, as in NCCL.
  * Messages of a group may overlap in memory. Bytes that one of them receives and another uses are
  * then undefined.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
@@ -1565,11 +1566,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
  *          it is in place. Otherwise the wait is for the whole gather.
  * chunk    0 .. chunks-1.
- * stream   goes on after these bytes have arrived in recvbuff. It must reach this wait before the
- *          communicator's later calls have run 32768 steps (a gather in c chunks has c + 1), so
- *          within a few hundred calls. Otherwise it may go on only after as many steps more.
- * Local. The host does not wait. Make the call before the request is started again. Threads: one call
- * at a time on its communicator. Ownership: none.
+ * stream goes on after these bytes have arrived in recvbuff. It must reach this wait before the
+ * communicator's later calls have run 32768 steps, which is within a few hundred calls (a gather in c
+ * chunks has c + 1 steps). Otherwise the stream may go on only after another 32768 steps. Local. The host
+ * does not wait. Make the call before the request is started again. Threads: one call at a time on its
+ * communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of
  * another device), ceclInvalidUsage (another kind of request; not started; `stream` captures; inside a
  * group), the asynchronous error. */
