@@ -1,6 +1,6 @@
-/* The flag protocol of cecl's collectives, for Spin: one flag word at each rank from each peer,
- * written by that peer alone, values that grow through all calls and wrap around. A call is:
- * barrier, a write into every peer, barrier. Between calls a rank uses its own buffer.
+/* The flag protocol of cecl's collectives, for Spin: one flag word at each rank from each peer, written
+ * by that peer alone, values that grow through all calls and wrap around. A call is: barrier, a write
+ * into every peer, barrier. Between calls a rank uses its own buffer.
  *
  * Checked: no deadlock; no rank's buffer is written while its user uses it; after a call all of its
  * blocks are there.

@@ -1,16 +1,16 @@
 /* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for Spin.
  * All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or three
- * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset.
- * Launches run in the order in which the host makes them: each waits for the one before. In its
- * second phase a call says that a block was pushed to each peer; with one phase it has no block.
- * FAULTS times rank 0's communicator fails, at any time; the sequence is fixed then (SEQUENCE).
+ * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset. Launches
+ * run in the order in which the host makes them: each waits for the one before. In its second phase a
+ * call says that a block was pushed to each peer; with one phase it has no block. FAULTS times rank 0's
+ * communicator fails, at any time; the sequence is fixed then (SEQUENCE).
  *
  * Checked: no deadlock, so all waits end, also after a failure; no word is set that was not reset; a
  * call that ends, on a rank that knows of no failure, has all its blocks and none of a later call.
- * Planted faults: SAME_WORD takes A in each phase; A_AT_THE_END takes A for the third phase; LONE gives a
- * single phase no second word; LATE_RESET resets a word behind the next signal; NO_ORDER lets launches of
- * a rank run at the same time; RELEASE_ONCE releases waits once; TELL_LATE releases waits before peers
- * are notified. */
+ * Planted faults: SAME_WORD takes A in each phase; A_AT_THE_END takes A for the third phase; LONE gives
+ * a single phase no second word; LATE_RESET resets a word behind the next signal; NO_ORDER lets launches
+ * of a rank run at the same time; RELEASE_ONCE releases waits once; TELL_LATE releases waits before
+ * peers are notified. */
 #ifndef RANKS
 #define RANKS 2
 #endif

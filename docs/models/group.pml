@@ -1,19 +1,17 @@
-/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin.
- * The calls of a group on one communicator are one plan, so here they are one call. A thread first
- * publishes the calls of all communicators, then reads what peers have published, then issues all. Each
- * rank has STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of
- * streams.
+/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin. The calls
+ * of a group on one communicator are one plan, so here they are one call. A thread first publishes the
+ * calls of all communicators, then reads what peers have published, then issues all. Each rank has
+ * STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of streams.
  *
- * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on
- * each rank; a published call is still issued, unless its communicator has failed.
+ * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on each
+ * rank; a published call is still issued, unless its communicator has failed.
  * COUNTED: more ranks than bits, where all wait for all. ONE_THREAD: one thread has all ranks.
- * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order
- * of communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
+ * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order of
+ * communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
  * publish it (CECL_CHECK). FAILURE: something fails after a call was published.
- * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream;
- * TELL_AND_LEARN reads the places of a communicator before those of the next one are published; IN_TURN
- * compares on one communicator after the other; NO_BREAK fails only the communicator whose call cannot be
- * made. */
+ * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream; TELL_AND_LEARN
+ * reads the places of a communicator before those of the next one are published; IN_TURN compares on one
+ * communicator after the other; NO_BREAK fails only the communicator whose call cannot be made. */
 #ifndef RANKS
 #define RANKS 2
 #endif

@@ -1,14 +1,15 @@
-/* Signals of captured one-sided calls (src/launch/one_sided_captured.c, src/flags/handed.c), for Spin. Rank 0 launches
- * CALLS graphs, each of which puts a block to rank 1 and signals; rank 1 launches as many that take a signal. All signals
- * have one number. Each launch is on one of two streams, which Spin chooses. Words are set and reset; events keep the
- * order of launches.
+/* Signals of captured one-sided calls (src/launch/one_sided_captured.c, src/flags/handed.c), for Spin.
+ * Rank 0 launches CALLS graphs, each of which puts a block to rank 1 and signals; rank 1 launches as
+ * many that take a signal. All signals have one number. Each launch is on one of two streams, which Spin
+ * chooses. Words are set and reset; events keep the order of launches.
  * FAULTS: rank 0's communicator fails, at any time.
  *
- * Checked: no deadlock, so all waits end, also after a failure; no signal is sent before the one before it was taken; the
- * n-th launch that takes a signal has the block of the n-th that sent one, or its rank knows of a
- * failure.
- * Planted faults: NO_TAKEN lets a signal wait for nothing; LATE_RESET resets a word after the peer has learned that it is free; NO_EVENTS lets launches of a rank run at the same time; SIGNAL_FIRST
- * sends a signal before its block; RELEASE_ONCE ends waits once. */
+ * Checked: no deadlock, so all waits end, also after a failure; no signal is sent before the one before
+ * it was taken; the n-th launch that takes a signal has the block of the n-th that sent one, or its rank
+ * knows of a failure.
+ * Planted faults: NO_TAKEN lets a signal wait for nothing; LATE_RESET resets a word after the peer has
+ * learned that it is free; NO_EVENTS lets launches of a rank run at the same time; SIGNAL_FIRST sends a
+ * signal before its block; RELEASE_ONCE ends waits once. */
 #ifndef CALLS
 #define CALLS 3
 #endif

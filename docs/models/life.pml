@@ -1,17 +1,17 @@
 /* The life of cecl's communicator ("ours") beside one of NCCL's (src/nccl/life.h, comms.c, begin.c), for
  * Spin. One word has the state, the number of threads inside, and the claim on the end of NCCL's
- * communicator. A maker makes ours in the background. Each thread of the program makes CALLS calls of its
- * choice: a collective, finalize, destroy, abort or revoke. When the life is over, another communicator
- * gets the entry.
+ * communicator. A maker makes ours in the background. Each thread of the program makes CALLS calls of
+ * its choice: a collective, finalize, destroy, abort or revoke. When the life is over, another
+ * communicator gets the entry.
  *
  * Checked: no deadlock; no thread uses ours, or NCCL's communicator, after its end; ours ends once, and
  * before NCCL's; NCCL's is ended by one call; ours has ended when a call that ends it returns; threads
  * that act for the first communicator do not touch the second one.
- * With FOREVER no peer comes, so calls end only when ours is made to fail; with STUCK no collective ends at
- * all. In both cases another thread aborts at some time.
- * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while threads are
- * inside; READ_TWICE looks again whether all are out when the wait has ended; NO_FAILURE does not make
- * ours fail; STORED_READY ends finalizing in any state; NO_GIVING_UP does not wait for the maker;
+ * With FOREVER no peer comes, so calls end only when ours is made to fail; with STUCK no collective ends
+ * at all. In both cases another thread aborts at some time.
+ * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while threads
+ * are inside; READ_TWICE looks again whether all are out when the wait has ended; NO_FAILURE does not
+ * make ours fail; STORED_READY ends finalizing in any state; NO_GIVING_UP does not wait for the maker;
  * NO_CLAIM lets destroy always end NCCL's; LEAVE_FIRST leaves before it claims; KEEP_MADE does not end a
  * communicator that is no longer needed; LATE_RETIRE takes the entry off the table after it is free;
  * NO_LOCK does not hold the lock between finding an entry and taking its step. */

@@ -1,18 +1,17 @@
-/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a
- * lock that outlives its holder. Each rank makes one call with a list of its own choice, or
- * refuses it. Then it calls again, with all ranks that it does not know to be dead, until it meets
- * them. A rank may die, also while it holds the lock. A deadline passes only when nothing else can
- * happen.
+/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a lock that
+ * outlives its holder. Each rank makes one call with a list of its own choice, or refuses it. Then it
+ * calls again, with all ranks that it does not know to be dead, until it meets them. A rank may die,
+ * also while it holds the lock. A deadline passes only when nothing else can happen.
  *
  * Checked: no deadlock, and all living ranks meet in the end; all ranks that return from a meeting have
  * one outcome; a meeting is complete only if all its members came with its list; without deaths no wait
  * needs its deadline, whatever lists differ; no rank makes a new meeting without knowing that the last
  * one failed; no meeting is replaced while a rank is in it.
- * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written;
- * HALF_MADE writes a new meeting over a failed one in another order; NO_CHAIN fails only the
- * meetings that wait for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock
- * has died; DEAF does not report a failure to ranks that come late; REPLACE_ANY replaces a meeting that
- * ranks are in; NO_LOOK does not check whether missing members live. */
+ * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written; HALF_MADE
+ * writes a new meeting over a failed one in another order; NO_CHAIN fails only the meetings that wait
+ * for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock has died; DEAF does
+ * not report a failure to ranks that come late; REPLACE_ANY replaces a meeting that ranks are in;
+ * NO_LOOK does not check whether missing members live. */
 #ifndef RANKS
 #define RANKS 3
 #endif

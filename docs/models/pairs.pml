@@ -1,12 +1,12 @@
 /* How the two ranks of a message find out which of them came second, and how that rank moves the bytes
- * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of ranks,
- * and words for "ready" and "done". Each rank has a host, which posts the messages of a group and then
- * issues it, a stream, which runs groups one after the other, and a lane for each peer.
+ * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of
+ * ranks, and words for "ready" and "done". Each rank has a host, which posts the messages of a group and
+ * then issues it, a stream, which runs groups one after the other, and a lane for each peer.
  *
  * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in either
  * direction), with more between any two. Each rank has the messages that concern it in the order of the
- * list, and puts them into groups of its own. So each program ends if a group ends once the groups that it
- * has messages with have begun.
+ * list, and puts them into groups of its own. So each program ends if a group ends once the groups that
+ * it has messages with have begun.
  *
  * HOSTS has hosts alone. Without it there are streams and lanes alone, and any rank may be the second of
  * any message: there are too many states for both at once.

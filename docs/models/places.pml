@@ -1,16 +1,16 @@
-/* How ranks of one host tell each other the places of each call (src/alloc/places.c), for Spin: a
- * ring of entries with a record for each rank, an order of arrival, one decision for each group of
- * calls. For each group a rank publishes, meets, reads what it knows, and finishes. Its wait for
- * others may be over at any time. Groups have any size up to that of the ring.
+/* How ranks of one host tell each other the places of each call (src/alloc/places.c), for Spin: a ring
+ * of entries with a record for each rank, an order of arrival, one decision for each group of calls. For
+ * each group a rank publishes, meets, reads what it knows, and finishes. Its wait for others may be over
+ * at any time. Groups have any size up to that of the ring.
  *
  * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one rank of each pair knows
  * the other's places, and the order is total; the records that a rank knows are those of its call, until
  * it has finished.
  * COUNTED: the protocol for more ranks than bits, where no rank decides LATE.
- * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two
- * steps; STORED_DECISION decides without compare-and-swap; NUMBERLESS takes any decision for its
- * own; NO_ROOM uses entries again at once; EARLY_FINISH finishes before it reads; LARGE_GROUPS
- * publishes more calls at once than the ring has entries. */
+ * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two steps;
+ * STORED_DECISION decides without compare-and-swap; NUMBERLESS takes any decision for its own; NO_ROOM
+ * uses entries again at once; EARLY_FINISH finishes before it reads; LARGE_GROUPS publishes more calls
+ * at once than the ring has entries. */
 #ifndef RANKS
 #define RANKS 2
 #endif

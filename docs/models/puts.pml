@@ -1,21 +1,23 @@
-/* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c, src/comm/signalled.c,
- * src/api/living.c), for Spin. Two ranks. The host of each makes CALLS puts with a signal to the other, and waits for
- * as many, one by one or several at once, each call on one of STREAMS streams. Spin chooses all that. Signals wrap
- * around. Each call has a line, and streams have LINES lines between them. Then the host waits until its calls are
- * done, asks whether a failure is known, and leaves.
- * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time. DEATH: rank 0 dies, at any
- * time. END: rank 0's process ends, as with a GPU: its lines cannot be read at the end any more, and a handler may make
- * one more call before.
+/* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c,
+ * src/comm/signalled.c, src/api/living.c), for Spin. Two ranks. The host of each makes CALLS puts with a
+ * signal to the other, and waits for as many, one by one or several at once, each call on one of STREAMS
+ * streams. Spin chooses all that. Signals wrap around. Each call has a line, and streams have LINES
+ * lines between them. Then the host waits until its calls are done, asks whether a failure is known, and
+ * leaves.
+ * ONE_WAY: rank 0 puts, and rank 1 waits.
+ * FAULTS: rank 0's communicator fails, at any time. DEATH: rank 0 dies, at any time. END: rank 0's
+ * process ends, as with a GPU: its lines cannot be read at the end any more, and a handler may make one
+ * more call before.
  *
- * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited for its
- * calls, and learns of no failure, has the blocks of all signals that it took; no rank learns of a
+ * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited for
+ * its calls, and learns of no failure, has the blocks of all signals that it took; no rank learns of a
  * failure if there was none; a rank that says goodbye has carried out all of its calls.
- * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the one before it on
- * the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE compares values as if they did
- * not wrap around; NO_LINE_WAIT lets calls of two streams run on one line; RELEASE_FIRST ends waits
- * before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST reads the word before it sees that
- * the peer has left; EARLY_GOODBYE says goodbye with calls pending; OLD_COUNT says goodbye although a
- * call came after the last look. */
+ * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the one
+ * before it on the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE
+ * compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two streams run on one
+ * line; RELEASE_FIRST ends waits before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST
+ * reads the word before it sees that the peer has left; EARLY_GOODBYE says goodbye with calls pending;
+ * OLD_COUNT says goodbye although a call came after the last look. */
 #ifndef CALLS
 #define CALLS 2
 #endif
@@ -153,7 +155,7 @@ inline bring()
     block[BLOCK(1 - me, what % VALUES)] = !wrong[me]
 }
 
-/* Takes all signals up to the value of the wait. */
+/* Checks the blocks of all signals up to the value of the wait. */
 inline check_blocks()
 {
     i = FIRST;

@@ -1,23 +1,22 @@
 /* What happens when a communicator fails (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
- * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece
- * by piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges
- * of flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers
- * what they pushed. So a rank whose waits were released passes on data that it does not have. The
- * communicator of a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. So
- * may a driver call in the middle of a call. DEATHS ranks may die.
+ * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece by
+ * piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges of flags:
+ * ranks are ready; each has pushed a block to each peer; each has returned to its peers what they
+ * pushed. So a rank whose waits were released passes on data that it does not have. The communicator of
+ * a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. So may a driver
+ * call in the middle of a call. DEATHS ranks may die.
  *
  * Checked: no deadlock, so all waits end; a rank that has waited for its stream, or for the end of its
- * calls, and then learns of no failure, has all blocks of these calls; with flags by copy a stream passes
- * a call before its blocks have come only if its own rank has released it; four releases in a row end a
- * wait.
- * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the
- * signal after it. FINALIZE: callers wait for the end of their calls, and not for the stream.
+ * calls, and then learns of no failure, has all blocks of these calls; with flags by copy a stream
+ * passes a call before its blocks have come only if its own rank has released it; four releases in a row
+ * end a wait.
+ * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the signal
+ * after it. FINALIZE: callers wait for the end of their calls, and not for the stream.
  * Planted faults: RELEASE_FIRST releases waits before peers are notified; NO_SILENCE leaves the table of
  * values; KERNELS_LAST releases flags before it sets the word that ends kernels; NO_QUESTION takes the
  * end of a call for a result without asking for news; SAME_QUARTER releases with the same value each
- * time;
- * ONE_RELEASE releases once; LATE_TARGET publishes the target of a call after the call was enqueued;
- * NO_END_MARK does not mark the end of a call that failed while it was enqueued. */
+ * time; ONE_RELEASE releases once; LATE_TARGET publishes the target of a call after the call was
+ * enqueued; NO_END_MARK does not mark the end of a call that failed while it was enqueued. */
 #ifndef RANKS
 #define RANKS 2
 #endif

@@ -5,10 +5,11 @@
  *
  * One thread makes CALLS starts, the stream runs them, and another thread tries to close the memory.
  *
- * Checked: no start is enqueued, and none runs, once the memory is closed; a start is refused only if the
- * memory is closed. Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST looks
- * whether the memory is closed before it says that it starts; EARLY_END says that the start is made
- * before it says what is pending; NO_LOCK mistakes a mark that is removed again for the end. */
+ * Checked: no start is enqueued, and none runs, once the memory is closed; a start is refused only if
+ * the memory is closed.
+ * Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST looks whether the
+ * memory is closed before it says that it starts; EARLY_END says that the start is made before it says
+ * what is pending; NO_LOCK mistakes a mark that is removed again for the end. */
 #ifndef CALLS
 #define CALLS 3
 #endif

@@ -1,9 +1,9 @@
-/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a process of
- * its own. The program has CALLS steps, and each step has a boundary of each communicator. A rank may be
- * any number of steps ahead of another one, and a GPU any number behind its host. The ranks of a
+/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a process
+ * of its own. The program has CALLS steps, and each step has a boundary of each communicator. A rank may
+ * be any number of steps ahead of another one, and a GPU any number behind its host. The ranks of a
  * communicator share the words of its decisions, an offer of each rank, and how many turns' times each
- * rank has published. A trial has fewer turns, periods and attempts than in the code, and is put off less
- * often.
+ * rank has published. A trial has fewer turns, periods and attempts than in the code, and is put off
+ * less often.
  *
  * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A start is
  * agreed only while all ranks hold their reservations for this communicator. A process tries one
@@ -12,16 +12,17 @@
  * one stops.
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any time.
  * OVERLAP: the communicators have different ranks, and some in common.
- * RECALLS: nothing is tried (CECL_NCCL_TRIALS=0). Each rank's file knows the verdict, or not, and files may differ.
- * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at calls that follow
- * from the sequence and from decisions, so it changes at the same call on all ranks, as the period does
- * with AGAIN. Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and
- * OWN_TIMES decides, by the words that this rank sees; USED_TWICE uses words of decisions again;
- * NUMBERLESS offers have no number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no
- * reservation;
+ * RECALLS: nothing is tried (CECL_NCCL_TRIALS=0). Each rank's file knows the verdict, or not, and files
+ * may differ.
+ * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at calls
+ * that follow from the sequence and from decisions, so it changes at the same call on all ranks, as the
+ * period does with AGAIN.
+ * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and OWN_TIMES
+ * decides, by the words that this rank sees; USED_TWICE uses words of decisions again; NUMBERLESS offers
+ * have no number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no reservation;
  * NO_RELEASE does not release it when a start is put off; OLD_OFFER takes offers from before the period
- * changed; NO_BOUND puts the verdict off without end; WAITS for times;
- * OWN_FILE uses the rank's own file. */
+ * changed; NO_BOUND puts the verdict off without end; WAITS for times; OWN_FILE uses the rank's own
+ * file. */
 #ifndef RANKS
 #define RANKS 2
 #endif

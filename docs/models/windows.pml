@@ -1,9 +1,9 @@
 /* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a worker,
- * and a stream that carries out the rank's calls in order. Its memory is one range of addresses with
- * PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
- * other memory at the addresses of a region that no pending call uses, register a region, or
- * deregister the window.
+ * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a
+ * worker, and a stream that carries out the rank's calls in order. Its memory is one range of addresses
+ * with PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
+ * other memory at the addresses of a region that no pending call uses, register a region, or deregister
+ * the window.
  *
  * The model assumes what places.pml and flags.pml show: of each pair of ranks the one that publishes
  * later knows both places, and a call ends after all copies of the call.
@@ -15,11 +15,11 @@
  * OWNERS: this many ranks have registered memory, and the others' buffers are in the pool. PIECES 1: an
  * allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
  * CLOSE_AT_ONCE: a peer closes dropped imports without a look at its own calls.
- * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies
- * before the region is imported; EARLY_DROP tells peers to drop a window that pending calls
- * use; NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
- * nothing; FORGET_FAILED does not remember that an import failed; NO_END goes on with the wait for
- * imports after the communicator has failed, and POST_NO_END with the wait for room to post. */
+ * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies before
+ * the region is imported; EARLY_DROP tells peers to drop a window that pending calls use; NO_LATER_DROP
+ * never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes nothing; FORGET_FAILED
+ * does not remember that an import failed; NO_END goes on with the wait for imports after the
+ * communicator has failed, and POST_NO_END with the wait for room to post. */
 #ifndef RANKS
 #define RANKS 2
 #endif

@@ -200,7 +200,7 @@ static enum end train(struct job *j)
     return END_WELL;
 }
 
-/* What rank 0 tells when all went well. */
+/* What rank 0 prints after a run without errors. */
 static bool report(struct job *j)
 {
     if (j->report.steps > 0)

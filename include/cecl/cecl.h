@@ -723,13 +723,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie: 20 us (late.wait_ns), plus the time that this
- *   rank has just
- *     spent on registering memory (at most 100 ms). For a peer that has not made the call before
- *     this one either: 0 us. While an earlier call of this rank is pending on its GPU: 500 us longer
- *     (late.pending_ns; shared by the calls of a group), but at most 2 ms in all
- *     (late.pending_sum_ns) plus a 64th of the elapsed time. Among more than 64 ranks all wait for
- *     all. cecl_info --tuning prints these times.
+ *   - a peer that has not said yet where its buffers lie: 20 us (late.wait_ns), plus the time that
+ *     this rank has just spent on registering memory (at most 100 ms). It does not wait for a peer
+ *     that has not made the call before this one either. While an earlier call of this rank is
+ *     pending on its GPU, it waits 500 us longer for any peer (late.pending_ns; shared by the calls
+ *     of a group), but at most 2 ms in all (late.pending_sum_ns) plus a 64th of the elapsed time.
+ *     Among more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1566,11 +1565,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
  *          it is in place. Otherwise the wait is for the whole gather.
  * chunk    0 .. chunks-1.
- * stream goes on after these bytes have arrived in recvbuff. It must reach this wait before the
- * communicator's later calls have run 32768 steps, which is within a few hundred calls (a gather in c
- * chunks has c + 1 steps). Otherwise the stream may go on only after another 32768 steps. Local. The host
- * does not wait. Make the call before the request is started again. Threads: one call at a time on its
- * communicator. Ownership: none.
+ * stream   goes on after these bytes have arrived in recvbuff. It must reach this wait before the
+ *          communicator's later calls have run 32768 steps, which is within a few hundred calls (a
+ *          gather in c chunks has c + 1 steps). Otherwise the stream may go on only after another
+ *          32768 steps.
+ * Local. The host does not wait. Make the call before the request is started again. Threads: one call
+ * at a time on its communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of
  * another device), ceclInvalidUsage (another kind of request; not started; `stream` captures; inside a
  * group), the asynchronous error. */

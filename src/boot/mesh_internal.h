@@ -138,8 +138,8 @@ ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh
 
 /* mesh_connect.c: the channels of connections. */
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
-#define MESH_REASON 3   /* the channel of a connection over which a rank only says why it gives up */
-#define MESH_LINES 4    /* the first channel of lines to the leader */
+#define MESH_REASON 3 /* the channel of a connection over which a rank only says why it gives up */
+#define MESH_LINES 4  /* the first channel of lines to the leader */
 /* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is not a leader, or
  * `channel` is not a line. */
 int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);

@@ -505,7 +505,8 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     const bool small = cecl_plan_is_small(plan);
     bound->chunks = plan->chunks;
     bound->chunk_phase = plan->chunk_phase;
-    if (is_captured(plan) && !small) /* such a plan advances no epoch, and signals its end by itself */
+    if (is_captured(plan) &&
+        !small) /* such a plan advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

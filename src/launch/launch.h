@@ -3,8 +3,8 @@
  *     DESCRIBED   it has its calls. No peer knows of them.
  *     TOLD        peers know of the launch, and rely on it.
  *     BOUND       it has a program with addresses. No peer relies on it, because there was nothing to tell.
- *     OWED it has a program. Peers rely on it, because they know of it or a part is enqueued.
- *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) tells when the stream has
+ *     OWED        it has a program. Peers rely on it, because they know of it or a part is enqueued.
+ *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) shows when the stream has
  *                 reached its end.
  *     BROKEN      it was given up, in any of these states.
  *
@@ -113,7 +113,7 @@ struct cecl_launch {
     struct cecl_places *ring;        /* the places in which ranks tell the launch */
     struct cecl_places_group places; /* the entries of `ring` that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
-    struct cecl_told told;           /* what ranks have told each other; its arrays are the next three: */
+    struct cecl_told told; /* what ranks have told each other; its arrays are the next three: */
     struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
     struct cecl_buffer *lent; /* this rank's inputs, or the bounce buffers that peers use instead */
