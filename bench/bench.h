@@ -22,7 +22,7 @@ struct op {
     bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
-    bool passes_on; /* recvbuff holds the block of the rank before; each link counts once */
+    bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */

@@ -1,7 +1,7 @@
 /* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for Spin.
  * All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or three
  * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset. Launches
- * run in the order in which the host makes them: each waits for the one before. In its second phase a
+ * run in the order in which the host makes them: each waits for the previous one. In its second phase a
  * call says that a block was pushed to each peer; with one phase it has no block. FAULTS times rank 0's
  * communicator fails, at any time; the sequence is fixed then (SEQUENCE).
  *

@@ -4,8 +4,8 @@
  * chooses. Words are set and reset; events keep the order of launches.
  * FAULTS: rank 0's communicator fails, at any time.
  *
- * Checked: no deadlock, so all waits end, also after a failure; no signal is sent before the one before
- * it was taken; the n-th launch that takes a signal has the block of the n-th that sent one, or its rank
+ * Checked: no deadlock, so all waits end, also after a failure; no signal is sent before the previous one
+ * was taken; the n-th launch that takes a signal has the block of the n-th that sent one, or its rank
  * knows of a failure.
  * Planted faults: NO_TAKEN lets a signal wait for nothing; LATE_RESET resets a word after the peer has
  * learned that it is free; NO_EVENTS lets launches of a rank run at the same time; SIGNAL_FIRST sends a

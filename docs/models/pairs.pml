@@ -176,7 +176,7 @@ proctype host(byte me)
 
 /* ---- streams */
 
-/* Steps that no other process can tell apart are one step. */
+/* Steps that no other process can distinguish are one step. */
 #define AM_SECOND(me, m) (second[m] == ROLE(me, m))
 
 inline move(m)

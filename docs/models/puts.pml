@@ -12,11 +12,11 @@
  * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited for
  * its calls, and learns of no failure, has the blocks of all signals that it took; no rank learns of a
  * failure if there was none; a rank that says goodbye has carried out all of its calls.
- * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the one
- * before it on the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE
- * compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two streams run on one
- * line; RELEASE_FIRST ends waits before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST
- * reads the word before it sees that the peer has left; EARLY_GOODBYE says goodbye with calls pending;
+ * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the
+ * previous one on the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE
+ * compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two streams run on one line;
+ * RELEASE_FIRST ends waits before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST reads the
+ * word before it sees that the peer has left; EARLY_GOODBYE says goodbye with calls pending;
  * OLD_COUNT says goodbye although a call came after the last look. */
 #ifndef CALLS
 #define CALLS 2
@@ -276,8 +276,8 @@ inline release()
     word[me] = taken[me]
 }
 
-/* Signals of a rank that has left are there, so one that is missing does not come. Waits are ended again and again,
- * because a late signal sets a word back. */
+/* All signals of a rank that has left have arrived, so a missing signal will not come. Waits are ended
+ * again and again, because a late signal sets a word back. */
 proctype watchdog(byte me)
 {
     bool has_told = false;

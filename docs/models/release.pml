@@ -3,8 +3,8 @@
  * piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges of flags:
  * ranks are ready; each has pushed a block to each peer; each has returned to its peers what they
  * pushed. So a rank whose waits were released passes on data that it does not have. The communicator of
- * a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. So may a driver
- * call in the middle of a call. DEATHS ranks may die.
+ * a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. A driver call may
+ * also fail in the middle of a call. DEATHS ranks may die.
  *
  * Checked: no deadlock, so all waits end; a rank that has waited for its stream, or for the end of its
  * calls, and then learns of no failure, has all blocks of these calls; with flags by copy a stream

@@ -8,8 +8,8 @@
  * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A start is
  * agreed only while all ranks hold their reservations for this communicator. A process tries one
  * communicator at a time. A subject is decided or given up at most LONGEST boundaries after it was
- * requested. Every reservation is released. No rank waits: every rank comes to its end, also if another
- * one stops.
+ * requested. Every reservation is released. No rank waits: every rank finishes, also if another one
+ * stops.
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any time.
  * OVERLAP: the communicators have different ranks, and some in common.
  * RECALLS: nothing is tried (CECL_NCCL_TRIALS=0). Each rank's file knows the verdict, or not, and files

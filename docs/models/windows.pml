@@ -589,7 +589,7 @@ end_copied:
 
 /* ---- the end */
 
-/* Nothing can go on. All imports of a rank that are open are of the window that its owner has. */
+/* Nothing can go on. All open imports of a rank are of the window that its owner still has. */
 proctype monitor()
 {
     byte r, p, i;

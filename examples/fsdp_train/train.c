@@ -141,7 +141,7 @@ static void end_job(struct job *j)
 
 /* ---- training */
 
-/* The first steps are small, because Adam's averages then stand for few gradients. */
+/* The first steps are small, because Adam's averages then include few gradients. */
 static float rate_of(const struct options *o, int step)
 {
     enum { RISE = 20 };

@@ -275,9 +275,8 @@ typedef struct ceclConfig {
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
-    /* Size of the pool's first growth, bytes; each later growth is twice the one before, up to 16
-     * times the first; default: by the tuning table (pool.first_segment_bytes);
-     * CECL_SEGMENT_BYTES. */
+    /* Size of the pool's first growth, bytes; each later growth is twice the previous one, up to 16 times
+     * the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
@@ -420,9 +419,9 @@ typedef struct {
     void *context; /* handed to both callbacks */
     void *library; /* NCCL, as dlopen gave it; it stays open */
     /* Calls ncclCommSplit of the program's communicator with equal colors on all ranks, this rank as
-     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until
-     * *split is there, but for a bounded time. Returns an ncclResult_t. Called while cecl's
-     * communicator is made: on all ranks, or on none if all are on one node. */
+     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until *split is
+     * there, for a bounded time. Returns an ncclResult_t. Called while cecl's communicator is made: on
+     * all ranks, or on none if all are on one node. */
     int (*split)(void *context, void *config, void **split);
     /* Orders cecl's exchanges among the program's calls of NCCL. Called with isBefore = 1 before
      * exchanges are enqueued on `stream`, and with 0 after that. Returns a ceclResult_t.
@@ -519,8 +518,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
  * done. After that only the calls that Failure at the top lists may follow.
  * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
  * peers, but not the caller's own work that comes before a call in its stream. (While another
- * thread frees memory the timeout bounds both, because the driver then does not tell how far the
- * stream is.)
+ * thread frees memory the timeout bounds both, because the driver then does not report the stream's
+ * progress.)
  * Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),

@@ -121,7 +121,7 @@ void cecl_registry_close(struct cecl_registry *registry);
 /* Called instead of cecl_registry_close if the communicator ends while work is pending. The memory that
  * the work uses stays open. On a GPU other communicators of the process still wait for that work before
  * they close memory, because CUDA closes memory only when all of the GPU's work is done, and holds up
- * other threads meanwhile. On the host device they no longer wait for it. */
+ * other threads meanwhile. On the host device they do not wait for it any more. */
 void cecl_registry_lose(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is

@@ -68,8 +68,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
 }
 
 /* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory
- * that is gone. So may a window in the same driver block, and peers must close its memory before they can
- * open the new memory. */
+ * that is gone. A window in the same driver block may do so, too, and peers must close its memory before
+ * they can open the new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {

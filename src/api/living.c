@@ -74,7 +74,7 @@ static void settle(void)
 }
 
 /* Whether all calls are known to be done. On GPUs the answer is what `settle` saw, because CUDA may have
- * ended since then, together with the memory that tells how far calls are. */
+ * ended since then, together with the memory that shows the progress of calls. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)

@@ -51,7 +51,8 @@ struct cecl_call {
     struct cecl_options options;
     uint32_t layout_words;
     uint32_t captured; /* 1: a graph captures the call and replays it; else 0. Equal on all ranks */
-    /* in how many chunks a gather's blocks arrive, which peers announce; 0: in one. Equal on all ranks */
+    /* the number of chunks in which a gather's blocks arrive, if peers announce chunks; 0: blocks arrive
+     * whole. Equal on all ranks */
     uint32_t chunks;
     struct cecl_view view;
 };

@@ -208,7 +208,8 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     if (call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
-                         " are sent, bytes %" PRIu64 " to %" PRIu64 " received; they must be apart",
+                         " are sent, bytes %" PRIu64 " to %" PRIu64
+                         " received; they must not overlap",
                          from, to, in->low, in->high - 1, out->low, out->high - 1);
     return cecl_fail(ceclInvalidArgument,
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64

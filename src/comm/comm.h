@@ -300,8 +300,8 @@ ceclResult_t cecl_worker_start(ceclComm_t comm);
 bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
 /* Frees the worker's memory. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
-/* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress if the
- * driver does not answer within CECL_WATCH_ANSWER_MS. */
+/* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
+ * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

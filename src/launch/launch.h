@@ -2,7 +2,7 @@
  *
  *     DESCRIBED   it has its calls. No peer knows of them.
  *     TOLD        peers know of the launch, and rely on it.
- *     BOUND       it has a program with addresses. No peer relies on it, because there was nothing to tell.
+ *     BOUND it has a program with addresses. No peer relies on it, because there was nothing to publish.
  *     OWED        it has a program. Peers rely on it, because they know of it or a part is enqueued.
  *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) shows when the stream has
  *                 reached its end.
@@ -47,8 +47,8 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
 }
 
 /* A launch's order among the launches of its communicator. Launches run in the order in which they are
- * enqueued, even on different streams. If a launch is on a different stream than the launch before, its
- * stream first waits until `done` says that the launch before has ended. */
+ * enqueued, even on different streams. If a launch is on a different stream than the previous launch, its
+ * stream first waits until `done` says that the previous launch has ended. */
 struct cecl_order {
     ceclStream_t stream;
     int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */

@@ -77,8 +77,8 @@ struct cecl_transfer {
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two
  * lanes of one rank. A SIGNAL of one rank is what a WAIT of another waits for. A rank has a word
- * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows how
- * far the peer's counter is. */
+ * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows whether the
+ * peer has reached a value. */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */

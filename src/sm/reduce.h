@@ -1,7 +1,6 @@
 /* The arithmetic of reductions: dst[i] = src[0][i] op src[1][i] op ..., on the host or on SMs.
  *
- * This file stands alone: it knows pointers, element types and operations, but no plan,
- * communicator or rank.
+ * This file knows pointers, element types and operations, but no plan, communicator or rank.
  *
  * The inputs alone decide every bit of the result. Elements are combined in the order of `src`, so
  * host and GPU agree, and max_sms, alignment and the chosen kernel change nothing:

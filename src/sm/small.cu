@@ -49,8 +49,7 @@ struct share {
     /* how many vectors the block has there, 0 to 3; n vectors take n + 1 lines, 0 vectors take
      * none */
     uint32_t vectors;
-    /* offset of the first line in the slot; each further line lies LINE_APART behind the one
-     * before */
+    /* offset of the first line in the slot; each further line lies LINE_APART behind the previous one */
     uint32_t line;
 };
 #define LINE_APART CECL_SMALL_ROW
