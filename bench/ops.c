@@ -218,7 +218,7 @@ const struct op collectives[OP_COUNT] = {
                        .in_place_too = true,
                        .bus = 1,
                        .call = ceclAllGather},
-    /* It is not measured in place by default: cecl stages such an all-to-all, and NCCL has none. */
+    /* An all-to-all is not measured in place by default: cecl stages it, and NCCL has none. */
     [OP_ALL_TO_ALL] = {.name = "alltoall",
                        .block_per_rank = true,
                        .block_of_each = true,

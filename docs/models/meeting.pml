@@ -337,7 +337,7 @@ inline find_stuck()
            (members[i] & ~came[i] & callers) != 0 ->
             stuck[i] = true;
 #ifndef NO_CHAIN
-            callers = callers | came[i]; /* others may wait for its ranks */
+            callers = callers | came[i]; /* other meetings may wait for the ranks of this one */
 #endif
             i = 0
         :: else -> i++

@@ -111,7 +111,7 @@ bool dead[RANKS];
 bool ended[RANKS]; /* the rank's caller */
 bool an_import_failed, somebody_died; /* each happens once at most */
 
-/* From each rank to each other one. */
+/* A channel from each rank to each other rank. */
 chan messages[RANKS * RANKS] = [1] of { byte, byte, byte, byte, byte };
 
 /* ---- the caller: this rank's own windows */

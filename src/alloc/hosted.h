@@ -79,7 +79,7 @@ static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, in
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
 
-/* Both halves of a rank's part. */
+/* A rank's part: both halves. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
 {
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;

@@ -358,7 +358,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    /* such a wait is not counted as spent */
+    /* waiting for up to `least` is not counted as spent */
     const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET;
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    more = longest(places, patience, missing, start);

@@ -36,8 +36,8 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-/* Whether this process may say goodbye for the communicator. Not after a fork, because the communicator
- * belongs to the parent. Takes no lock. */
+/* Whether this process may say goodbye for the communicator. After a fork it may not, because the
+ * communicator belongs to the parent. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->generation == cecl_fork_generation() &&

@@ -9,8 +9,8 @@ static bool has_nccl_net(ceclComm_t comm)
     return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || cecl_net_nccl_lent());
 }
 
-/* Whether a transport that another library lends carries data between nodes. Not in a child, because nothing
- * is lent when it is made. */
+/* Whether a transport that another library lends carries data between nodes. In a child no such transport
+ * does, because nothing is lent when a child is made. */
 static bool has_lent_net(ceclComm_t comm)
 {
     return comm->nodes && !has_nccl_net(comm) && comm->config.node < 0 &&

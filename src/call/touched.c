@@ -6,7 +6,8 @@
 #include "call/splits.h"
 #include "call/tiles.h"
 
-/* From the first byte of some blocks to the end of the last one. Without blocks, low == high. */
+/* The range from the first byte of some blocks to the end of the last one. Without blocks, low ==
+ * high. */
 struct extent {
     uint64_t low, high;
     int blocks; /* how many blocks are not empty */

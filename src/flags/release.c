@@ -110,7 +110,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     *progress = (struct cecl_progress){.started = false};
     if (peers_of(flags) == 1)
         return ceclSuccess;
-    /* This rank's last signals are read where peers receive them. */
+    /* Reads this rank's last signals from the words in which peers receive them. */
     const int last = peer_of(flags, peers_of(flags) - 1);
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,

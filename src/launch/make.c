@@ -160,7 +160,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     return result;
 }
 
-/* one plan carries at most this many blocks */
+/* a plan carries at most this many blocks */
 #define CARRIED_MOST 64u
 
 static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,

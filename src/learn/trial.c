@@ -63,7 +63,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* This rank's offer stays in shared memory, so the decision to which it belongs is skipped. */
+/* This rank's offer stays in shared memory, so the decision to which the offer belongs is skipped. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;

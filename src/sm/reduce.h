@@ -34,7 +34,7 @@ extern "C" {
 
 #define CECL_REDUCE_SOURCES_MAX 1024 /* on the host */
 #define CECL_REDUCE_ALSO_MAX 15
-#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they are passed as kernel arguments */
+#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* sources are passed as kernel arguments */
 
 struct cecl_reduction {
     void *dst;              /* [count]; equal to one of src (in place), or overlapping none */
