@@ -1,4 +1,4 @@
-/* This rank's own windows: finding them, telling peers of them, and forgetting them. */
+/* This rank's own windows: finding them, announcing them to peers, and forgetting them. */
 #include "alloc/registry.h"
 
 #include <stdlib.h>

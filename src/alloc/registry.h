@@ -153,7 +153,7 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
  * set, makes one. registry->changes shows whether a window came or went. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
-/* How many ns telling peers of regions took since the last call of this function. */
+/* How many ns messages to peers about regions took since the last call of this function. */
 static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
 {
     const uint64_t took = registry->telling_ns;
