@@ -37,7 +37,7 @@ verdict host 2 22809 0.1.0 05b1fce29c5c6a17 with_sms 78200 69700 109
 gains NVIDIA_H200 2 22809 0.1.0 all_gather any plain 4096 8192
 TEXT
 tune 2 --op all_reduce --types int32,float32 || fails "2 ranks: $(cat "$dir/said")"
-grep -q "wrote $file: with CECL_NCCL_LEARNED=$file" "$dir/said" || fails "what is written is not told: $(cat "$dir/said")"
+grep -q "wrote $file: with CECL_NCCL_LEARNED=$file" "$dir/said" || fails "the written file is not named: $(cat "$dir/said")"
 [ "$(head -n 1 "$file")" = "cecl-learned 1" ] || fails "the first line: $(cat "$file")"
 has 1 '^verdict host 2 22809 0.1.0 05b1fce29c5c6a17 with_sms 78200 69700 109$'
 has 1 '^gains NVIDIA_H200 2 22809 0.1.0 all_gather any plain 4096 8192$'

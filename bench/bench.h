@@ -22,7 +22,7 @@ struct op {
     bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
-    bool passes_on; /* recvbuff holds the block of the rank before; each link counts once */
+    bool passes_on; /* recvbuff holds the previous rank's block; each link counts once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
@@ -83,7 +83,7 @@ struct options {
     int late_us;           /* 0: not asked for */
     size_t beside;         /* bytes a rank of bulk calls; 0: not asked for */
     const struct op *bulk; /* what bulk calls do; NULL: copies to and from the host */
-    bool urgent;           /* cecl's communicator is, except the one of the bulk calls */
+    bool urgent;           /* cecl's communicator is urgent, except the one of the bulk calls */
     int group;             /* calls in a group; 0: not asked for */
     size_t row_bytes;      /* bytes of a row; 0: not asked for */
     enum corruption corrupt;
@@ -223,8 +223,8 @@ bool extra_beside(const struct run *run, struct side *small);
 /* groups.c has --group, rows.c has --rows. Both return false on failure. */
 bool extra_group(const struct run *run);
 bool extra_rows(const struct run *run);
-/* turn.c. `call` does one repeat of variant 0 or 1. `medians`: over the run's rounds, of the slowest rank's
- * us for a repeat. */
+/* turn.c. `call` does one repeat of variant 0 or 1. `medians`: the median over the run's rounds of the
+ * slowest rank's time for a repeat, us. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);
 bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
                   double medians[2]);
@@ -236,7 +236,7 @@ bool run_join(struct run *run);
  * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
 /* Whether the file that an option names can be written; path NULL: there is none. Leaves no file
- * that was not there. Collective, and called first, so that no long run is in vain. */
+ * that was not there. Collective. Called first, so that a long run does not end without its results. */
 bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */

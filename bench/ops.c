@@ -87,7 +87,7 @@ static ceclResult_t pass(const struct op *op, const void *send, void *recv, size
     return result == ceclSuccess ? end : result;
 }
 
-/* Each rank sends to the next one and receives from the one before, as in nccl-tests' sendrecv. */
+/* Each rank sends to the next rank and receives from the previous one, as in nccl-tests' sendrecv. */
 static ceclResult_t pass_on(const void *send, void *recv, size_t count, ceclDataType_t type,
                             ceclComm_t comm, ceclStream_t stream)
 {
@@ -129,8 +129,8 @@ static void unshare(ceclComm_t comm, const void *recv)
     *s = (struct shared){0};
 }
 
-/* Each rank puts into the memory of the next one, once that is free, and waits for the put of the one before: what
- * sendrecv does, by one-sided calls. */
+/* Each rank puts into the memory of the next one, once that is free, and waits for the put of the
+ * previous rank. This is sendrecv by one-sided calls. */
 static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataType_t type,
                            ceclComm_t comm, ceclStream_t stream)
 {
@@ -218,7 +218,7 @@ const struct op collectives[OP_COUNT] = {
                        .in_place_too = true,
                        .bus = 1,
                        .call = ceclAllGather},
-    /* Not in place by default: cecl stages such an all-to-all, and NCCL has none. */
+    /* An all-to-all is not measured in place by default: cecl stages it, and NCCL has none. */
     [OP_ALL_TO_ALL] = {.name = "alltoall",
                        .block_per_rank = true,
                        .block_of_each = true,

@@ -136,8 +136,8 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
 
-/* Stores an option that asks for other memory, or for other calls or ranks meanwhile. Returns NULL, or
- * what was expected. */
+/* Stores an option that asks for other memory, for calls beside the measured ones, or for late ranks.
+ * Returns NULL, or what was expected. */
 static const char *take_setting(struct options *o, int option, const char *value)
 {
     switch (option) {

@@ -298,7 +298,7 @@ static bool explain_one(struct stage *s, int g, ceclExplanation_t *e)
     return called(s, g, ceclGroupExplain(s->comms[g], e), "ceclGroupExplain") && fine;
 }
 
-/* This also makes the plans, so that the calls only enqueue. */
+/* Explaining also makes the plans, so that the calls only enqueue. */
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
@@ -323,7 +323,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* All ranks make a call. In one group no rank is late to it. */
+/* All ranks make a call, in one group, so no rank is late to it. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");

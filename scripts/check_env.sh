@@ -15,7 +15,7 @@ names=$({
     grep -rhoE --include=CMakeLists.txt --include='*.cmake' \
         '(option|set|find_program|find_path|find_library)\(CECL_[A-Z_]*.*' \
         CMakeLists.txt cmake tests bench examples |
-        grep -E 'option\(|find_|CACHE' | grep -oE 'CECL_[A-Z_]*' # no other name stands on such a line
+        grep -E 'option\(|find_|CACHE' | grep -oE 'CECL_[A-Z_]*' # such a line has no other name
     grep -rhoE --include='*.c' --include='*.cu' 'getenv\("CECL_[A-Z_]*"' tests bench examples
     grep -rhoE '\$\{CECL_[A-Z_]*' scripts
 } | grep -oE 'CECL_[A-Z_]+' | sort -u)

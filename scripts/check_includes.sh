@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fails when an include between folders of src runs up: a file may include its own folder, and folders
-# that stand before it in this list. The folder of the library in NCCL's place, src/nccl, includes
-# itself, src/learn and src/util alone, and no other folder includes it. docs/architecture.md says what each folder is.
+# Fails when an include between folders of src runs up: a file may include its own folder, and
+# folders before it in this list. The folder of the library in NCCL's place, src/nccl, includes
+# itself, src/learn and src/util alone, and no other folder includes it. docs/architecture.md says
+# what each folder is.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 order=(util learn driver sm boot device alloc call net tune plan flags ce comm launch api nccl)

@@ -17,7 +17,7 @@ is() {
     [ "$2" = "$version" ] || { echo "$1: version '$2', cecl.h has '$version'" && wrong=1; }
 }
 
-# The newest heading that has a number; "Unreleased" may stand before it.
+# The newest heading that has a number; "Unreleased" may come before it.
 is CHANGELOG.md "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$root/CHANGELOG.md" | head -n 1)"
 is cecl.pc "$(sed -n 's/^Version: //p' "$build/cecl.pc")"
 is cecl-config-version.cmake \

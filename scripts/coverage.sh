@@ -22,7 +22,8 @@ build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TES
     -DCMAKE_EXE_LINKER_FLAGS="$build/keep_counts.o -rdynamic" \
     -DCMAKE_SHARED_LINKER_FLAGS="$build/keep_counts.o"
 
-# Counts add up over runs: those of older objects do not fit, and none of an earlier run count.
+# Counts add up over runs, so the counts of earlier runs are removed. Those of older objects would
+# not fit.
 find "$build" -name '*.gcda' -delete
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 # as under the sanitizers
 status=0

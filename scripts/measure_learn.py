@@ -17,7 +17,7 @@ Parts (default: all), each of at most --limit seconds:
   classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
-Times on a shared GPU say nothing of NVLink; NCCL's ranks talk by sockets there. Ends with 1 if a part fails. The last
+Times on a shared GPU say nothing about NVLink; NCCL's ranks use sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
 
@@ -74,7 +74,7 @@ def end(process):
 
 
 def run(command, environment, clock, log):
-    """Runs a command; its output goes to a file. Returns what it said."""
+    """Runs a command; its output goes to a file. Returns the output."""
     full = {**os.environ, "CECL_SHARE_GPU": "1", "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "2", **environment}
     with open(log, "w+", encoding="utf-8") as file:
         print(" ".join(command), file=file, flush=True)
@@ -95,7 +95,7 @@ def cecl(args, *options):
 
 
 def program(args, what, ranks, steps, name, prefix, environment, clock):
-    """Runs learn_steps.py. Returns what each rank got, what was said, and what --stats tells of communicators."""
+    """Runs learn_steps.py. Returns each rank's results, the output, and what --stats reports on communicators."""
     result, stats = (os.path.join(args.keep, f"{name}.{kind}") for kind in ("json", "stats"))
     for path in (result, stats):
         if os.path.exists(path):
@@ -251,7 +251,7 @@ def part_late(args, clock):
 
 
 def nccl_tests(args, op, clock, name, *rest):
-    """One program under auto with trials, 2 ranks on one GPU. Returns what was said, and communicators."""
+    """One program under auto with trials, 2 ranks on one GPU. Returns the output, and what --stats reports on communicators."""
     stats = os.path.join(args.keep, f"{name}.stats")
     if os.path.exists(stats):
         os.remove(stats)
@@ -263,7 +263,7 @@ def nccl_tests(args, op, clock, name, *rest):
 
 
 def repeat(args, op, clock, times=3000):
-    """One size again and again. Returns what was said, and communicators."""
+    """Runs one size again and again. Returns the output, and what --stats reports on communicators."""
     return nccl_tests(args, op, clock, f"one_{op}", "-b", "64K", "-e", "64K", "-n", str(times), "-w", "5")
 
 

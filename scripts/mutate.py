@@ -50,7 +50,7 @@ TESTS = {
 }
 REST = "^(test_|nccl_|fault_|exhaust_)"
 REST_LABELS = "unit|plan|multi|fault|exhaust"
-LEFT_OUT = "^install_|^guide_|^plot_|^script_|pytorch"  # they say nothing of src/, or take long
+LEFT_OUT = "^install_|^guide_|^plot_|^script_|pytorch"  # these tests do not test src/, or take long
 
 Mutant = collections.namedtuple("Mutant", "file start end text kind")
 
@@ -125,7 +125,7 @@ def statements(code):
 
 
 def returns(code):
-    """Functions that return a result, or whether something is so, return early."""
+    """Makes functions that return a result or a bool return early."""
     for m in re.finditer(r"^(?:static )?(?:inline )?(?:CECL_API )?(ceclResult_t|bool) \**\w+"
                          r"\([^;{]*\)\n{", code, re.M):
         end = code.find("\n}", m.end())

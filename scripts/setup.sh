@@ -10,7 +10,7 @@ clang_format=14 # the major version that formats the sources: other versions for
 scratch=
 trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 
-# runs PROGRAM...: whether each starts; $said is the version that the last one tells.
+# runs PROGRAM...: whether each starts; $said is the version that the last one prints.
 runs() {
     local program
     for program in "$@"; do
@@ -107,7 +107,7 @@ explain() {
     fi
 }
 
-# One unreachable list among several must not stop what the others can give.
+# One unreachable list among several must not prevent an installation from the other lists.
 updated=0
 "${as_root[@]}" apt-get update >"$log" 2>&1 || updated=$?
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \

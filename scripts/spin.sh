@@ -26,8 +26,8 @@ search() {
 }
 
 # begin COMMAND...: runs a search in a folder of its own, once less than $at_once others run. None is
-# begun after one has failed. A search that ends well takes its folder away; its process number cannot
-# tell at the end, as by then the system may have given it to another process.
+# begun after one has failed. A search that succeeds removes its folder. Its process number is no
+# sign of success, because the system may have given that number to another process by then.
 begin() {
     local folder
     while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do

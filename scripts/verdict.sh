@@ -11,8 +11,8 @@ awk -v kept="$1" '
     # The reason of each skipped test.
     FILENAME != kept && /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
     FILENAME != kept && /^skipped: / && !(name in why) { why[name] = substr($0, length("skipped: ") + 1) }
-    # Parts of a test that cmocka skipped: to ctest the test passes. Ranks say it one by one, and
-    # cmocka says it again at the end.
+    # Parts of a test that cmocka skipped: to ctest the test passes. Each rank prints the reason,
+    # and cmocka prints it again at the end.
     FILENAME != kept && /\[  SKIPPED \] [a-z_0-9]+$/ && !((name, $NF) in part) {
         part[name, $NF]
         if (!($NF in within))

@@ -21,7 +21,7 @@ struct hold_sms;
  * the same. One thread at a time. */
 struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream);
 
-/* The same on the current device, with a stream of its own. */
+/* Like hold_sms_start_on, on the current device and with a stream of its own. */
 struct hold_sms *hold_sms_start(void);
 
 /* 1 while every block spins, else 0. */

@@ -30,7 +30,7 @@ struct contest {
     enum cecl_nccl_op nccl_op;
     int row_type; /* an ncclDataType_t, or CECL_NCCL_ANY_TYPE if the type does not matter */
     struct point
-        points[MAX_POINTS]; /* us: NCCL's, cecl's; of the placement where cecl gains least */
+        points[MAX_POINTS]; /* us of NCCL and of cecl, in the placement where cecl gains least */
     int npoints;
     bool is_late; /* there was no time for all sizes */
 };

@@ -1,4 +1,4 @@
-/* In which sizes one library is faster than another. */
+/* Finds the sizes at which one library is faster than another. */
 #ifndef CECL_BENCH_SPANS_H
 #define CECL_BENCH_SPANS_H
 

@@ -18,7 +18,7 @@ struct crossing {
     bool is_min;     /* calls of at least this many bytes take the second way; else of more */
     bool in_place;   /* the timed calls are */
     bool of_block;   /* an all-reduce: the threshold counts the bytes of a block */
-    bool look_alike; /* ceclExplain does not tell the ways apart */
+    bool look_alike; /* ceclExplain does not distinguish the ways */
     int least_ranks;
     struct {
         uint64_t first, last;

@@ -1,4 +1,5 @@
-/* Both ways of a crossing: a communicator for each, whose table forces it, timed in turn. */
+/* Times both ways of a crossing in turn. Each way has a communicator whose tuning table forces that
+ * way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

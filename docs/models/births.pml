@@ -1,13 +1,13 @@
 /* Communicators that NCCL makes in the background out of a parent: split, shrink and grow
- * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program, `place`, which
- * is valid until the program is told that the parent is ready. RANKS threads of the program ask for the
- * parent's state; another one may abort the parent. What becomes of the child is life.pml's.
+ * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program, `place`,
+ * which is valid until the program learns that the parent is ready. RANKS threads of the program ask for
+ * the parent's state; another one may abort the parent. life.pml models what becomes of the child.
  *
- * Checked: no deadlock; nobody reads the place after it is freed; ours is made once; whoever is told that
- * the parent is ready finds the child's ours made, unless the parent was aborted.
- * Planted faults: TELL_FIRST tells the program before the place is read; NO_LOCK lets two threads look at
- * once; NO_WAIT does not wait until ours is made; FORGET_LAST ends the parent before its births are
- * forgotten. */
+ * Checked: no deadlock; no thread reads the place after it is freed; ours is made once; a thread that
+ * learns that the parent is ready finds the child's ours made, unless the parent was aborted.
+ * Planted faults: TELL_FIRST tells the program that the parent is ready before the place is read;
+ * NO_LOCK lets two threads look at once; NO_WAIT does not wait until ours is made; FORGET_LAST ends the
+ * parent before its births are forgotten. */
 #ifndef RANKS
 #define RANKS 2 /* threads that ask */
 #endif

@@ -1,11 +1,11 @@
-/* The flag protocol of cecl's collectives, for Spin: one flag word at each rank from each peer,
- * written by that peer alone, values that grow through all calls and wrap around. A call is:
- * barrier, a write into every peer, barrier. Between calls a rank uses its own buffer.
+/* The flag protocol of cecl's collectives, for Spin: one flag word at each rank from each peer, written
+ * by that peer alone, values that grow through all calls and wrap around. A call is: barrier, a write
+ * into every peer, barrier. Between calls a rank uses its own buffer.
  *
- * Checked: no deadlock; no rank's buffer is written while its user has it; after a call all of
- * its blocks are there.
- * Planted faults: NO_FIRST_BARRIER, NO_LAST_BARRIER leave one out; EQUAL_ONLY waits for an exact
- * value instead of "at least". */
+ * Checked: no deadlock; no rank's buffer is written while its user uses it; after a call all of its
+ * blocks are there.
+ * Planted faults: NO_FIRST_BARRIER and NO_LAST_BARRIER leave out that barrier; EQUAL_ONLY waits for an
+ * exact value instead of "at least". */
 #ifndef RANKS
 #define RANKS 3
 #endif

@@ -1,16 +1,16 @@
 /* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for Spin.
  * All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or three
- * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset.
- * Launches run in the order in which the host makes them: each waits for the one before. In its
- * second phase a call says that a block was pushed to each peer; with one phase it has no block.
- * FAULTS times rank 0's communicator fails, at any time; the sequence is fixed then (SEQUENCE).
+ * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset. Launches
+ * run in the order in which the host makes them: each waits for the previous one. In its second phase a
+ * call says that a block was pushed to each peer; with one phase it has no block. FAULTS times rank 0's
+ * communicator fails, at any time; the sequence is fixed then (SEQUENCE).
  *
  * Checked: no deadlock, so all waits end, also after a failure; no word is set that was not reset; a
- * call that ends, on a rank that has heard of no failure, has all its blocks and none of a later call.
- * Planted faults: SAME_WORD takes A in each phase; A_AT_THE_END takes A for the third phase; LONE
- * gives a single phase no second word; LATE_RESET resets a word behind the next signal; NO_ORDER lets
- * launches of a rank run at the same time; RELEASE_ONCE releases waits once; TELL_LATE releases waits
- * before peers are told. */
+ * call that ends, on a rank that knows of no failure, has all its blocks and none of a later call.
+ * Planted faults: SAME_WORD takes A in each phase; A_AT_THE_END takes A for the third phase; LONE gives
+ * a single phase no second word; LATE_RESET resets a word behind the next signal; NO_ORDER lets launches
+ * of a rank run at the same time; RELEASE_ONCE releases waits once; TELL_LATE releases waits before
+ * peers are notified. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -36,7 +36,7 @@ bool word[RANKS * RANKS * WORDS];
 byte epoch[RANKS * RANKS]; /* flags of eager calls: how many phases the writer has signalled */
 byte block[RANKS * RANKS]; /* [holder, writer]: 1 + the launch whose block the writer pushed */
 byte recorded[RANKS];      /* launches of a rank whose end its event has marked */
-byte ended[RANKS];         /* the same, whatever the order */
+byte ended[RANKS];         /* launches of a rank that have ended, whatever the order */
 
 bool failed[RANKS];
 bool told[RANKS];
@@ -225,8 +225,8 @@ inline release()
     }
 }
 
-/* Ends the waits of a rank that has failed, or was told so, until its launches are over. It tells the
- * peers first. */
+/* Ends the waits of a rank that has failed, or has learned of a failure, until its launches are over.
+ * Notifies the peers first. */
 proctype watchdog(byte me)
 {
     byte i;

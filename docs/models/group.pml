@@ -1,17 +1,16 @@
-/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin.
- * The calls of a group on one communicator are one plan, so here they are one call. A thread first
- * tells the calls of all communicators, then learns what peers told, then issues all. Each rank
- * has STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of
- * streams.
+/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin. The calls
+ * of a group on one communicator are one plan, so here they are one call. A thread first publishes the
+ * calls of all communicators, then reads what peers have published, then issues all. Each rank has
+ * STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of streams.
  *
- * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on
- * each rank; a call that was told is issued, or its communicator has failed.
+ * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on each
+ * rank; a published call is still issued, unless its communicator has failed.
  * COUNTED: more ranks than bits, where all wait for all. ONE_THREAD: one thread has all ranks.
- * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order
- * of communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
- * tell it (CECL_CHECK). FAILURE: something fails after a call was told.
- * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream;
- * TELL_AND_LEARN learns of a communicator before the next one is told; IN_TURN compares on one
+ * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order of
+ * communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
+ * publish it (CECL_CHECK). FAILURE: something fails after a call was published.
+ * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream; TELL_AND_LEARN
+ * reads the places of a communicator before those of the next one are published; IN_TURN compares on one
  * communicator after the other; NO_BREAK fails only the communicator whose call cannot be made. */
 #ifndef RANKS
 #define RANKS 2
@@ -23,21 +22,21 @@
 #define STREAMS 2
 #endif
 #define COMMS 2
-#define ENTRIES 1 /* of the ring in which places are told */
+#define ENTRIES 1 /* of the ring in which places are published */
 #define ALL ((1 << RANKS) - 1)
 #define OF(comm, rank) ((comm) * RANKS + (rank))
 #define QUEUE(rank, stream) ((rank) * STREAMS + (stream))
 
 bool is_in[CALLS * COMMS]; /* the group has a call on the communicator */
 
-/* By communicator and rank: the last call that the rank has told, finished to read, or begun, and
- * the word `done`. */
+/* By communicator and rank: the last call that the rank has published, has finished reading, or has
+ * begun, and the word `done`. */
 byte compared[COMMS * RANKS]; /* how many groups the rank has come to compare */
 byte told[COMMS * RANKS];
 byte finished[COMMS * RANKS];
 byte begun[COMMS * RANKS];
 byte done[COMMS * RANKS];
-bool owes[COMMS * RANKS]; /* peers were told of a call that is not issued */
+bool owes[COMMS * RANKS]; /* the rank has published a call that is not issued */
 bool failed[COMMS];
 bool has_failed; /* it happens once */
 
@@ -100,7 +99,7 @@ inline issue()
     }
 }
 
-/* What peers were told of, and is not issued, fails. */
+/* A call that was published and is not issued fails. */
 inline refuse()
 {
     d_step {
@@ -233,7 +232,7 @@ end:
     od
 }
 
-/* In the end each call that was told is done, or its communicator has failed. */
+/* In the end each published call is done, or its communicator has failed. */
 proctype monitor()
 {
     byte comm, rank;

@@ -1,20 +1,20 @@
-/* The life of what stands beside a communicator of NCCL's (src/nccl/life.h, comms.c, begin.c), for Spin. One
- * word has the state, the number of threads inside, and the claim on the end of NCCL's communicator. A
- * maker makes ours in the background. Each thread of the program makes CALLS calls of its choice:
- * a collective, finalize, destroy, abort or revoke. When the life is over, another communicator gets
- * the entry.
+/* The life of cecl's communicator ("ours") beside one of NCCL's (src/nccl/life.h, comms.c, begin.c), for
+ * Spin. One word has the state, the number of threads inside, and the claim on the end of NCCL's
+ * communicator. A maker makes ours in the background. Each thread of the program makes CALLS calls of
+ * its choice: a collective, finalize, destroy, abort or revoke. When the life is over, another
+ * communicator gets the entry.
  *
  * Checked: no deadlock; no thread uses ours, or NCCL's communicator, after its end; ours ends once, and
- * before NCCL's; NCCL's is ended by one call; ours has ended when a call that ends it returns; what
- * threads do for the first communicator leaves the second one alone.
- * With FOREVER no peer comes, so calls end only when ours is made to fail; with STUCK no collective ends at
- * all. In both cases another thread aborts at some time.
- * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while threads are
- * inside; READ_TWICE looks again whether all are out when the wait has ended; NO_FAILURE does not make
- * ours fail; STORED_READY ends finalizing in whatever state it is; NO_GIVING_UP does not wait for the
- * maker; NO_CLAIM lets destroy end NCCL's in any case; LEAVE_FIRST leaves before it claims; KEEP_MADE does
- * not end what was made in vain; LATE_RETIRE takes the entry off the table after it is free; NO_LOCK
- * does not hold the lock from finding an entry to its step. */
+ * before NCCL's; NCCL's is ended by one call; ours has ended when a call that ends it returns; threads
+ * that act for the first communicator do not touch the second one.
+ * With FOREVER no peer comes, so calls end only when ours is made to fail; with STUCK no collective ends
+ * at all. In both cases another thread aborts at some time.
+ * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while threads
+ * are inside; READ_TWICE looks again whether all are out when the wait has ended; NO_FAILURE does not
+ * make ours fail; STORED_READY ends finalizing in any state; NO_GIVING_UP does not wait for the maker;
+ * NO_CLAIM lets destroy always end NCCL's; LEAVE_FIRST leaves before it claims; KEEP_MADE does not end a
+ * communicator that is no longer needed; LATE_RETIRE takes the entry off the table after it is free;
+ * NO_LOCK does not hold the lock between finding an entry and taking its step. */
 #ifndef RANKS
 #define RANKS 2 /* threads of the program */
 #endif
@@ -50,7 +50,7 @@ byte owner = 1; /* which communicator has the entry */
 byte ours = NONE;
 bool has_failed; /* ours */
 bool nccl_ended;
-bool was_claimed; /* a call is to end NCCL's, or has */
+bool was_claimed; /* a call will end NCCL's communicator, or has ended it */
 bool uses_nccl;   /* the maker does */
 byte users;       /* of ours */
 
@@ -138,7 +138,7 @@ inline end_of_ours()
     }
 }
 
-/* What was given up its maker ends. */
+/* The maker ends a communicator that was given up. */
 #define HAS_ENDED (ours != LIVES || state == GIVEN_UP || state == LOST)
 inline end_nccl()
 {
@@ -218,7 +218,7 @@ active proctype maker()
 
 /* ---- ends */
 
-/* By the thread that took the step to ENDING. */
+/* Run by the thread that took the step to ENDING. */
 inline end_ours(destroys)
 {
     if
@@ -446,7 +446,7 @@ active proctype rescuer()
 }
 #endif
 
-/* Another communicator, whose life is not looked at. */
+/* Another communicator, whose life is not modelled. */
 active proctype second()
 {
     bool left_alone = true;

@@ -1,18 +1,17 @@
-/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a
- * lock that outlives its holder. Each rank makes one call with a list of its own choice, or
- * refuses it. Then it calls again, with all ranks that it does not know to be dead, until it meets
- * them. A rank may die, also while it holds the lock. A deadline passes only when nothing else can
- * happen.
+/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a lock that
+ * outlives its holder. Each rank makes one call with a list of its own choice, or refuses it. Then it
+ * calls again, with all ranks that it does not know to be dead, until it meets them. A rank may die,
+ * also while it holds the lock. A deadline passes only when nothing else can happen.
  *
- * Checked: no deadlock, and all who live meet in the end; all who return from a meeting have one
- * outcome; a meeting is complete only if all its members came with its list; without deaths no wait
- * needs its deadline, whatever lists differ; nobody makes a meeting anew without knowing that the
- * last one failed; no meeting is replaced while a rank is in it.
- * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written;
- * HALF_MADE writes a new meeting over a failed one in another order; NO_CHAIN fails only the
- * meetings that wait for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock has died; DEAF does not tell those
- * who come late; REPLACE_ANY replaces a meeting that ranks are in; NO_LOOK does not look whether
- * missing members live. */
+ * Checked: no deadlock, and all living ranks meet in the end; all ranks that return from a meeting have
+ * one outcome; a meeting is complete only if all its members came with its list; without deaths no wait
+ * needs its deadline, whatever lists differ; no rank makes a new meeting without knowing that the last
+ * one failed; no meeting is replaced while a rank is in it.
+ * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written; HALF_MADE
+ * writes a new meeting over a failed one in another order; NO_CHAIN fails only the meetings that wait
+ * for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock has died; DEAF does
+ * not report a failure to ranks that come late; REPLACE_ANY replaces a meeting that ranks are in;
+ * NO_LOOK does not check whether missing members live. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -49,7 +48,7 @@ byte by[MEETINGS];
 byte cause[MEETINGS];
 byte members[MEETINGS];
 byte came[MEETINGS];   /* bits of the ranks that came with its list */
-byte know[MEETINGS];   /* bits of the ranks that are not to be told that it failed */
+byte know[MEETINGS];   /* bits of the ranks that need not learn that it failed */
 bool differ[MEETINGS]; /* it failed because lists differ */
 bool stuck[MEETINGS];
 byte inside[MEETINGS];
@@ -59,9 +58,9 @@ byte last_of[RANKS]; /* the serial of the meeting that a rank came to last */
 byte dead;   /* bits of the ranks that have died */
 byte deaths; /* so far */
 
-/* What happened to the meeting. */
-byte outcome[MEETINGS];   /* of the ranks that have returned; 0: none has */
-bool is_last[MEETINGS];   /* all who live have met */
+/* The outcome of the meeting. */
+byte outcome[MEETINGS];   /* the outcome of the ranks that have returned; 0: none has */
+bool is_last[MEETINGS];   /* all living ranks have met */
 
 #if DEATHS > 0 /* ranks are alike, so it is rank 0 that dies */
 #define MAY_DIE                                                                                    \
@@ -122,7 +121,7 @@ inline lock()
     ((inside[m] != 0) != (inside[than] != 0) -> (inside[than] != 0) : serial[m] < serial[than])
 #endif
 
-/* Takes the place of the oldest meeting that nobody is in. */
+/* Replaces the oldest meeting that no rank is in. */
 inline create()
 {
     d_step {
@@ -163,8 +162,8 @@ inline create()
     }
 }
 
-/* Nobody looks at a meeting again that all know of and that was no rank's last one, nor was another one
- * that failed for the same reason. So it leaves no trace in the state. */
+/* No rank looks at a meeting again if all ranks know of it, and if neither it nor another one that failed
+ * for the same reason was a rank's last meeting. Such a meeting is removed from the state. */
 inline unlock()
 {
     d_step {
@@ -224,8 +223,8 @@ inline unlock()
 #ifdef DEAF
 #define IS_NEWS(m) false
 #else
-/* Lists differ, and this rank counts on one that failed: as a member, or if that was the other's last
- * call. lasts(m): bits of the ranks whose last call a meeting was */
+/* Lists differ, and this rank relies on a meeting that failed: it is a member of that meeting, or the
+ * meeting was another member's last call. lasts(m): bits of the ranks whose last call a meeting was */
 #define MEETS(m)                                                                                   \
     ((came[m] & list) != 0 && (HAS(members[m], me) || (lasts(m) & list) != 0))
 #define LASTS(m, r) ((last_of[r] == serial[m] -> 1 << r : 0) & came[m])
@@ -323,7 +322,7 @@ inline come(m)
 
 #define WAITS_FOR(m, o) ((members[m] & ~came[m] & came[o]) != 0)
 
-/* Those who know of the news are at their next try. */
+/* Ranks that know of the failure are making their next call. */
 #define IS_NEXT_TRY(m) ((came[m] & ~(news != NONE -> know[news] : 0)) == 0)
 
 /* callers: the ranks of `same` and of the meetings that are stuck */
@@ -338,7 +337,7 @@ inline find_stuck()
            (members[i] & ~came[i] & callers) != 0 ->
             stuck[i] = true;
 #ifndef NO_CHAIN
-            callers = callers | came[i]; /* others may wait for its ranks */
+            callers = callers | came[i]; /* other meetings may wait for the ranks of this one */
 #endif
             i = 0
         :: else -> i++
@@ -347,7 +346,7 @@ inline find_stuck()
     od
 }
 
-/* Adds to `known` the ranks whose last call was of the same round. */
+/* Adds to `known` the ranks whose last call was in the same round. */
 inline find_who_called_before()
 {
     i = 0;
@@ -392,7 +391,7 @@ inline fail_stuck(who, why, is_differ)
     od
 }
 
-/* A meeting of the same list has failed without this rank, which does not know it. */
+/* A meeting with the same list has failed without this rank, and this rank does not know that yet. */
 inline check_news()
 {
     d_step {
@@ -536,8 +535,8 @@ inline wait()
         }
     :: atomic {
             timeout && MAY_LOCK && state[in] == OPEN -> /* its deadline has passed */
-                assert((members[in] & ~came[in] & ~dead) != 0); /* it waits for one who lives */
-                assert(deaths > 0); /* all call until they meet, so no wait needs its deadline */
+                assert((members[in] & ~came[in] & ~dead) != 0); /* it waits for a living rank */
+                assert(deaths > 0); /* all ranks call until they meet, so no wait needs its deadline */
                 lock();
                 fail(in);
                 leave_meeting();
@@ -555,7 +554,7 @@ proctype rank(byte me)
 end_met:
     do
     :: atomic {
-            /* those who have met go on without a member that dies */
+            /* ranks that have met go on without a member that dies */
             MAY_LOCK && (list == 0 || (list & dead) != 0) ->
                 if
                 :: tries > 0 -> list = ALL & ~dead
@@ -565,7 +564,7 @@ end_met:
                 :: HAS(list, me)
                 :: else -> list = REFUSED(list)
                 fi;
-                assert(tries < TRIES); /* all who live meet in the end */
+                assert(tries < TRIES); /* all living ranks meet in the end */
                 lock();
                 MAY_DIE;
                 if

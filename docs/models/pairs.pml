@@ -1,12 +1,12 @@
-/* How the two ranks of a message find out who came second, and how that one moves the bytes
- * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of ranks, and words
- * for "ready" and "done". Each rank has a host, which posts the messages of a group and then issues it, a
- * stream, which runs groups one after the other, and a lane for each peer.
+/* How the two ranks of a message find out which of them came second, and how that rank moves the bytes
+ * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of
+ * ranks, and words for "ready" and "done". Each rank has a host, which posts the messages of a group and
+ * then issues it, a stream, which runs groups one after the other, and a lane for each peer.
  *
  * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in either
  * direction), with more between any two. Each rank has the messages that concern it in the order of the
- * list, and puts them into groups of its own. So each program ends if a group ends once the groups that it
- * has messages with have begun.
+ * list, and puts them into groups of its own. So each program ends if a group ends once the groups that
+ * it has messages with have begun.
  *
  * HOSTS has hosts alone. Without it there are streams and lanes alone, and any rank may be the second of
  * any message: there are too many states for both at once.
@@ -176,7 +176,7 @@ proctype host(byte me)
 
 /* ---- streams */
 
-/* Steps that no other process can tell apart are one step. */
+/* Steps that no other process can distinguish are one step. */
 #define AM_SECOND(me, m) (second[m] == ROLE(me, m))
 
 inline move(m)
@@ -190,7 +190,8 @@ inline move(m)
     WORD(DONE, ROLE(me, m), m) = number[m]
 }
 
-/* A lane has the messages with one peer, in the order of that peer's groups, which is the list's. */
+/* A lane has the messages with one peer, in the order of that peer's groups, which is the order of the
+ * list. */
 #define IS_ON_LANE(me, peer, m) (IS_OF(me, m) && PEER(me, m) == peer && AM_SECOND(me, m))
 inline pass_others(me, peer)
 {
@@ -238,7 +239,7 @@ inline begin_group()
     }
 }
 
-/* The peer that comes last in the order of the list comes first here. */
+/* Takes the peer that is last in the list first. */
 inline run_one_lane()
 {
     p = RANKS;
@@ -263,7 +264,7 @@ inline join_lanes()
     od
 }
 
-/* Waits for all messages that others move. */
+/* Waits for all messages that peers move. */
 inline wait_for_done()
 {
     do
@@ -334,7 +335,7 @@ inline draw_pair()
 #else
     if
     :: from[i] = 0
-    :: i > 0 -> from[i] = 1 /* the names of the ranks are of no matter */
+    :: i > 0 -> from[i] = 1 /* swapping the numbers of the ranks changes nothing */
     :: i > 0 -> from[i] = 2
     fi;
     if

@@ -1,16 +1,16 @@
-/* How ranks of one host tell each other the places of each call (src/alloc/places.c), for Spin: a
- * ring of entries with a record for each rank, an order of arrival, one decision for each group of
- * calls. For each group a rank publishes, meets, reads what it knows, and finishes. Its wait for
- * others may be over at any time. Groups have any size up to that of the ring.
+/* How ranks of one host tell each other the places of each call (src/alloc/places.c), for Spin: a ring
+ * of entries with a record for each rank, an order of arrival, one decision for each group of calls. For
+ * each group a rank publishes, meets, reads what it knows, and finishes. Its wait for others may be over
+ * at any time. Groups have any size up to that of the ring.
  *
- * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one of each pair knows
- * the other, and the order is total; the records that a rank knows are those of its call, until it
- * has finished.
- * COUNTED: the protocol for more ranks than bits, where nobody decides LATE.
- * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two
- * steps; STORED_DECISION decides without compare-and-swap; NUMBERLESS takes any decision for its
- * own; NO_ROOM uses entries again at once; EARLY_FINISH finishes before it reads; LARGE_GROUPS
- * publishes more calls at once than the ring has entries. */
+ * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one rank of each pair knows
+ * the other's places, and the order is total; the records that a rank knows are those of its call, until
+ * it has finished.
+ * COUNTED: the protocol for more ranks than bits, where no rank decides LATE.
+ * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two steps;
+ * STORED_DECISION decides without compare-and-swap; NUMBERLESS takes any decision for its own; NO_ROOM
+ * uses entries again at once; EARLY_FINISH finishes before it reads; LARGE_GROUPS publishes more calls
+ * at once than the ring has entries. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -31,7 +31,7 @@ byte arrivals[ENTRIES];
 byte decision[ENTRIES]; /* call * 2 + outcome */
 byte finished[RANKS];   /* the last call that the rank finished */
 
-/* The program's groups, and what ranks saw. Calls are numbered from 1. */
+/* The program's groups, and what ranks have read. Calls are numbered from 1. */
 bool ends[CALLS + 1];            /* the call is the last of its group */
 byte outcome[CALLS + 1];         /* 1 + the outcome, once a rank has it */
 byte met[CALLS + 1];             /* bits of the ranks that have it */
@@ -136,7 +136,7 @@ inline meet()
     result = decision[ENTRY(last)] % 2
 }
 
-/* Compares what this rank got with what others got that came here before. */
+/* Compares this rank's outcome with the outcomes of ranks that came here before. */
 inline compare()
 {
     d_step {
@@ -152,9 +152,9 @@ inline compare()
         :: p < RANKS ->
             if
             :: p != me && ((met[last] >> p) & 1) && result == LATE ->
-                /* One of the two came later. */
+                /* Of two ranks one came later. */
                 assert(((earlier >> p) & 1) != ((knows[last * RANKS + p] >> me) & 1));
-                /* The later one knows all whom the earlier one knows. */
+                /* The later rank knows all ranks that the earlier one knows. */
                 assert((((earlier >> p) & 1) -> knows[last * RANKS + p] & ~earlier
                                               : earlier & ~knows[last * RANKS + p]) == 0)
             :: else

@@ -1,20 +1,23 @@
-/* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c, src/comm/signalled.c,
- * src/api/living.c), for Spin. Two ranks. The host of each makes CALLS puts with a signal to the other, and waits for
- * as many, one by one or several at once, each call on one of STREAMS streams. Spin chooses all that. Signals wrap
- * around. Each call has a line, and streams have LINES lines between them. Then the host waits until its calls are
- * done, asks whether a failure was heard, and leaves.
- * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time. DEATH: rank 0 dies, at any
- * time. END: rank 0's process ends, as with a GPU: its lines cannot be read at the end any more, and a handler may make
- * one more call before.
+/* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c,
+ * src/comm/signalled.c, src/api/living.c), for Spin. Two ranks. The host of each makes CALLS puts with a
+ * signal to the other, and waits for as many, one by one or several at once, each call on one of STREAMS
+ * streams. Spin chooses all that. Signals wrap around. Each call has a line, and streams have LINES
+ * lines between them. Then the host waits until its calls are done, asks whether a failure is known, and
+ * leaves.
+ * ONE_WAY: rank 0 puts, and rank 1 waits.
+ * FAULTS: rank 0's communicator fails, at any time. DEATH: rank 0 dies, at any time. END: rank 0's
+ * process ends, as with a GPU: its lines cannot be read at the end any more, and a handler may make one
+ * more call before.
  *
- * Checked: no deadlock, so all waits end, also after a failure or a death; whoever has waited for its calls, and hears
- * of no failure, has the blocks of all signals that it took; nobody hears of a failure if there was none; a rank that
- * says goodbye has carried out all of its calls.
- * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the one before it on
- * the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE compares values as if they did
- * not wrap around; NO_LINE_WAIT lets calls of two streams run on one line; RELEASE_FIRST ends waits before the peer is
- * told; RELEASE_ONCE ends them once; LOOK_FIRST reads the word before it sees that the peer has left; EARLY_GOODBYE
- * says goodbye with calls pending; OLD_COUNT says it although a call came behind the last look. */
+ * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited for
+ * its calls, and learns of no failure, has the blocks of all signals that it took; no rank learns of a
+ * failure if there was none; a rank that says goodbye has carried out all of its calls.
+ * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the
+ * previous one on the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE
+ * compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two streams run on one line;
+ * RELEASE_FIRST ends waits before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST reads the
+ * word before it sees that the peer has left; EARLY_GOODBYE says goodbye with calls pending;
+ * OLD_COUNT says goodbye although a call came after the last look. */
 #ifndef CALLS
 #define CALLS 2
 #endif
@@ -47,7 +50,7 @@ byte sender[2], taker[2];  /* the calls that have these values */
 byte made[2 * LINES], done[2 * LINES]; /* calls of each line */
 byte owner[2 * LINES];     /* the line's stream */
 byte lines[2];             /* how many were ever used */
-bool block[2 * VALUES];    /* has come to the rank: by the value of its signal */
+bool block[2 * VALUES];    /* whether the block has come to the rank, by the value of its signal */
 bool wrong[2];             /* a wait has ended without its blocks */
 bool failed[2], told[2], left[2], dead[2];
 
@@ -110,7 +113,7 @@ inline begin_line(s)
     made[line]++
 }
 
-/* Which call the signal, or the wait, comes behind: none if that one is on this line, or done. */
+/* The call that the signal, or the wait, must follow: none if that call is on this line, or done. */
 inline come_behind(last)
 {
     then = last;
@@ -145,13 +148,14 @@ inline make_wait(s)
     }
 }
 
-/* A put passes on what came before, so behind a wait that ended in vain it brings nothing good. */
+/* A put passes on data that came before. So a put behind a wait that was ended without its signal brings
+ * undefined data. */
 inline bring()
 {
     block[BLOCK(1 - me, what % VALUES)] = !wrong[me]
 }
 
-/* Up to the value that the wait was for. */
+/* Checks the blocks of all signals up to the value of the wait. */
 inline check_blocks()
 {
     i = FIRST;
@@ -162,7 +166,7 @@ inline check_blocks()
     i = 0
 }
 
-/* Where a stream may stay for ever is no deadlock: a host waits for all of its calls. */
+/* A stream may stay here for ever, which is no deadlock: a host waits for all of its calls. */
 proctype stream(byte me; byte s)
 {
     byte what, first, then, call, i;
@@ -198,7 +202,7 @@ end_wait:
     od
 }
 
-/* The host waits for its calls, and hears what the peer has told. */
+/* The host waits for its calls, and reads the peer's news. */
 inline leave()
 {
 #ifndef EARLY_GOODBYE
@@ -210,7 +214,7 @@ inline leave()
     }
 }
 
-/* The process looks at its calls, may make one more, and is gone. */
+/* The process looks at its calls, may make one more, and ends. */
 inline end_process()
 {
     IS_IDLE(me);
@@ -272,8 +276,8 @@ inline release()
     word[me] = taken[me]
 }
 
-/* Signals of a rank that has left are there, so one that is missing does not come. Waits are ended again and again,
- * because a late signal sets a word back. */
+/* All signals of a rank that has left have arrived, so a missing signal will not come. Waits are ended
+ * again and again, because a late signal sets a word back. */
 proctype watchdog(byte me)
 {
     bool has_told = false;

@@ -1,22 +1,22 @@
 /* What happens when a communicator fails (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
- * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece
- * by piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges
- * of flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers
- * what they pushed. So a rank whose waits were released hands on what it does not have. The
- * communicator of a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is
- * late. So may a driver call in the middle of a call. DEATHS ranks may die.
+ * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece by
+ * piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges of flags:
+ * ranks are ready; each has pushed a block to each peer; each has returned to its peers what they
+ * pushed. So a rank whose waits were released passes on data that it does not have. The communicator of
+ * a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. A driver call may
+ * also fail in the middle of a call. DEATHS ranks may die.
  *
- * Checked: no deadlock, so all waits end; whoever has waited for its stream, or for the end of its
- * calls, and then hears of no failure, has all blocks of these calls; with flags by copy a stream
- * passes a call before its blocks have come only if its own rank has released it; four releases in
- * a row end a wait.
- * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the
- * signal after it. FINALIZE: callers wait for the end of their calls, and not for the stream.
- * Planted faults: RELEASE_FIRST releases waits before peers are told; NO_SILENCE leaves the table
- * of values; KERNELS_LAST releases flags before kernels are to end; NO_QUESTION takes the end of a
- * call for a result without asking for news; SAME_QUARTER releases with the same value each time;
- * ONE_RELEASE releases once; LATE_TARGET tells the watchdog of a call after it was enqueued;
- * NO_END_MARK does not mark the end of a call that failed while it was enqueued. */
+ * Checked: no deadlock, so all waits end; a rank that has waited for its stream, or for the end of its
+ * calls, and then learns of no failure, has all blocks of these calls; with flags by copy a stream
+ * passes a call before its blocks have come only if its own rank has released it; four releases in a row
+ * end a wait.
+ * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the signal
+ * after it. FINALIZE: callers wait for the end of their calls, and not for the stream.
+ * Planted faults: RELEASE_FIRST releases waits before peers are notified; NO_SILENCE leaves the table of
+ * values; KERNELS_LAST releases flags before it sets the word that ends kernels; NO_QUESTION takes the
+ * end of a call for a result without asking for news; SAME_QUARTER releases with the same value each
+ * time; ONE_RELEASE releases once; LATE_TARGET publishes the target of a call after the call was
+ * enqueued; NO_END_MARK does not mark the end of a call that failed while it was enqueued. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -32,7 +32,7 @@
 #define WRAP 16 /* epochs are counted modulo this */
 #define QUARTER (WRAP / 4)
 #define PHASES 3 /* of a call */
-#define ROOM 3   /* a driver call waits while so many commands are in the queue */
+#define ROOM 3   /* a driver call waits while this many commands are in the queue */
 #define FIRST_EPOCH (WRAP - 2)
 
 #define WORD(holder, writer) ((holder) * RANKS + (writer))
@@ -74,7 +74,7 @@ byte faults, deaths;
 byte passed[RANKS];   /* commands that the stream has carried out */
 bool released[RANKS]; /* the rank has released its waits */
 bool wrong[RANKS];    /* its stream has passed a call without all blocks */
-bool ended[RANKS];    /* nobody looks at what is written to the rank any more */
+bool ended[RANKS];    /* no process reads what is written to the rank any more */
 byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag */
 
 #define CALL_OF(rank) (passed[rank] / COMMANDS + 1)
@@ -232,7 +232,7 @@ end:
 #define IS_THROUGH (passed[me] == enqueued[me] && (cut_at[me] == 0 || cut_at[me] == ENDED))
 #endif
 
-/* Waits for the stream, and hears. */
+/* Waits for the stream, and then reads the news. */
 inline finish()
 {
     atomic {
@@ -321,7 +321,7 @@ end:
 /* A release that the stream has not seen yet is not repeated: there are 5 ms between two. */
 #define NEEDS_RELEASE (IS_PENDING(me) && HAS_WORK && IS_STUCK && !dead[me])
 
-/* One peer after the other. */
+/* Goes through the peers one by one. */
 inline tell()
 {
     p = (me + 1) % RANKS;
@@ -331,8 +331,8 @@ inline tell()
     od
 }
 
-/* The library goes on with the next quarter where this begins with the first one again, after the
- * stream has moved. */
+/* After the stream has moved, this begins with the first quarter again; the library goes on with the next
+ * quarter. */
 inline release_flags()
 {
     released[me] = true;

@@ -1,13 +1,15 @@
-/* The start of a request against closing a peer's memory, for Spin (alloc/registry_start.c, registry_claim in
- * alloc/registry_peers.c). A start takes no lock: it says that it is being made, and then looks whether the
- * memory is closed. Whoever closes it, under a lock, marks it as closed, and then looks for starts.
+/* A request is started while another thread closes a peer's memory, for Spin (alloc/registry_start.c,
+ * registry_claim in alloc/registry_peers.c). A start takes no lock: it says that it is being made, and
+ * then looks whether the memory is closed. A thread that closes the memory, under a lock, marks it as
+ * closed, and then looks for starts.
  *
  * One thread makes CALLS starts, the stream runs them, and another thread tries to close the memory.
  *
- * Checked: no start is enqueued, and none runs, once the memory is closed; a start is refused only then.
- * Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST looks whether the memory is closed
- * before it says that it starts; EARLY_END says that the start is made before it says what is pending; NO_LOCK takes a
- * mark that is taken back for the end. */
+ * Checked: no start is enqueued, and none runs, once the memory is closed; a start is refused only if
+ * the memory is closed.
+ * Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST looks whether the
+ * memory is closed before it says that it starts; EARLY_END says that the start is made before it says
+ * what is pending; NO_LOCK mistakes a mark that is removed again for the end. */
 #ifndef CALLS
 #define CALLS 3
 #endif

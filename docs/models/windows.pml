@@ -1,24 +1,25 @@
 /* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a worker,
- * and a stream that carries out the rank's calls in order. Its memory is one range of addresses with
- * PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
- * other memory at the addresses of a region that no pending call uses, register a region, or
- * deregister the window.
+ * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a
+ * worker, and a stream that carries out the rank's calls in order. Its memory is one range of addresses
+ * with PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
+ * other memory at the addresses of a region that no pending call uses, register a region, or deregister
+ * the window.
  *
- * The model takes for granted what places.pml and flags.pml show: of each pair of ranks the one
- * that tells later knows both places, and a call ends after all copies of the call.
+ * The model assumes what places.pml and flags.pml show: of each pair of ranks the one that publishes
+ * later knows both places, and a call ends after all copies of the call.
  *
  * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
- * window that a call names is there; all waits end, also when a rank dies or an import fails; what
- * owners dropped is closed in the end; no allocation is opened while an import holds its addresses.
- * OWNERS: so many ranks have registered memory, and the others' buffers are in the pool. PIECES 1:
- * an allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
+ * window that a call names is there; all waits end, also when a rank dies or an import fails; imports of
+ * windows that owners dropped are closed in the end; no allocation is opened while an import holds its
+ * addresses.
+ * OWNERS: this many ranks have registered memory, and the others' buffers are in the pool. PIECES 1: an
+ * allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
  * CLOSE_AT_ONCE: a peer closes dropped imports without a look at its own calls.
- * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies
- * before the region is imported; EARLY_DROP tells peers to drop a window that pending calls
- * use; NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
- * nothing; FORGET_FAILED does not keep that an import failed; NO_END goes on with the wait for
- * imports after the communicator has failed, and POST_NO_END with the wait for room to post. */
+ * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies before
+ * the region is imported; EARLY_DROP tells peers to drop a window that pending calls use; NO_LATER_DROP
+ * never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes nothing; FORGET_FAILED
+ * does not remember that an import failed; NO_END goes on with the wait for imports after the
+ * communicator has failed, and POST_NO_END with the wait for room to post. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -69,7 +70,8 @@
 byte there[RANKS * PIECES];
 byte busy[RANKS * PIECES];
 
-/* A rank's own window. Number 0: there is none. A region's id 0: peers were not told of it. */
+/* A rank's own window. Number 0: there is none. A region's id 0: the rank has not announced it to
+ * peers. */
 byte number[RANKS];
 byte region[RANKS * PIECES];
 byte last_use[RANKS];
@@ -77,12 +79,12 @@ byte next_number[RANKS];
 byte posted[RANKS];
 byte leaving[RANKS * WINDOWS]; /* the last call that uses the forgotten window; 0: not leaving */
 
-/* What ranks tell of a call. `meant` is the id of the memory that the rank means. */
+/* What ranks publish about a call. `meant` is the id of the memory that the rank means. */
 byte window[(CALLS + 1) * RANKS];
 byte piece[(CALLS + 1) * RANKS];
 byte meant[(CALLS + 1) * RANKS];
 byte version[(CALLS + 1) * RANKS];
-byte arrived[CALLS + 1]; /* bits of the ranks that have told */
+byte arrived[CALLS + 1]; /* bits of the ranks that have published */
 bool late[CALLS + 1];    /* it was decided not to wait for all */
 
 /* Imports, in the order in which they are made. A kept plan holds the import, not the number. */
@@ -109,7 +111,7 @@ bool dead[RANKS];
 bool ended[RANKS]; /* the rank's caller */
 bool an_import_failed, somebody_died; /* each happens once at most */
 
-/* From each rank to each other one. */
+/* A channel from each rank to each other rank. */
 chan messages[RANKS * RANKS] = [1] of { byte, byte, byte, byte, byte };
 
 /* ---- the caller: this rank's own windows */
@@ -175,7 +177,7 @@ inline tell_left()
     od
 }
 
-/* Makes sure that peers were told of the memory that is there now. */
+/* Makes sure that the memory that is there now was announced to peers. */
 inline settle(which)
 {
     tell_left();
@@ -213,7 +215,7 @@ inline select_piece()
 {
     if
     :: q = 0
-    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both are alike */
+    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both regions are alike */
     fi
 }
 
@@ -249,7 +251,7 @@ inline tell()
     }
 }
 
-/* Decides that it was too late, or finds that all have told. */
+/* Decides that a rank is late, or finds that all ranks have published. */
 inline meet()
 {
     atomic {
@@ -272,8 +274,8 @@ inline find(peer, which)
     od
 }
 
-/* Finds a peer's window, and waits until the region that the peer told of is imported. A kept plan has
- * done so before. An import that failed fails the call. */
+/* Finds a peer's window, and waits until the region that the peer announced is imported. For a kept plan
+ * this was done before. An import that failed fails the call. */
 inline learn(peer)
 {
     d_step {
@@ -382,7 +384,7 @@ proctype caller(byte me)
         p = 0;
         if
         :: !stop -> enqueued[me] = call; note_use()
-        :: else -> failed[me] = true /* peers were told */
+        :: else -> failed[me] = true /* peers are notified */
         fi;
         atomic {
             q = 0;
@@ -395,7 +397,7 @@ proctype caller(byte me)
     atomic {
         done[me] == CALLS || failed[me] || stop;
         if
-        :: !stop && !failed[me] -> tell_left() /* the next call would */
+        :: !stop && !failed[me] -> tell_left() /* as the next call would do */
         :: else
         fi;
         ended[me] = true
@@ -440,7 +442,7 @@ inline close(peer, which)
     mirror[MIRROR(me, peer, which, PIECES - 1)] = 0
 }
 
-/* Closes what was dropped, and waits for the calls that use it. The wait is bounded in the library,
+/* Closes dropped imports, and waits for the calls that use them. The wait is bounded in the library,
  * where the import would then fail. */
 inline make_way(peer)
 {
@@ -572,7 +574,7 @@ end_copied:
         d_step {
             (ALL_REACHED(copied) || failed[me]) && !dead[me];
             if
-            :: ALL_REACHED(copied) -> /* nobody needs to know any more */
+            :: ALL_REACHED(copied) -> /* no rank needs to know any more */
                 window[TOLD(call, me)] = 0;
                 piece[TOLD(call, me)] = 0;
                 meant[TOLD(call, me)] = 0;
@@ -587,7 +589,7 @@ end_copied:
 
 /* ---- the end */
 
-/* Nothing can go on. All imports of a rank that are open are of the window that its owner has. */
+/* Nothing can go on. All open imports of a rank are of the window that its owner still has. */
 proctype monitor()
 {
     byte r, p, i;

@@ -63,7 +63,7 @@ static bool prepare(struct comm *c, int lanes)
 }
 
 /* *out: the entry for a call with these buffers, whose request is NULL if the call is new; NULL
- * without comm.requests. All ranks make their calls in the same order, and so their requests. */
+ * without comm.requests. All ranks make their calls, and therefore their requests, in the same order. */
 static bool find_kept(struct comm *c, const void *from, const void *to, size_t count,
                       struct kept **out)
 {

@@ -1,5 +1,5 @@
-/* What a device can compute: the table between the network and the device that it runs on. The
- * network (model.c) is written once, using these operations.
+/* What a device can compute: the table of functions by which the network uses its device. The network
+ * (model.c) is written once, using these operations.
  *
  * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
  * may still run when the call returns. On the host they are done by then. A failure is written to

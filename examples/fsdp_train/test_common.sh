@@ -26,7 +26,8 @@ losses() {
     grep -E '^    [0-9.]+,?$' "$1" | tr -d ' ,'
 }
 
-# refuses RANKS CODE WORDS OPTION...: every rank ends with CODE, none hangs, and WORDS are said.
+# refuses RANKS CODE WORDS OPTION...: every rank ends with CODE, none hangs, and a message has
+# WORDS.
 refuses() {
     local ranks=$1 code=$2 words=$3 output
     shift 3
@@ -36,6 +37,6 @@ refuses() {
         ! grep -qF -- "fsdp_train: $words" <<<"$output"; then
         fail "not refused with \"$words\": $*" "$output"
     fi
-    # shellcheck disable=SC2034 # read by who sources this
-    told=$(grep -c "fsdp_train: " <<<"$output") # how many said anything
+    # shellcheck disable=SC2034 # read by the scripts that source this file
+    told=$(grep -c "fsdp_train: " <<<"$output") # how many ranks printed anything
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/compare_training.sh: each kind once a round, in turn; the runs' JSON says what it measured;
-# ratios are of runs of one round; what cannot be compared is refused. EXAMPLE MPIRUN...
+# scripts/compare_training.sh: runs each kind once a round, in turn; the runs' JSON says what was
+# measured; ratios are between runs of one round; runs that cannot be compared are refused. EXAMPLE
+# MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
@@ -26,7 +27,8 @@ for run in runs:
 assert runs[0]["losses"] == runs[1]["losses"]
 assert both["sides"][0]["step_ms"]["rounds"] == [run["step_ms"]["median"] for run in runs]
 END
-# A run that fails ends the comparison, with its words, and nothing of a comparison before stays.
+# A run that fails ends the comparison with the run's message, and no file of an earlier comparison
+# stays.
 output=$("$scripts/compare_training.sh" "$out" 1 cecl "${mpirun[@]}" -n 1 "$example" --width 12 2>&1) &&
     fail "a failed run is compared" "$output"
 grep -q -- "--width 12: a multiple of 8" <<<"$output" || fail "no words" "$output"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# When one rank cannot write its file all end with 1 and words that say why, and the checkpoint
-# before is whole: it goes on from there, exactly. EXAMPLE MPIRUN...
+# When one rank cannot write its file, all ranks end with 1 and a message that says why. The
+# previous checkpoint stays whole, and a training resumes from it exactly. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# For one global batch the losses of 2 and 4 ranks are those of 1, step by step, but for rounding:
-# with and without overlap, by requests, and whatever is gathered ahead. EXAMPLE MPIRUN...
+# For one global batch 2 and 4 ranks have the losses of 1 rank, step by step, up to rounding: with
+# and without overlap, by requests, and with any number of layers gathered ahead. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 
@@ -31,6 +31,6 @@ grep -q '"calls": "requests"' "$work/4-requests" || fail "no requests"
 cmp <(losses "$work/4") <(losses "$work/4-prefetch-2") || fail "prefetch 2 changes losses"
 cmp <(losses "$work/4") <(losses "$work/4-no-overlap") || fail "overlap changes losses"
 cmp <(losses "$work/4") <(losses "$work/4-requests") || fail "requests change losses"
-# Another order of the data shows: the comparison can fail.
+# With another order of the data the losses differ, so the comparison can fail.
 run 1 --batch 4 --steps 30 --seed 2 --json "$work/other"
 ! (equal "$work/other") >/dev/null || fail "another seed has the same losses"

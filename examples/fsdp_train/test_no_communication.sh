@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# --comm none: the first step makes the calls of a training, and has its loss; the steps behind it make none.
+# --comm none: the first step makes the calls of a training, and has its loss; later steps make no
+# calls.
 # EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On two GPUs: order and overlap change no bit, resuming is exact, and the losses are those of one
-# GPU, and of NCCL where the build has it, but for bfloat16's rounding. EXAMPLE MPIRUN...
+# On two GPUs: order and overlap change no bit, resuming is exact, and up to bfloat16's rounding the
+# losses are those of one GPU, and those of NCCL if the build has it. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 tiny=(--layers 3 --width 256 --heads 4 --sequence 128 --lr 0.002)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A checkpoint of another training, or a damaged one, ends every rank with 1 and words that say what
-# is wrong; the checkpoint is left as it was. EXAMPLE MPIRUN...
+# A checkpoint of another training, or a damaged one, ends every rank with 1 and a message that says
+# what is wrong; the checkpoint does not change. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 
@@ -39,7 +39,7 @@ printf %b "\\x$(printf %x $((byte ^ 1)))" | dd of="$shard" bs=1 seek=5000 conv=n
 refuses 2 1 "checkpoint $shard: damaged: its checksum is wrong" "${here[@]}"
 rm "$shard"
 refuses 2 1 "checkpoint $shard: No such file" "${here[@]}"
-# One rank's file in another's place; and one that is no checkpoint at all.
+# One rank's file in the place of another rank's; and a file that is no checkpoint.
 cp "$kept/step-00000002-rank-0-of-2" "$shard"
 refuses 2 1 "checkpoint $shard: made with rank 0; this training has 1" "${here[@]}"
 cp "$work/text" "$shard"

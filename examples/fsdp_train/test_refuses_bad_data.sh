@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A text that is missing, empty, too short, or no file ends every rank with 1 and words that say so;
-# and so does a place where the report cannot be written. EXAMPLE MPIRUN...
+# A text that is missing, empty, too short, or no plain file ends every rank with 1 and a message
+# that says so. So does a report that cannot be written. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A training that is kept and resumed has, bit for bit, the losses of one that went through.
+# A training that is saved and resumed has, bit for bit, the losses of one that was not interrupted.
 # EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"

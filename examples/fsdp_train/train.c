@@ -141,7 +141,7 @@ static void end_job(struct job *j)
 
 /* ---- training */
 
-/* The first steps are small, because Adam's averages then stand for few gradients. */
+/* The first steps are small, because Adam's averages then include few gradients. */
 static float rate_of(const struct options *o, int step)
 {
     enum { RISE = 20 };
@@ -200,7 +200,7 @@ static enum end train(struct job *j)
     return END_WELL;
 }
 
-/* What rank 0 tells when all went well. */
+/* What rank 0 prints after a run without errors. */
 static bool report(struct job *j)
 {
     if (j->report.steps > 0)

@@ -138,7 +138,7 @@ static long count_wrong(struct job *j, const char *got, const char *want, int ro
         if (!j->compute.read(&j->compute, lines, got + (size_t)r * bytes, bytes) ||
             !j->compute.read(&j->compute, lines + bytes, want + (size_t)r * bytes, bytes))
             end_with(1, "reading results failed");
-        for (int i = 0; i < j->columns; i++) /* what is no number is unequal to all */
+        for (int i = 0; i < j->columns; i++) /* NaN is unequal to every number */
             wrong += number_at(j, lines, i) != number_at(j, lines + bytes, i);
     }
     free(lines);
@@ -177,7 +177,8 @@ static char *compute_alone(struct job *j, const struct way *way)
     return alone.c;
 }
 
-/* Counts wrong numbers of one step, before which peers' blocks of A and all results are no numbers. */
+/* Counts wrong numbers of one step. Before the step, peers' blocks of A and all results are set to
+ * NaN. */
 static long check_step(struct job *j, const struct way *way, void (*step)(struct job *),
                        const char *want)
 {

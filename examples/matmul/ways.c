@@ -1,4 +1,4 @@
-/* How A comes, or C goes. */
+/* The two ways: A is gathered, or C is reduced and scattered. */
 #include "matmul.h"
 
 enum { MOST_CHUNKS = 64 };

@@ -275,9 +275,8 @@ typedef struct ceclConfig {
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
     int64_t poolBytes;
-    /* Size of the pool's first growth, bytes; each later growth is twice the one before, up to 16
-     * times the first; default: by the tuning table (pool.first_segment_bytes);
-     * CECL_SEGMENT_BYTES. */
+    /* Size of the pool's first growth, bytes; each later growth is twice the previous one, up to 16 times
+     * the first; default: by the tuning table (pool.first_segment_bytes); CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
@@ -420,9 +419,9 @@ typedef struct {
     void *context; /* handed to both callbacks */
     void *library; /* NCCL, as dlopen gave it; it stays open */
     /* Calls ncclCommSplit of the program's communicator with equal colors on all ranks, this rank as
-     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until
-     * *split is there, but for a bounded time. Returns an ncclResult_t. Called while cecl's
-     * communicator is made: on all ranks, or on none if all are on one node. */
+     * the key, and `config` (an ncclConfig_t, which makes the split non-blocking). Waits until *split is
+     * there, for a bounded time. Returns an ncclResult_t. Called while cecl's communicator is made: on
+     * all ranks, or on none if all are on one node. */
     int (*split)(void *context, void *config, void **split);
     /* Orders cecl's exchanges among the program's calls of NCCL. Called with isBefore = 1 before
      * exchanges are enqueued on `stream`, and with 0 after that. Returns a ceclResult_t.
@@ -523,8 +522,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommCuDevice(ceclComm_t comm, int *device
  * done. After that only the calls that Failure at the top lists may follow.
  * Local, blocking: waits for the peers' part in those calls too. The timeout bounds waits for
  * peers, but not the caller's own work that comes before a call in its stream. (While another
- * thread frees memory the timeout bounds both, because the driver then does not tell how far the
- * stream is.)
+ * thread frees memory the timeout bounds both, because the driver then does not report the stream's
+ * progress.)
  * Threads: one call at a time. Ownership: unchanged.
  * Errors: ceclInvalidUsage (finalized before; a stream of ceclStreamCreate is capturing; this
  * thread has calls on comm in a group that it has not ended: nothing changes, and the group goes on),
@@ -720,19 +719,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all.
  *
  * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
- * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The
- * calling thread waits a little for peers that have not told yet; if one of them does not tell in
- * that time, the call is late. In a late call the later one of each two ranks moves the bytes of
- * both directions, because the earlier one does not know its buffers. Results are the same, and so
- * is the use of SMs in calls that only move data.
+ * (Not for small calls, ceclBarrier, calls without effect, and communicators of one rank.) The calling
+ * thread waits a little for peers that have not done so yet; if one of them does not do so in that time,
+ * the call is late. In a late call the later one of each two ranks moves the bytes of both directions,
+ * because the earlier one does not know the later one's buffers. Results are the same, and so is the use
+ * of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not told yet: 20 us (late.wait_ns), plus the time that this rank has just
- *     spent on registering memory (at most 100 ms). For a peer that has not made the call before
- *     this one either: 0 us. While an earlier call of this rank is pending on its GPU: 500 us longer
- *     (late.pending_ns; shared by the calls of a group), but at most 2 ms in all
- *     (late.pending_sum_ns) plus a 64th of the elapsed time. Among more than 64 ranks all wait for
- *     all. cecl_info --tuning prints these times.
+ *   - a peer that has not said yet where its buffers lie: 20 us (late.wait_ns), plus the time that
+ *     this rank has just spent on registering memory (at most 100 ms). It does not wait for a peer
+ *     that has not made the call before this one either. While an earlier call of this rank is
+ *     pending on its GPU, it waits 500 us longer for any peer (late.pending_ns; shared by the calls
+ *     of a group), but at most 2 ms in all (late.pending_sum_ns) plus a 64th of the elapsed time.
+ *     Among more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -1119,12 +1118,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * 20 us (late.wait_ns), so that ranks that come at the same time each push what they send. A
  * private buffer is carried through a bounce buffer if its rank came first (see Buffers). Messages
  * of a rank to itself go through the next rank's staging. A group may have 256 messages from one
- * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is so many
+ * rank to another with up to 4 ranks, 128 with 8, and at least 16 with more. A rank that is that many
  * messages ahead of its peer's host waits for the peer. Communicators of more than 64 ranks have no
  * messages. If the two ranks give different numbers of bytes, no byte of the message moves, and the
- * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage,
- * the other ranks an asynchronous error, and the message names both ranks and numbers. Types are
- * not compared, as in NCCL.
+ * communicator fails (also without CECL_CHECK=1): the rank that comes second gets ceclInvalidUsage, the
+ * other ranks an asynchronous error, and the message names both ranks and numbers. Types are not
+ * compared, as in NCCL.
  * Messages of a group may overlap in memory. Bytes that one of them receives and another uses are
  * then undefined.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
@@ -1570,8 +1569,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  *          it is in place. Otherwise the wait is for the whole gather.
  * chunk    0 .. chunks-1.
  * stream   goes on after these bytes have arrived in recvbuff. It must reach this wait before the
- *          communicator's later calls have run 32768 steps (a gather in c chunks has c + 1), so
- *          within a few hundred calls. Otherwise it may go on only after as many steps more.
+ *          communicator's later calls have run 32768 steps, which is within a few hundred calls (a
+ *          gather in c chunks has c + 1 steps). Otherwise the stream may go on only after another
+ *          32768 steps.
  * Local. The host does not wait. Make the call before the request is started again. Threads: one call
  * at a time on its communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of

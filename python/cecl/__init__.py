@@ -2,7 +2,7 @@
 
 run      starts a program that uses NCCL, such as PyTorch, with cecl's library instead of NCCL
 stats    reads which library carried out that program's calls
-explain  tells how a collective of cecl would be carried out here
+explain  says how a collective of cecl would be carried out here
 """
 from ._explain import explain
 from ._run import run, stats

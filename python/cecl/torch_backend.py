@@ -494,7 +494,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         """The host waits, as torch's users expect of a barrier."""
         device = getattr(opts, "device", None)
         self.begin_messages()
-        # If the caller names no device: of the communicators that all ranks have made, the first.
+        # If the caller names no device, takes the first communicator that all ranks have made.
         communicator = (self._communicator(device or torch.device("cpu"))
                         if device is not None or not self._communicators else next(iter(self._communicators.values())))
         communicator.begin()

@@ -22,7 +22,7 @@
  * CECL_WINDOW_FIRST, which its rank never uses for another window. */
 enum { CECL_WINDOW_NONE, CECL_WINDOW_PRIVATE, CECL_WINDOW_POOL, CECL_WINDOW_FIRST = 16 };
 
-/* A region that peers were told of. */
+/* A region that this rank has announced to its peers. */
 struct cecl_registered {
     uint64_t base, bytes, id;
 };

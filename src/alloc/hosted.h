@@ -53,7 +53,7 @@ static inline uint32_t cecl_hosted_turn_words(int nranks)
 {
     return CECL_TURNS * (uint32_t)nranks;
 }
-/* Behind them in each row, words that say how far each rank is in captured calls of one kernel. */
+/* Next in each row are words that count each rank's captured calls of one kernel. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
     return 2 * (uint32_t)nranks; /* one for each enum cecl_numbering */
@@ -79,7 +79,7 @@ static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, in
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
 
-/* Both halves of a rank's part. */
+/* A rank's part: both halves. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
 {
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;

@@ -1,4 +1,4 @@
-/* Where ranks' buffers lie in each call, told through shared memory; see places.h. */
+/* Ranks publish in shared memory where their buffers lie in each call; see places.h. */
 #include "alloc/places.h"
 
 #include <sched.h>
@@ -175,8 +175,8 @@ static uint64_t this_thread(void)
     return number;
 }
 
-/* The last call that all ranks have finished, according to the peers' words. At most the last call that
- * this rank has finished, because a peer may write anything. */
+/* The last call that all ranks have finished, according to the peers' words. The result is at most the
+ * last call that this rank has finished, because a peer may write anything. */
 static uint64_t finished_by_all(const struct cecl_places *places)
 {
     uint64_t least = places->finished;
@@ -321,7 +321,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* During a shorter wait no rank would come. */
+/* No rank would arrive within a shorter wait. */
 #define LEAST_WAIT_NS 10000u
 
 /* How long a wait may go on while this rank's GPU has work. */
@@ -345,7 +345,7 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
 {
     const uint64_t left = places->most_spent_ns - places->spent_ns;
     places->spent_ns +=
-        spent < left ? spent : left; /* the rest is time in which this thread did not run */
+        spent < left ? spent : left; /* in any time beyond that, this thread did not run */
     places->waited_at += spent;
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
@@ -358,7 +358,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
-    /* such a wait is not counted as spent */
+    /* waiting for up to `least` is not counted as spent */
     const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET;
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    more = longest(places, patience, missing, start);

@@ -34,7 +34,7 @@
 
 #include "util/error.h"
 
-/* The order of arrival is known for up to so many ranks, with one bit for each. With more ranks no rank
+/* The order of arrival is known for up to this many ranks, with one bit for each. With more ranks no rank
  * decides LATE: all wait for all. */
 #define CECL_PLACES_ORDERED_RANKS 64
 
@@ -60,9 +60,9 @@ static inline size_t cecl_place_record_bytes(int nranks)
 struct cecl_places {
     char *shared;
     int rank, nranks;
-    uint32_t nentries;   /* of the ring, a power of two */
-    size_t entry_bytes;  /* from one entry to the next */
-    size_t record_bytes; /* from one rank's record to the next within an entry */
+    uint32_t nentries;   /* entries of the ring, a power of two */
+    size_t entry_bytes;  /* bytes from one entry to the next */
+    size_t record_bytes; /* bytes from one rank's record to the next within an entry */
     /* the bits of all other ranks; 0 if there are more than CECL_PLACES_ORDERED_RANKS */
     uint64_t others;
     uint64_t published;     /* number of the last call that this rank published */

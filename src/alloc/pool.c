@@ -74,7 +74,8 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* No slice has so many bytes. cecl_rendezvous_grow refuses the size, on all ranks alike. */
+    /* More bytes than a slice has are not rounded: cecl_rendezvous_grow refuses them, on all ranks
+     * alike. */
     const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 

@@ -1,4 +1,4 @@
-/* Where the buffers of messages lie, told through shared memory; see posts.h. */
+/* Ranks publish in shared memory where the buffers of messages lie; see posts.h. */
 #include "alloc/posts.h"
 
 #include <stdatomic.h>

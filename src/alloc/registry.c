@@ -1,4 +1,4 @@
-/* This rank's own windows: finding them, telling peers of them, and forgetting them. */
+/* This rank's own windows: finding them, announcing them to peers, and forgetting them. */
 #include "alloc/registry.h"
 
 #include <stdlib.h>
@@ -102,7 +102,7 @@ struct cecl_window *cecl_registry_find(struct cecl_registry *registry, const voi
 
 /* ---- telling peers */
 
-/* A peer that has left makes no further call, so it need not be told. */
+/* A peer that has left makes no further call, so it needs no message. */
 static ceclResult_t post_to(struct cecl_registry *registry, int peer,
                             const struct registry_message *message, const int *fds, int nfds,
                             int64_t deadline)
@@ -113,7 +113,7 @@ static ceclResult_t post_to(struct cecl_registry *registry, int peer,
     return result == ceclRemoteError && cecl_mesh_left(registry->mesh, peer) ? ceclSuccess : result;
 }
 
-/* Tells all peers, even if one of them cannot be told. Returns the first error. */
+/* Sends the message to all peers, even if one of them cannot be reached. Returns the first error. */
 static ceclResult_t post(struct cecl_registry *registry, const struct registry_message *message,
                          const int *fds, int nfds)
 {

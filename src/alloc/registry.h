@@ -121,7 +121,7 @@ void cecl_registry_close(struct cecl_registry *registry);
 /* Called instead of cecl_registry_close if the communicator ends while work is pending. The memory that
  * the work uses stays open. On a GPU other communicators of the process still wait for that work before
  * they close memory, because CUDA closes memory only when all of the GPU's work is done, and holds up
- * other threads meanwhile. On the host device they no longer wait for it. */
+ * other threads meanwhile. On the host device they do not wait for it any more. */
 void cecl_registry_lose(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
@@ -153,7 +153,7 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
  * set, makes one. registry->changes shows whether a window came or went. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
-/* How many ns telling peers of regions took since the last call of this function. */
+/* How many ns messages to peers about regions took since the last call of this function. */
 static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
 {
     const uint64_t took = registry->telling_ns;
@@ -205,8 +205,8 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
                        bool hold);
 /* Whether a peer has dropped one of these imports, because it found that the memory was freed. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* cecl_registry_used does for one peer's window, which cecl_registry_reach has found, what
- * cecl_imports_used does for many. The caller holds the lock, once for all messages of a group. */
+/* Like cecl_imports_used, but for one peer's window, which cecl_registry_reach has found. The caller
+ * holds the lock, once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);

@@ -59,10 +59,11 @@ static ceclResult_t open_handle(struct cecl_registry *registry,
     }
     return result != ceclInProgress
                ? result
-               : cecl_fail(ceclSystemError,
-                           "memory at %#" PRIx64 " cannot be opened, because memory that was there "
-                           "before is still in use here",
-                           exported->base);
+               : cecl_fail(
+                     ceclSystemError,
+                     "memory at %#" PRIx64
+                     " cannot be opened, because earlier memory at that place is still in use here",
+                     exported->base);
 }
 
 /* Memory of this same process is not opened, so former memory cannot prevent that. */

@@ -104,9 +104,10 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 }
 
 /* Claims an import for closing: its memory may not be used from then on. Returns false if a call of this
- * rank still uses it. Under the lock. */
+ * rank still uses it. The caller holds the lock. */
 bool registry_claim(const struct cecl_registry *registry, struct cecl_import *import);
-/* Takes an import out of its list, at *at. Its memory may not be used from then on. Under the lock. */
+/* Takes an import out of its list, at *at. Its memory may not be used from then on. The caller holds the
+ * lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);

@@ -68,8 +68,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
 }
 
 /* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory
- * that is gone. So may a window in the same driver block, and peers must close its memory before they can
- * open the new memory. */
+ * that is gone. A window in the same driver block may do so, too, and peers must close its memory before
+ * they can open the new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -87,7 +87,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* When a window is made, so many others are checked, in turn. */
+/* Each time that a window is made, this many others are checked, in turn. */
 #define LOOKS 8
 
 /* Forgets windows whose memory is gone, among the next LOOKS windows. So if a program keeps freeing and
@@ -284,7 +284,7 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* How often to look again. Memory changes between two looks only if another thread of the program frees
+/* The most looks at the memory. It changes between two looks only if another thread of the program frees
  * it. */
 #define TRIES 4
 

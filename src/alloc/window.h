@@ -24,7 +24,7 @@ ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_p
  * `name` is the argument's name. */
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name);
-/* The same; also fails if the memory is not in the pool. */
+/* Like cecl_window_check, but also fails if the memory is not in the pool. */
 ceclResult_t cecl_window_check_symmetric(const struct cecl_windows *windows,
                                          struct cecl_buffer buffer, uint64_t bytes,
                                          const char *name);

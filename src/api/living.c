@@ -36,8 +36,8 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-/* Whether this process may say goodbye for the communicator. Not after a fork, because the communicator
- * belongs to the parent. Takes no lock. */
+/* Whether this process may say goodbye for the communicator. After a fork it may not, because the
+ * communicator belongs to the parent. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->generation == cecl_fork_generation() &&
@@ -74,7 +74,7 @@ static void settle(void)
 }
 
 /* Whether all calls are known to be done. On GPUs the answer is what `settle` saw, because CUDA may have
- * ended since then, together with the memory that tells how far calls are. */
+ * ended since then, together with the memory that shows the progress of calls. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)

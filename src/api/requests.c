@@ -227,7 +227,7 @@ CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, 
     CECL_TRY(cecl_comm_check(comm));
     if (cecl_group_is_open())
         return cecl_group_refuse(
-            refuse_in_group(name, "it is no call that could be carried out with others"));
+            refuse_in_group(name, "it cannot be carried out together with other calls"));
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);
     const ceclResult_t result = cecl_request_wait_chunk(request, peer, chunk, stream);
@@ -252,7 +252,7 @@ CECL_API ceclResult_t ceclReadyAll(ceclRequest_t *requests, int count, ceclStrea
     CECL_TRY(check_all(requests, count));
     if (cecl_group_is_open())
         return cecl_group_refuse(
-            refuse_in_group(name, "it is no call that could be carried out with others"));
+            refuse_in_group(name, "it cannot be carried out together with other calls"));
     ceclComm_t comm = requests[0]->comm;
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);

@@ -171,7 +171,7 @@ static enum cecl_flags_wish flags_wish(ceclComm_t comm)
     return best_on_host && wish == CECL_FLAGS_BY_AUTO ? CECL_FLAGS_BY_HOST : wish;
 }
 
-/* Bytes of each of the two halves of host memory that urgent calls use; 0: there are no halves. */
+/* Bytes of one half of the host memory that urgent calls use; 0: there are no halves. */
 static uint64_t half_bytes(ceclComm_t comm)
 {
     return comm->config.urgent && comm->nranks > 1

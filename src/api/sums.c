@@ -49,7 +49,7 @@ static ceclResult_t check_buffers(ceclComm_t comm, const struct cecl_row_sums *s
         CECL_TRY(comm->dev->ops->check_pointer(comm->dev, buffers[i].at, buffers[i].bytes,
                                                buffers[i].name));
         if (i > 0 && overlap(s->sums, bytes[2], buffers[i].at, buffers[i].bytes))
-            return cecl_fail(ceclInvalidArgument, "%s and sums overlap; they must be apart",
+            return cecl_fail(ceclInvalidArgument, "%s and sums overlap; they must not",
                              buffers[i].name);
     }
     return ceclSuccess;

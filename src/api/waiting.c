@@ -21,7 +21,7 @@ static struct cecl_waiting *waiting_now(void)
     return group ? group->others : NULL;
 }
 
-/* The same, but makes them if there are none. NULL: no host memory. */
+/* Like waiting_now, but makes the lists if there are none. NULL: no host memory. */
 static struct cecl_waiting *waiting_made(void)
 {
     struct cecl_group *group = cecl_group_current();

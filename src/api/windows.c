@@ -119,7 +119,7 @@ static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *min
     mine->status = (int32_t)local;
     if (local != ceclSuccess)
         cecl_shorten(mine->text, sizeof(mine->text), words);
-    if (!*all) /* peers will wait in vain for this rank, so the communicator fails */
+    if (!*all) /* peers wait for this rank, which will not come, so the communicator fails */
         return cecl_comm_break(
             comm,
             cecl_fail(ceclOutOfMemory, "no host memory for an exchange of %d ranks", comm->nranks));

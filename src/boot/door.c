@@ -13,7 +13,7 @@
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
 #define HEARING_MS 1000  /* ms that a caller has before a newer one may replace it */
-#define HEARD_MS 100     /* the same, if the caller is told to connect again (put_off) */
+#define HEARD_MS 100     /* as HEARING_MS, if put_off asks the caller to connect again */
 #define TICK_MS 50       /* ms between two checks of deadlines */
 #define REST_MS 20 /* ms of rest after an accept that failed for lack of descriptors or memory */
 /* ms of such failures before they are reported, because resources may become free meanwhile */
@@ -163,7 +163,7 @@ static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool re
     return false;
 }
 
-/* Hears the callers that poll() has found ready, or all if poll() failed. */
+/* Reads from the callers that poll() has found ready, or from all callers if poll() failed. */
 static void hear_all(struct cecl_door *door, bool has_polled)
 {
     const int64_t now = cecl_now_ms();

@@ -152,7 +152,7 @@ static void hear_rank(struct links *links, struct links_end *line)
     hear_line(links, line);
 }
 
-/* Takes the messages that have come whole. Returns false if the bytes are not a valid message. */
+/* Takes the messages that have arrived completely. Returns false if the bytes are not a valid message. */
 static bool take_messages(struct links *links, struct links_end *link)
 {
     _Alignas(8) char message[CECL_LINK_BYTES];

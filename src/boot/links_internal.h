@@ -19,7 +19,7 @@ struct links_end {
     enum { FRAMES, LIFE, LINK } kind;
     char *out; /* [room] bytes [sent, end) are messages that are still to be sent */
     size_t sent, end, room;
-    char *in; /* [LINKS_IN_BYTES] only links: `got` bytes, of messages that have come in part */
+    char *in; /* [LINKS_IN_BYTES] only links: `got` bytes of messages that have arrived in part */
     size_t got;
 };
 

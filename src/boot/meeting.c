@@ -1,6 +1,6 @@
 /* See meeting.h. The meetings are a table under a lock. If a rank dies while it holds the lock, the next
  * rank takes the lock. The outcome of a meeting stays in the table, so a member that comes late learns of
- * it. Each member is told of a failure once; its next call starts a new meeting. */
+ * it. Each member reports a failure once; its next call starts a new meeting. */
 #include "boot/meeting_internal.h"
 
 #include <inttypes.h>
@@ -126,7 +126,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
     const struct meeting *news = mine ? NULL : cecl_meeting_find_news(plan);
     if (news)
         return cecl_meeting_tell(plan, come(plan, create(plan)), news);
-    for (EACH_MEETING(m, plan)) /* this rank need not be told of earlier failures any more */
+    for (EACH_MEETING(m, plan)) /* this rank need not report earlier failures any more */
         if (m->state == FAILED)
             cecl_rank_set_add(&m->know, plan->rank);
     mine = come(plan, mine ? mine : create(plan));

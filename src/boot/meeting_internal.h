@@ -33,7 +33,7 @@ struct meeting {
     bool is_stuck;     /* used by fail_stuck */
     struct cecl_rank_set members;
     struct cecl_rank_set came; /* members that have come */
-    /* FAILED: ranks that have been told of it, or need not be told */
+    /* FAILED: ranks that know of it, or need not know */
     struct cecl_rank_set know;
     struct cecl_rank_set inside; /* members that wait for the outcome, or died while waiting */
     char words[WORDS_BYTES];
@@ -189,7 +189,7 @@ void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t r
 
 /* ---- lists that differ (meeting_lists.c) */
 
-/* The oldest failure of which this rank must be told when it comes, or NULL. */
+/* The oldest failure that this rank must report when it comes to a meeting, or NULL. */
 const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *plan);
 
 /* Fails `mine`, this rank's meeting, for the reason of the failed meeting `news`. Returns that error. */

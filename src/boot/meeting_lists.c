@@ -5,10 +5,10 @@
 
 /* ---- news */
 
-/* Whether a rank that comes now must be told of this meeting, which failed because lists differ. It must,
- * if a rank on the newcomer's list was in that meeting, and either the meeting's list has the newcomer or
- * that call was the rank's latest. Otherwise that rank has since made a call without the newcomer, and may
- * still come to the newcomer's meeting. */
+/* Whether a rank that comes now must report this meeting, which failed because lists differ. It must if a
+ * rank on the newcomer's list was in that meeting, and if either the meeting's list has the newcomer or
+ * that call was the rank's latest. Otherwise that rank has since made a call without the newcomer, and
+ * may still come to the newcomer's meeting. */
 static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     for (int r = 0; r < plan->nranks; r++)
@@ -18,7 +18,7 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether this rank, which comes now, must be told that this meeting has failed. If the reason is not that
+/* Whether this rank, which comes now, must report that this meeting has failed. If the reason is not that
  * lists differ, it must if it is a member of that meeting, and its list excludes neither the rank that
  * found the reason nor the rank at fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
@@ -50,9 +50,9 @@ static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, ui
     return failed;
 }
 
-/* Called when this rank is told of a failure. Marks the meetings that failed in the same round of calls as
- * known to this rank, so that its next call is not told of them. (Two meetings that one rank was in are of
- * two rounds, because that rank has made two calls.) */
+/* Called when this rank reports a failure. Marks the meetings that failed in the same round of calls as
+ * known to this rank, so that its next call does not report them. (Two meetings that one rank was in are
+ * of two rounds, because that rank has made two calls.) */
 static void know(const struct cecl_meeting_plan *plan, const struct meeting *news)
 {
     const struct cecl_rank_set failed = failed_with(plan, news->cause);
@@ -96,8 +96,8 @@ static const struct meeting *find_hold(const struct cecl_meeting_plan *plan,
     return NULL;
 }
 
-/* Whether all ranks of a meeting already know of the failure that this rank is told of now. If so, they
- * wait for this rank's next call, and their meeting does not fail with this one. */
+/* Whether all ranks of a meeting already know of the failure that this rank reports now. If so, they wait
+ * for this rank's next call, and their meeting does not fail with this one. */
 static bool is_next_try(const struct meeting *meeting, const struct meeting *news)
 {
     const struct cecl_rank_set deaf = news ? without(&meeting->came, &news->know) : meeting->came;

@@ -150,7 +150,8 @@ ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *message, si
                             size_t *bytes, int *fds, int *nfds);
 
 /* Waits up to wait_ms, or until cecl_mesh_rouse, for a message that cecl_mesh_take can take.
- * Also returns true if a connection for messages has ended. For the thread that takes messages. Local. */
+ * Also returns true if a connection for messages has ended. Called by the thread that takes messages.
+ * Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, int wait_ms);
 /* Waits up to wait_ms, or until cecl_mesh_rouse. Messages do not end the wait. */
 void cecl_mesh_rest(struct cecl_mesh *mesh, int wait_ms);

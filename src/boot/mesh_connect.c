@@ -262,7 +262,7 @@ static bool call_with_reason(const struct cecl_invitation *theirs, int rank,
 }
 
 /* Tells the ranks to which there is no connection yet why this rank gives up. Ranks that have connected
- * are admitted first, because they may not listen any more; they hear the reason through that connection. */
+ * are admitted first, because they may not listen any more; they read the reason from that connection. */
 static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
                              struct cecl_door *door, const struct mesh_life *reason)
 {

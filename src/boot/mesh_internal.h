@@ -150,8 +150,8 @@ ceclResult_t mesh_take_frame(struct cecl_mesh *mesh, int rank, const struct mesh
 
 /* mesh_connect.c: the channels of connections. */
 #define MESH_CHANNELS 3 /* connections to each peer: data, life, post */
-#define MESH_REASON 3   /* the channel of a connection that only tells why a rank gives up */
-#define MESH_LINES 4    /* the first channel of lines to the leader */
+#define MESH_REASON 3 /* the channel of a connection over which a rank only says why it gives up */
+#define MESH_LINES 4  /* the first channel of lines to the leader */
 /* mesh_hosts.c: where a leader keeps its end of a line of `rank`. NULL: this rank is not a leader, or
  * `channel` is not a line. */
 int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
@@ -197,7 +197,8 @@ struct mesh_life mesh_abort_message(const struct cecl_mesh *mesh, const char *ca
 void mesh_hear_reason(struct cecl_mesh *mesh, int peer, int fd);
 /* The error for the first peer that has told why it gives up; ceclSuccess if there is none. */
 ceclResult_t mesh_first_reason(struct cecl_mesh *mesh);
-/* The same, for when a rank has gone without giving a reason. While ranks join, also asks the oob. */
+/* Like mesh_first_reason, but called when a rank has gone without giving a reason. While ranks join, also
+ * asks the oob. */
 ceclResult_t mesh_find_reason(struct cecl_mesh *mesh);
 /* A door at which peers may call to tell why they give up. */
 struct cecl_door;

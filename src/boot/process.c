@@ -43,7 +43,9 @@ int cecl_process_watch_pid(int32_t pid)
     if (pid <= 0 || pid == (int32_t)getpid())
         return -1;
     const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0 && errno == ESRCH) /* it has ended, so the descriptor is readable at once */
+    if (fd < 0 &&
+        errno == ESRCH) /* the process has ended, so the returned descriptor is readable at
+                                   * once */
         return eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     return fd;
 }

@@ -25,7 +25,7 @@ struct cecl_process cecl_process_self(void);
  * namespace, or there are no descriptors left. errno is EMFILE or ENFILE only if there are no descriptors
  * left. */
 int cecl_process_watch(const struct cecl_process *process);
-/* The same for the process whose id in this namespace is `pid`. */
+/* Like cecl_process_watch, for the process whose id in this namespace is `pid`. */
 int cecl_process_watch_pid(int32_t pid);
 
 /* A process that ends closes its sockets a little before its descriptor becomes readable. A thread that

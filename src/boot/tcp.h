@@ -30,7 +30,7 @@ union cecl_tcp_address {
     struct cecl_address kept;
 };
 _Static_assert(sizeof(union cecl_tcp_address) == sizeof(struct cecl_address),
-               "one holds the other");
+               "a cecl_address holds a cecl_tcp_address");
 
 /* The content of a ceclUniqueId. */
 struct cecl_tcp_id {
@@ -88,8 +88,8 @@ static inline socklen_t cecl_tcp_length(int family)
                                 : 0;
 }
 
-/* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the one
- * before it is acknowledged, up to 40 ms. */
+/* Sends small messages at once (TCP_NODELAY). Otherwise the kernel holds each back until the previous one
+ * is acknowledged, up to 40 ms. */
 void cecl_tcp_send_at_once(int fd);
 
 /* tcp.c: connects to the listener at `id`. Both sides prove the secret. answer: what this rank sends; its

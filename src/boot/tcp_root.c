@@ -48,7 +48,7 @@ struct root {
     int64_t patience; /* when the first of the ranks gives up */
     int nranks, joined;
     int expected; /* the largest nranks that any rank has sent */
-    int told;     /* how many ranks came after the job had failed, and were told why */
+    int told;     /* how many ranks came after the job had failed, and got the reason */
     /* -- set when the first rank has come -- */
     struct seat *seats; /* [nranks] */
     struct reply *reply;
@@ -264,7 +264,7 @@ static void let_ranks_in(struct root *root)
             return;
         if (root->nranks > 0)
             name_who_is_missing(root);
-        root->failed = ceclTimeout; /* also when no rank ever came */
+        root->failed = ceclTimeout; /* also if no rank has ever joined */
         return;
     }
 }

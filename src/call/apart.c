@@ -75,7 +75,7 @@ static const struct range *find_clash(const struct range *ranges, size_t count,
     return NULL;
 }
 
-/* Whether two ranges may share a byte. Rows can be told apart only where both ranges have the same
+/* Whether two ranges may share a byte. Rows can be distinguished only where both ranges have the same
  * pitch. */
 static bool meet(const struct range *a, const struct range *b)
 {

@@ -22,7 +22,7 @@ cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 
 /* touched.c: the block for `peer` in this rank's input, or the block from `peer` in this rank's
- * output. Not for messages. */
+ * output. Must not be called for messages. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 
 #endif

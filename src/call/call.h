@@ -51,7 +51,8 @@ struct cecl_call {
     struct cecl_options options;
     uint32_t layout_words;
     uint32_t captured; /* 1: a graph captures the call and replays it; else 0. Equal on all ranks */
-    /* in how many chunks a gather's blocks arrive, which peers announce; 0: in one. Equal on all ranks */
+    /* the number of chunks in which a gather's blocks arrive, if peers announce chunks; 0: blocks arrive
+     * whole. Equal on all ranks */
     uint32_t chunks;
     struct cecl_view view;
 };
@@ -132,9 +133,9 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether ranks must agree that the call is in place, and it is. They must only for an all-to-all, which goes
- * another way in place. A reduction in place changes no step of the peers. For calls that send one block to
- * all ranks, see cecl_call_is_outside. */
+/* Whether the call is in place, and all ranks must agree on that. They must only for an all-to-all, which
+ * is carried out differently in place. A reduction in place changes no step of the peers. For calls that
+ * send one block to all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
@@ -156,7 +157,7 @@ int cecl_only_contributor(const struct cecl_call *call);
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
 /* A hash of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
-/* The same for calls that are carried out as one. It does not depend on whether they are in place. */
+/* The signature of calls that are carried out as one. It does not depend on whether they are in place. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has

@@ -31,7 +31,7 @@ static ceclResult_t check_apart(const struct cecl_call *call, const struct cecl_
                    out = call->view.layout[CECL_LAYOUT_SPLITS_OUT];
     if (in < out + 2 * bytes && out < in + (form->back ? 2 * bytes : bytes))
         return cecl_fail(ceclInvalidArgument,
-                         "sendsplits %p and recvsplits %p overlap; they must be apart",
+                         "sendsplits %p and recvsplits %p overlap; they must not",
                          cecl_call_address(call, CECL_LAYOUT_SPLITS),
                          cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT));
     return ceclSuccess;

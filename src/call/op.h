@@ -46,8 +46,8 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in a trace,
-     * and the call to use in a group instead. NULL: there is no such exchange. */
+    /* Used by calls in which receivers tell senders where blocks belong: the name of that exchange in a
+     * trace, and the call to use in a group instead. NULL: there is no such exchange. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and the device's name for that kind of small call. */
     bool may_be_small;

@@ -3,7 +3,7 @@
 
 #include "call/block.h"
 
-/* The blocks of a call in one buffer. Of strided blocks, the first rows. */
+/* The blocks of a call in one buffer; if blocks are strided, their first rows. */
 struct blocks {
     struct cecl_range of[CECL_MAX_RANKS];
     uint64_t count;

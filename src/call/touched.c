@@ -6,7 +6,8 @@
 #include "call/splits.h"
 #include "call/tiles.h"
 
-/* From the first byte of some blocks to the end of the last one. Without blocks, low == high. */
+/* The range from the first byte of some blocks to the end of the last one. Without blocks, low ==
+ * high. */
 struct extent {
     uint64_t low, high;
     int blocks; /* how many blocks are not empty */
@@ -208,7 +209,8 @@ static ceclResult_t check_overlap(const struct cecl_call *call, const struct ext
     if (call->op->family == CECL_FAMILY_OWN_LAYOUT || call->op->family == CECL_FAMILY_SPLITS)
         return cecl_fail(ceclInvalidArgument,
                          "sendbuff %p and recvbuff %p overlap: bytes %" PRIu64 " to %" PRIu64
-                         " are sent, bytes %" PRIu64 " to %" PRIu64 " received; they must be apart",
+                         " are sent, bytes %" PRIu64 " to %" PRIu64
+                         " received; they must not overlap",
                          from, to, in->low, in->high - 1, out->low, out->high - 1);
     return cecl_fail(ceclInvalidArgument,
                      "sendbuff %p and recvbuff %p overlap (%" PRIu64 " and %" PRIu64

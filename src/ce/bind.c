@@ -79,7 +79,7 @@ static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind
     return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
 }
 
-/* The same for a peer. */
+/* A peer's buffer in a call, as own_buffer returns this rank's. */
 static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
                                            uint32_t kind)
 {
@@ -182,8 +182,8 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
-/* A reduction reads a peer's input. Whether that peer is in place follows from the places that it
- * told. */
+/* A reduction reads a peer's input. The places that the peer has published show whether it is in
+ * place. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;
@@ -505,7 +505,8 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     const bool small = cecl_plan_is_small(plan);
     bound->chunks = plan->chunks;
     bound->chunk_phase = plan->chunk_phase;
-    if (is_captured(plan) && !small) /* it advances no epoch, and signals its end by itself */
+    if (is_captured(plan) &&
+        !small) /* such a plan advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

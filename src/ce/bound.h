@@ -34,8 +34,8 @@ struct cecl_ends {
 };
 
 struct cecl_bound {
-    /* the calls of the plan, and what ranks told each other of them; the owner keeps both for as long as this
-     * bound plan lives */
+    /* the plan's calls, and what ranks have told each other about them; their owner keeps both for as
+     * long as this bound plan lives */
     const struct cecl_call *calls;
     const struct cecl_told *told;
     struct cecl_advance advance;  /* by how much this call moves the flags */

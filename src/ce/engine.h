@@ -11,7 +11,7 @@
 
 struct cecl_bound;
 
-/* What ranks told each other of the calls that are carried out as one. */
+/* What ranks have told each other about the calls of one plan. */
 struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */

@@ -46,7 +46,7 @@ static bool is_place(const struct cecl_place *a, const struct cecl_place *b)
     return a->area == b->area && a->rank == b->rank && a->offset == b->offset;
 }
 
-/* Whether a step copies all that the step before has reduced. */
+/* Whether a step copies all that the previous step has reduced. */
 static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     if (at >= plan->nsteps || plan->steps[at].kind != CECL_STEP_COPY ||

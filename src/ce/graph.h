@@ -17,8 +17,8 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started);
 
-/* The same for a one-sided call, which has an order of its own: in each launch it waits for `events` and then
- * records them. It does not join the order of other calls. */
+/* Like cecl_graph_capture, but for a one-sided call, which has an order of its own: in each launch it
+ * waits for `events` and then records them. It does not join the order of other calls. */
 ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
                                       ceclStream_t stream, const struct cecl_capture *capture,
                                       struct cecl_event *const *events, uint32_t nevents);

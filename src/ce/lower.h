@@ -14,7 +14,7 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
  * made by the rank that knows both places (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* The same, as if no rank had come late, so each rank pushes. For route.c. */
+/* Like cecl_lower_group, but as if no rank had come late, so each rank pushes. Used by route.c. */
 ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* cecl_lowerings names these. */

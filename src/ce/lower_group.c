@@ -43,7 +43,7 @@ static uint64_t share_staging(struct cecl_part *parts, uint32_t nparts)
     return sharers;
 }
 
-/* Whether a call may be in a bundle. *staging: how much of staging it has to have for itself. */
+/* Whether a call may be in a bundle. *staging: how many bytes of staging only this call may use. */
 static bool may_join(const struct cecl_part *part, uint64_t *staging)
 {
     *staging = 0;

@@ -8,7 +8,7 @@
  *
  * Each exchange sends one byte. After log2(nodes) exchanges each node knows that all others have come. */
 
-#define BARRIER_BYTES 32u /* one for each exchange, and one to send */
+#define BARRIER_BYTES 32u /* a byte for each exchange, and a byte to send */
 
 static ceclResult_t lower_barrier(const struct cecl_part *part, struct cecl_plan *plan)
 {

@@ -476,7 +476,7 @@ static bool is_one_shot(const struct cecl_part *part)
            total_of(part) <= part->means.staging_bytes / ((uint64_t)part->call.nranks - 1);
 }
 
-/* Where SMs reduce the end of a share apart; 0: they do not. */
+/* Where SMs reduce the end of a share separately; 0: they do not. */
 static uint64_t end_begin(const struct cecl_part *part)
 {
     const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;

@@ -1,6 +1,6 @@
 /* Calls whose numbers of rows only the device knows: two kernels on each rank, and a barrier behind each.
  *
- *     main | tell my line to all tables | barrier | move my rows to the recvbuffs | barrier |
+ *     main | write my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
  * (sm/splits.h says what the kernels do.) Tables lie in a part of staging that only these calls use,
  * because peers may still read their staging when a call has ended here: a reduce-scatter ends with a
@@ -25,6 +25,6 @@ ceclResult_t cecl_lower_splits(const struct cecl_part *part, struct cecl_plan *p
     cecl_plan_barrier(plan);
     cecl_plan_splits(plan, CECL_SPLITS_MOVE);
     cecl_plan_barrier(plan);
-    cecl_plan_say(plan, "splits told, then rows pushed by a kernel");
+    cecl_plan_say(plan, "splits sent to all ranks, then rows pushed by a kernel");
     return ceclSuccess;
 }

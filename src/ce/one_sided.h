@@ -26,7 +26,7 @@ struct cecl_one_sided_handed {
     /* tell this rank's host that the stream waits, and that it no longer waits */
     struct cecl_counted begun, ended;
     struct cecl_counted awaited; /* HANDED if the rank waits for a signal, TAKEN if it sends one */
-    struct cecl_counted told;    /* the other one of the two, at the peer */
+    struct cecl_counted told;    /* the other one of HANDED and TAKEN, at the peer */
 };
 
 struct cecl_one_sided {

@@ -11,7 +11,7 @@ struct cecl_rails cecl_rails_of(const struct cecl_part *part, struct cecl_part *
                    mine = half > CECL_PIECE_ALIGN ? half - half % CECL_PIECE_ALIGN : half;
     *inner = *part;
     inner->means.staging_bytes = mine;
-    inner->way.move.spread = 0; /* that way is only for calls on one node */
+    inner->way.move.spread = 0; /* a broadcast in pieces is only for calls on one node */
     return (struct cecl_rails){.part = part,
                                .nodes = nodes,
                                .me = me,

@@ -74,7 +74,7 @@ static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int 
     return false;
 }
 
-/* The plans of the ranks that came before, and how far they are read. */
+/* The plans of the ranks that came before, and the read position in each. */
 struct others {
     struct cecl_plan *plans;
     struct reader *readers;

@@ -140,8 +140,8 @@ struct ceclComm {
     struct {
         ceclComm_t next, *at;  /* *at is this communicator */
         bool is_idle;          /* all calls were done when the process began to end */
-        uint32_t word, calls;  /* then: the last value of `done`, and the number of calls */
-        uint64_t one_sided;    /* then: the number of one-sided calls */
+        uint32_t word, calls;  /* at that time: the last value of `done`, and the number of calls */
+        uint64_t one_sided;    /* at that time: the number of one-sided calls */
     } living;                  /* an entry of living.c's list; at == NULL: not in the list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */
@@ -245,8 +245,8 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is
- * then at fault. A stopped rank publishes no new waits. So waits do not count that were published longer ago
- * than half of the time limit or than CECL_WATCH_LATE_MS. */
+ * then at fault. A stopped rank publishes no new waits. So waits that were published longer ago than half
+ * of the time limit, or than CECL_WATCH_LATE_MS, do not count. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
  * itself wait for a further rank, whose signal has reached this rank but not the late one. The late rank will
@@ -300,8 +300,8 @@ ceclResult_t cecl_worker_start(ceclComm_t comm);
 bool cecl_worker_stop(ceclComm_t comm, void (*frees)(ceclComm_t comm));
 /* Frees the worker's memory. The worker must not run. */
 void cecl_worker_close(struct cecl_worker *worker);
-/* Asks the worker how far the pending call is. Results as for cecl_flags_progress; ceclInProgress if the
- * driver does not answer within CECL_WATCH_ANSWER_MS. */
+/* Asks the worker for the progress of the pending call. Results as for cecl_flags_progress;
+ * ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress);
 
 #endif

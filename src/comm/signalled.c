@@ -54,7 +54,8 @@ static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* So long after a peer has left its signals are there, and a wait that they have ended is seen to have. */
+/* This many ms after a peer has left, all of its signals have arrived, and this rank has noticed which
+ * waits they ended. */
 #define GONE_MS 200
 
 /* Waits of graphs. */

@@ -1,6 +1,7 @@
 /* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that
- * take too long, and ends waits once the communicator has failed. Of what a call in progress uses, it touches
- * only flags and their counters. It makes no slow driver call: see worker.c and decision 20. */
+ * take too long, and ends waits once the communicator has failed. It touches nothing of a call in
+ * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
+ * 20. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +46,8 @@ static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
         progress->started = true;
 }
 
-/* Asks how far the pending call is. The words of messages, and in some communicators the flags, lie
- * in memory of the host, which is read without the driver. */
+/* Asks for the progress of the pending call. The words of messages, and in some communicators the flags,
+ * lie in memory of the host, which is read without the driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     const ceclResult_t result = is_hosted(comm)
@@ -149,10 +150,10 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
-/* For when the driver does not answer how far the pending call is, for example because freeing memory waits
- * for the call. Checks only the time limit, because the mesh reports ends of peers without the driver. The
- * time of the caller's earlier work on the stream counts, too, because whether that work has ended is not
- * known either. */
+/* Used when the driver does not report the progress of the pending call, for example because freeing
+ * memory waits for the call. Checks only the time limit, because the mesh reports ends of peers without
+ * the driver. The time of the caller's earlier work on the stream counts, too, because whether that work
+ * has ended is not known either. */
 static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
 {
     const int64_t now = cecl_now_ms();

@@ -150,7 +150,7 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
         return ceclSuccess;
     CUDA_WITHIN(cuda, result,
                 cecl_driver_check(cu,
-                                  cu->batch_13000 /* one of two signatures */
+                                  cu->batch_13000 /* the driver has one of two signatures */
                                       ? cu->batch_13000(dst, src, batch->bytes, batch->count,
                                                         &attributes, &first, 1, work)
                                       : cu->batch_12080(dst, src, batch->bytes, batch->count,

@@ -291,12 +291,12 @@ struct cecl_device_ops {
      * hold them up only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* The same, but wakes no thread. For words for which no thread waits. */
+    /* Like words_release, but wakes no thread: no thread may wait for these words. */
     ceclResult_t (*words_overwrite)(struct cecl_device *dev, uint32_t *words, size_t count,
                                     uint32_t value);
     /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
-     * work. Waits only for that copy; but on CUDA another thread that frees memory, and so waits
-     * for enqueued work, holds it up. */
+     * work. Waits only for that copy. On CUDA the copy is held up while another thread frees memory,
+     * because freeing waits for enqueued work. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
     /* Finds which copies within this device need no SM, and sets *ways. Called once, when the

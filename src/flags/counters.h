@@ -36,8 +36,8 @@ struct cecl_counter {
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: there are several slots of such words, so many bytes apart. The caller of cecl_cells_fill
-     * gives slot and value, as given[k - 1] and given[k]. */
+    /* Not 0: there are several slots of such words, at this distance in bytes. The caller of
+     * cecl_cells_fill gives slot and value, as given[k - 1] and given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */

@@ -1,6 +1,6 @@
-/* Flags: the words by which ranks signal to each other how far they are. This folder has all code that
- * counts, reads and releases these words. It knows the pool and the device, but no plan and no collective.
- * counters.h has the table of how each counter's words are used.
+/* Flags: the words by which ranks signal their progress to each other. This folder has all code that
+ * counts, reads and releases these words. It knows the pool and the device, but no plan and no
+ * collective. counters.h has the table of how each counter's words are used.
  *
  * For each lane a rank has a row of 32-bit words in its symmetric memory, with a word for each peer. Only
  * that peer writes the word, and the word only grows (cyclically). A lane's epoch is the value of its flags
@@ -11,9 +11,10 @@
  * from a table of all values that a flag can have; or the rows lie in memory of the host, and a stream writes
  * the word there. Whether a way works is tried when the communicator is made.
  *
- * The word `done` tells the host how far this rank's calls are done, in phases of the main lane. The stream
- * that runs a call writes it. A call without phases (any call of a single rank; a put) signals nothing to
- * peers. It adds one to `done` and nothing to the epochs, so some ranks may make it and others not.
+ * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The
+ * stream that runs a call writes it. A call without phases (any call of a single rank; a put) signals
+ * nothing to peers. It adds one to `done` and nothing to the epochs, so some ranks may make it and others
+ * not.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H
@@ -139,7 +140,7 @@ struct cecl_flags {
     /* -- used once the communicator has failed -- */
     _Atomic uint32_t releases; /* how often waits were released */
     _Atomic bool silent;       /* no call may begin any more */
-    uint32_t *done; /* host-visible: how far calls are done, in main phases and unsignalled calls */
+    uint32_t *done; /* host-visible: the progress of calls, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     uint32_t *net;  /* host-visible: how many exchanges with other nodes have ended */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
@@ -230,7 +231,7 @@ static inline uint8_t cecl_flags_half(const struct cecl_flags *flags)
     return (flags->epoch[CECL_COUNTER_SLOTS] + 1) & 1;
 }
 
-/* -- release.c: how far calls are, and ending waits -- */
+/* -- release.c: the progress of calls, and ending waits -- */
 
 static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
@@ -269,8 +270,8 @@ struct cecl_progress {
     bool message_sends;      /* this rank sends it */
     uint32_t message_target; /* the value of `done` after the message */
 };
-/* Finds out how far the call in progress is. rows: [out] [CECL_LANES][nranks] the flags that peers have
- * signalled to this rank. */
+/* Finds out the progress of the call that runs. rows: [out] [CECL_LANES][nranks] the flags that peers
+ * have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
 /* Silences flags: from then on no call can begin, and enqueued copies of flags, when their waits are

@@ -1,5 +1,5 @@
-/* What the watchdog and teardown need from flags: how far calls are, which peer is late, and ending waits
- * once the communicator has failed. */
+/* What the watchdog and teardown need from flags: the progress of calls, which peer is late, and ending
+ * waits once the communicator has failed. */
 #include "flags/flags.h"
 
 #include "flags/handed.h"
@@ -110,7 +110,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     *progress = (struct cecl_progress){.started = false};
     if (peers_of(flags) == 1)
         return ceclSuccess;
-    /* This rank's last signals are read where peers receive them. */
+    /* Reads this rank's last signals from the words in which peers receive them. */
     const int last = peer_of(flags, peers_of(flags) - 1);
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
@@ -144,10 +144,10 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
 /* Overwrites only the values that pending calls may copy, by stream memory operations, which take about 1 us
  * each. Copies would be faster, but they are held up while the program frees memory.
  *
- * No word says how far the side lane is, so its pending epochs are derived from those of the main lane. If
- * more than half a cycle of side epochs may be pending, some side flags may still end waits of peers. This
- * does no harm: main flags end no wait, every call ends on the main lane, and peers have been told of the
- * failure. */
+ * No word shows the progress of the side lane, so its pending epochs are derived from those of the main
+ * lane. If more than half a cycle of side epochs may be pending, some side flags may still end waits of
+ * peers. This does no harm: main flags end no wait, every call ends on the main lane, and peers have been
+ * told of the failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     /* must be stored before targets are read: see cecl_flags_begin */

@@ -42,7 +42,7 @@ struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum ce
                                   .begun_value = CECL_REPLAY_BEGUN};
 }
 
-/* How far rank `writer` is in captured calls of a kind, as far as this rank has been told. */
+/* How far rank `writer` is in captured calls of a kind, as far as this rank knows. */
 static uint32_t count_of(const struct cecl_flags *flags, int kind, int writer)
 {
     const uint32_t *words = counts_of(flags, flags->rank, (enum cecl_numbering)kind);

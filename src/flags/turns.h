@@ -5,9 +5,9 @@
  * and its stream sets the word back to 0 before it signals its next phase to that peer. The peer sets the
  * word again only after it has seen that signal.
  *
- * A captured call that is one kernel counts itself, and waits for its peers in memory of the device
- * (sm/meeting.h). It does not use these words. It tells its number to all hosts, in other words of the host's
- * memory. A peer whose number is lower than this rank's is behind.
+ * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
+ * memory (sm/meeting.h). It does not use these words. It tells its number to all hosts, in other words of
+ * the host's memory. A peer whose number is lower than this rank's is behind.
  *
  * One more word tells this rank's host whether a captured call is running. All captured calls of a
  * communicator run one after the other, so one such word is enough for all graphs.

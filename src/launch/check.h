@@ -21,8 +21,8 @@ void *cecl_check_room(int nranks);
  * `call` may be incomplete. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 
-/* The same for calls that are carried out as one. If senders say where their blocks belong, these places are
- * compared, too. */
+/* Like cecl_check_call, for calls that are carried out as one. If senders say where their blocks belong,
+ * these places are compared, too. */
 ceclResult_t cecl_check_calls(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                               ceclResult_t local);
 

@@ -52,10 +52,10 @@ static uint32_t left(ceclRequest_t request)
     return later < pending ? pending - later : 0;
 }
 
-/* Whether signals of peers tell that the chunk has arrived. Not for an own block, which may arrive last,
- * unless the call is in place. Not if bytes are carried, because they arrive last, and not over several
- * nodes, because ranks of other nodes send no such signals. Not if the words are far behind, because they
- * would look as if they were ahead. */
+/* Whether signals of peers show that the chunk has arrived. They do not for this rank's own block, unless
+ * the call is in place, because that block may arrive last. They do not if bytes are carried, because
+ * these arrive last. They do not over several nodes, because ranks of other nodes send no such signals.
+ * They do not if the words are far behind, because such words would count as ahead. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;

@@ -26,7 +26,8 @@ static size_t bytes_of(int nranks)
 
 void *cecl_exchange_room(int nranks)
 {
-    return calloc((size_t)nranks + 1, bytes_of(nranks)); /* one more, for what this rank sends */
+    return calloc((size_t)nranks + 1,
+                  bytes_of(nranks)); /* one more layout, for what this rank sends */
 }
 
 static struct places *told_by(ceclComm_t comm, int rank)

@@ -289,8 +289,8 @@ static ceclResult_t check(struct cecl_group *group, struct cecl_launch *launch)
     return cecl_launch_check(launch);
 }
 
-/* Tells launches of collectives before launches of messages, because all ranks make the collectives, and wait
- * for each other. */
+/* Publishes the places of a launch. The group's collectives come before its messages, because all ranks
+ * make the collectives, and wait for each other. */
 static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
 {
     return cecl_mesh_spans_hosts(launch->comm->mesh)
@@ -298,8 +298,8 @@ static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
                : cecl_launch_tell(launch, group->nlaunches == 1);
 }
 
-/* The next launch over hosts to tell: communicators come in the order of their ids, from id `from` on. NULL:
- * none is left. */
+/* The next launch over hosts whose places must be exchanged: communicators come in the order of their
+ * ids, from id `from` on. NULL: none is left. */
 static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint64_t from)
 {
     struct cecl_launch *next = NULL;
@@ -310,8 +310,8 @@ static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint6
     return next;
 }
 
-/* Tells launches over hosts. That waits for the peers, whose groups may have the communicators in a different
- * order, so all ranks go by the ids. */
+/* Exchanges the places of launches over hosts. This waits for the peers, whose groups may have the
+ * communicators in a different order, so all ranks use the order of the ids. */
 static void tell_over_hosts(struct cecl_group *group)
 {
     struct cecl_launch *launch = next_over_hosts(group, 0);
@@ -408,7 +408,7 @@ static void for_each(struct cecl_group *group,
     }
 }
 
-/* Gives up all launches. Peers may have been told of some, of all, or of none. */
+/* Gives up all launches. Peers may know of some of them, of all, or of none. */
 static ceclResult_t refuse(const struct cecl_group *group)
 {
     for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
@@ -417,9 +417,9 @@ static ceclResult_t refuse(const struct cecl_group *group)
     return cecl_fail_with(group->failed, group->words);
 }
 
-/* Everything that can be refused is checked before peers are told, and before anything is enqueued. All
- * launches are told before one of them waits for its peers, because they may belong to ranks of one
- * communicator. */
+/* Everything that can be refused is checked before peers learn of a launch, and before anything is
+ * enqueued. The places of all launches are published before one launch waits for its peers, because
+ * several launches may belong to ranks of one communicator. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group)
 {
     for_each(group, check);

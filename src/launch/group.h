@@ -38,7 +38,7 @@ ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclS
 /* Refuses the open group because of `result`, the error of a call in it, whose message is recorded. Returns
  * `result`. No effect if `result` is success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
-/* The same for a call on `comm`. The message may have rank numbers of `comm`. */
+/* Like cecl_group_refuse, for a call on `comm`. The message may have rank numbers of `comm`. */
 ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result);
 /* How many calls on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);

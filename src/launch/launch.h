@@ -2,17 +2,17 @@
  *
  *     DESCRIBED   it has its calls. No peer knows of them.
  *     TOLD        peers know of the launch, and rely on it.
- *     BOUND       it has a program with addresses. No peer relies on it, because there was nothing to tell.
- *     OWED        it has a program. Peers rely on it, because they were told or a part is enqueued.
- *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) tells when the stream has
+ *     BOUND it has a program with addresses. No peer relies on it, because there was nothing to publish.
+ *     OWED        it has a program. Peers rely on it, because they know of it or a part is enqueued.
+ *     ENQUEUED    all of it is on its stream. The word `done` (flags/flags.h) shows when the stream has
  *                 reached its end.
  *     BROKEN      it was given up, in any of these states.
  *
  * A launch is a lone call, or a group's collectives of one communicator, or a group's messages, or copies
  * within this rank that another launch needs. A launch owns everything of a call in flight: the description,
- * what ranks told, the program, the windows and imports in use, the order among the communicator's launches,
- * and leases. A description never changes: a call with a bounce buffer, with another window or with a layout
- * from peers is a new description, derived from the first one.
+ * what ranks have told each other, the program, the windows and imports in use, the order among the
+ * communicator's launches, and leases. A description never changes: a call with a bounce buffer, with
+ * another window or with a layout from peers is a new description, derived from the first one.
  *
  * Launches come from their communicator's store (store.c) and go back to it. A launch whose program is new is
  * kept instead (kept.c); later launches that are equal to it run its program. */
@@ -47,8 +47,8 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
 }
 
 /* A launch's order among the launches of its communicator. Launches run in the order in which they are
- * enqueued, even on different streams. If a launch is on a different stream than the launch before, its
- * stream first waits until `done` says that the launch before has ended. */
+ * enqueued, even on different streams. If a launch is on a different stream than the previous launch, its
+ * stream first waits until `done` says that the previous launch has ended. */
 struct cecl_order {
     ceclStream_t stream;
     int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */
@@ -108,12 +108,12 @@ struct cecl_launch {
     size_t nlayouts, layouts_room;
     uint32_t signature; /* of the calls with effect; set if the launch owns a program */
 
-    /* -- what was told -- */
+    /* -- what ranks have told each other -- */
     uint64_t slot; /* of a request: its slot << 32 | the first value; see flags/early.h */
     struct cecl_places *ring;        /* the places in which ranks tell the launch */
     struct cecl_places_group places; /* the entries of `ring` that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
-    struct cecl_told told;           /* what ranks told; its arrays are the next three: */
+    struct cecl_told told; /* what ranks have told each other; its arrays are the next three: */
     struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
     struct cecl_buffer *lent; /* this rank's inputs, or the bounce buffers that peers use instead */
@@ -151,7 +151,7 @@ bool cecl_launch_spare(ceclComm_t comm);
 /* Ends the use of a launch: gives back its windows and leases. A launch whose program is new is kept; others
  * go back to the store. If the communicator has ended meanwhile, the launch is freed. NULL has no effect. */
 void cecl_launch_drop(struct cecl_launch *launch);
-/* The same for a thread that is not inside the communicator. */
+/* Like cecl_launch_drop, for a thread that is not inside the communicator. */
 void cecl_launch_return(struct cecl_launch *launch);
 /* Drops the launches that cecl_launch_return has handed over. */
 void cecl_launch_take_returned(ceclComm_t comm);

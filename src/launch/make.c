@@ -80,8 +80,8 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
                          "a group of %u calls among %d ranks: at most %u expected", launch->ncalls,
                          comm->nranks, most);
     CECL_TRY(cecl_nodes_check_thread(launch));
-    /* peers rely on a call once they are told of it, so its stream is checked before; a request gets its
-     * stream when it starts */
+    /* peers rely on a call once its places are published, so its stream is checked before; a request gets
+     * its stream when it starts */
     if (!launch->is_request)
         CECL_TRY(check_stream(launch));
     return cecl_tell_reserve(launch);
@@ -97,8 +97,8 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 
 /* ---- telling and binding */
 
-/* Whether peers have compared or exchanged the call. They rely on it then, even before they are told the
- * places. */
+/* Whether peers have compared or exchanged the call. They rely on it then, even before the places are
+ * published. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
     return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
@@ -160,7 +160,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
     return result;
 }
 
-/* one plan carries at most this many blocks */
+/* a plan carries at most this many blocks */
 #define CARRIED_MOST 64u
 
 static ceclResult_t run_carried(struct cecl_launch *launch, const struct cecl_call *calls,

@@ -31,8 +31,8 @@ void cecl_messenger_close(ceclComm_t comm);
 ceclResult_t cecl_messages_check(struct cecl_launch *launch);
 /* Posts messages that passed the check.
  *
- * may_wait  false: does not wait for peers, because other launches of the group are not told yet, or because
- *           the host waits for late ranks at the group's collectives. */
+ * may_wait  false: does not wait for peers, because the places of other launches of the group are not
+ *           published yet, or because the host waits for late ranks at the group's collectives. */
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
 /* Finds the addresses of the bytes that this rank moves, and waits for memory of peers that is still being
  * imported. Call it just before the launch is enqueued: that memory stays open until the communicator's next

@@ -1,4 +1,4 @@
-/* Finds ranks for which the host waits in vain. */
+/* Finds ranks for which the host waits although they will not come. */
 #include "launch/captured.h"
 #include "launch/launcher.h"
 

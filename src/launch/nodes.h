@@ -4,8 +4,8 @@
 
 #include "launch/launch.h"
 
-/* Refuses new calls of a launch that cannot be carried out over these nodes. All ranks refuse alike, before
- * peers are told. Returns ceclSuccess for a communicator of one node. */
+/* Refuses new calls of a launch that cannot be carried out over these nodes. All ranks refuse alike,
+ * before any place is published. Returns ceclSuccess for a communicator of one node. */
 ceclResult_t cecl_nodes_check(const struct cecl_launch *launch);
 
 /* Refuses a lone call or a request that would wait for ever, because this thread has several of the ranks. */

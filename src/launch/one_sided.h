@@ -1,8 +1,8 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * A one-sided call is not a launch. Only its stream orders it among other calls, peers are not told of it,
- * and no peer's host takes part. It is lowered, bound and issued when it is made, and is pending until its
- * line says that it is done (flags/lines.h). */
+ * A one-sided call is not a launch. Only its stream orders it among other calls, peers get no notice of
+ * it, and no peer's host takes part. It is lowered, bound and issued when it is made, and is pending
+ * until its line says that it is done (flags/lines.h). */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 

@@ -112,9 +112,9 @@ ceclResult_t cecl_request_check_memory(ceclRequest_t request);
 
 /* Whether all calls of a launch are all-gathers. */
 bool cecl_early_gathers(const struct cecl_launch *launch);
-/* Takes a slot for a request whose calls all gather, before the request is told. */
+/* Takes a slot for a request whose calls all gather, before the request's places are published. */
 void cecl_early_begin(ceclRequest_t request);
-/* Keeps the slots that the peers told. */
+/* Keeps the slots that the peers have published. */
 ceclResult_t cecl_early_read(ceclRequest_t request);
 /* Frees the slot and the programs. No work of the request may be pending. */
 void cecl_early_end(ceclRequest_t request, bool frees_slot);

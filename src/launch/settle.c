@@ -3,8 +3,8 @@
 
 #include "launch/carry.h"
 
-/* Whether the registry can have or make a window for a buffer. Not for a peer's slice of the pool, which the
- * check of buffers refuses. */
+/* Whether the registry can have or make a window for a buffer. It cannot for a peer's slice of the pool,
+ * which the check of buffers refuses. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&

@@ -283,7 +283,7 @@ static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *diffe
         CECL_TRY(
             check_blocks(comm, &calls[i], rank, record, told->late ? &launch->send_at[at] : NULL));
     }
-    /* a request may be learned after calls that were told later, so the version never goes back */
+    /* a request may be read after calls that were published later, so the version never goes back */
     if (!cecl_mesh_is_away(comm->mesh, rank) && version > comm->registry.peers[rank].promised)
         cecl_registry_promised(&comm->registry, rank, version);
     return ceclSuccess;

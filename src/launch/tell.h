@@ -2,7 +2,8 @@
  *
  * Each rank publishes the places of its buffers in words that all ranks of the host share
  * (alloc/places.h), and reads the places that its peers published. A rank does not wait long for a
- * late peer. Calls that touch no buffer of a peer, such as small calls, are not told. */
+ * late peer. The places of calls that touch no buffer of a peer, such as small calls, are not
+ * published. */
 #ifndef CECL_LAUNCH_TELL_H
 #define CECL_LAUNCH_TELL_H
 
@@ -10,14 +11,14 @@
 
 /* Makes room for what ranks tell. Call it before ranks agree that no rank refuses. */
 ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
-/* Publishes this rank's places. Peers rely on the launch from then on. Has no effect on a launch that need
- * not be told. */
+/* Publishes this rank's places. Peers rely on the launch from then on. Has no effect on a launch whose
+ * places peers need not know. */
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
 /* Learns what peers have published, and writes it to launch->told. pending_ns: see cecl_launch_prepare. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
 
-/* What ranks would tell if all of them had their buffers at the same places as this rank. For explanations,
- * and for launches that are not told. */
+/* What ranks would tell each other if all of them had their buffers at the same places as this rank. Used
+ * for explanations, and for launches whose places are not published. */
 struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 
 #endif

@@ -36,7 +36,7 @@ struct cecl_classes {
     uint32_t used;
     uint32_t quiet;             /* calls in a row without a period, CECL_CLASS_QUIET at most */
     struct cecl_class *current; /* the class that is the trial's subject; NULL: none */
-    uint32_t calls;             /* calls of the current class since it was taken */
+    uint32_t calls;             /* calls of the current class since it became the subject */
     uint32_t others;            /* calls of other classes since the last boundary */
 };
 

@@ -58,7 +58,7 @@ static void forget(struct cecl_period *period)
     period->run = 0;
 }
 
-/* How many calls a run must have before its period is taken. */
+/* How many calls a run must have before its period is accepted. */
 static uint64_t calls_needed(const struct cecl_period *period)
 {
     const bool counts = period->broken > 0 && period->calls - period->broken_at < REMEMBERED;

@@ -1,9 +1,9 @@
 /* See trial.h. */
 #include "learn/turns.h"
 
-/* How many periods an offer lasts, until the decision, so that all ranks have time to offer. If a rank comes
- * too late, its host is far behind: by about 1,000 launches at most, which a GPU's queue holds. So the next
- * offer lasts four times as long, and at most twice that many repetitions. */
+/* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank
+ * comes too late, its host is far behind: by about 1,000 launches at most, which a GPU's queue holds. So
+ * the next offer lasts four times as long, and at most twice that many repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 #define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
@@ -22,8 +22,8 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
     trial->mine = host->exchange ? &trial->own : &trial->shared->ranks[rank];
 }
 
-/* Exchanges what ranks have published, if they share no memory. Decisions use what the exchange before has
- * brought. */
+/* Exchanges what ranks have published, if they share no memory. Decisions use what the previous exchange
+ * has brought. */
 static void exchange(struct cecl_trial *trial)
 {
     if (trial->host.exchange)
@@ -63,7 +63,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* This rank's offer stays in shared memory, so the decision to which it belongs is skipped. */
+/* This rank's offer stays in shared memory, so the decision to which the offer belongs is skipped. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;

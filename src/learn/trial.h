@@ -109,7 +109,7 @@ struct cecl_trial {
     uint64_t subject; /* a hash that names the subject */
     uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
     enum cecl_trial_kind kind;
-    /* -- how far the trial is -- */
+    /* -- the progress of the trial -- */
     uint32_t decisions; /* decisions so far on this communicator */
     uint32_t trials;    /* trials begun so far */
     uint32_t attempt;
@@ -135,7 +135,7 @@ struct cecl_trial {
 /* What the caller does at a boundary. */
 struct cecl_trial_mark {
     bool is_mark; /* note the time at this boundary */
-    /* publish, in this slot, the time since the mark before; -1: that time does not count */
+    /* publish, in this slot, the time since the previous mark; -1: that time does not count */
     int slot;
 };
 

@@ -33,7 +33,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
         atomic_store(&lines[entry->rank].has_left, true);
 }
 
-/* Inside the entry, so that no part of it ends meanwhile. */
+/* Enters the entry first, so that no part of the entry ends meanwhile. */
 static void leave_one(struct cecl_nccl_comm *entry)
 {
     if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
@@ -124,8 +124,9 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Returns an error if the wait must end before the rank has told. has_told is asked again after the other
- * words were read, because a rank tells before it counts its next call, and before it leaves. */
+/* Returns an error if the wait must end before the rank has told its bits. has_told is asked again after
+ * the other words were read, because a rank tells before it counts its next call, and before it
+ * leaves. */
 static ceclResult_t reason_to_end(const struct wait *wait)
 {
     const int mine = wait->comm->rank, rank = wait->rank;

@@ -79,8 +79,8 @@ static ncclResult_t settle(const struct part *part)
     return result;
 }
 
-/* All parts are told before any is awaited, because this thread may have several ranks of one
- * communicator. */
+/* This rank's bits for all parts are told before it waits for any part, because this thread may have
+ * several ranks of one communicator. */
 ncclResult_t cecl_nccl_captured_end_group(void)
 {
     struct cecl_nccl_captured *kept = cecl_nccl_captured_kept();

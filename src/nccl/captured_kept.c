@@ -1,5 +1,6 @@
-/* The captured calls that the thread's open group keeps; see captured.h. Not in captured_group.c, which
- * carries them out and depends on call.c, because call.c keeps them. */
+/* The captured calls that the thread's open group keeps; see captured.h. This file is separate from
+ * captured_group.c, which carries the calls out and depends on call.c, because call.c keeps calls
+ * here. */
 #include <stdlib.h>
 
 #include "nccl/captured.h"

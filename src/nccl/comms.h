@@ -44,7 +44,7 @@ struct cecl_nccl_comm {
     struct cecl_nccl_learn *learn; /* see learn.h; NULL: the built-in table decides */
     /* what the file of CECL_NCCL_LEARNED has for it; NULL: nothing */
     const struct cecl_nccl_known *known;
-    /* the same, if all ranks have the same gains; otherwise NULL */
+    /* as `known`, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
@@ -105,8 +105,9 @@ struct cecl_nccl_wish {
  * not exchange bytes through NCCL's communicator, which is then unusable. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
-/* The same without waiting, for a communicator that NCCL makes in the background: a thread waits for NCCL,
- * and then makes cecl's. `together` is how many communicators the caller makes at once. */
+/* Like cecl_nccl_comms_make, but does not wait, for a communicator that NCCL makes in the background: a
+ * thread waits for NCCL, and then makes cecl's. `together` is how many communicators the caller makes at
+ * once. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
 
 /* -- make.c. For begin.c -- */
@@ -145,8 +146,8 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* The same without waiting, for a communicator that NCCL finalizes in the background. If it has rails,
- * they end first, and then NCCL's communicator is finalized. */
+/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the
+ * background. If it has rails, they end first, and then NCCL's communicator is finalized. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort,
@@ -165,7 +166,7 @@ ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 /* The ncclResult_t for a result of libcecl.so. Prints the message of the first error on `comm`. comm NULL:
  * the communicator was aborted. */
 ncclResult_t cecl_nccl_comm_result(struct cecl_nccl_comm *comm, ceclResult_t result);
-/* The same for an error of this library, whose message was recorded by cecl_fail. */
+/* Like cecl_nccl_comm_result, for an error of this library, whose message cecl_fail has recorded. */
 ncclResult_t cecl_nccl_comm_own_result(struct cecl_nccl_comm *comm, ceclResult_t result);
 
 #endif

@@ -1,4 +1,5 @@
-/* See depth.h. Not in group.c, because group.c depends on learning, and learning needs the depth. */
+/* See depth.h. This file is separate from group.c, because group.c depends on learning, and learning
+ * needs the depth. */
 #include "nccl/depth.h"
 
 #include <stdatomic.h>

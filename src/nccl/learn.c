@@ -14,7 +14,7 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* --stats is updated each time after so many calls, and when a trial begins or ends. */
+/* --stats is updated after every this many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
 
 /* ---- only one communicator of a process has a trial at a time */

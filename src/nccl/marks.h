@@ -10,9 +10,9 @@
 #include "learn/trial.h"
 #include "nccl/abi.h"
 
-/* A host may be so many marks ahead of its GPU; older marks are lost. A trial has two marks for each of 60
- * calls, or one for each of 60 periods. So its times are not lost even if the GPU has not begun with the
- * trial yet. */
+/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has two marks for
+ * each of 60 calls, or one for each of 60 periods. So its times are not lost even if the GPU has not
+ * begun with the trial yet. */
 #define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= 2 * (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS,
                "a trial's marks");

@@ -1,6 +1,6 @@
 /* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL has a second
- * name, with a p in front, for tools that replace the first name and call the second. So has each function of
- * this library.
+ * name, with a p in front, for tools that replace the first name and call the second. Each function of
+ * this library has such a name, too.
  *
  * COUNTED(name): collectives.c has a C function of that name, which decides for each call whether cecl
  * serves it. It returns an ncclResult_t. FOLLOWED(name, answer): follow.c has a C function of that name,

@@ -108,7 +108,8 @@ static ceclResult_t put(const struct cecl_nccl_one_sided *call, const struct cec
         call->offset, number_of(call->signal, call->context), comm->ours, on);
 }
 
-/* One call of ceclWaitSignal gets at most so many entries. An entry that waits for no signal is left out. */
+/* One call of ceclWaitSignal gets at most this many entries. An entry that waits for no signal is left
+ * out. */
 #define WAITS 64
 
 static ceclResult_t await(const struct cecl_nccl_one_sided *call, const struct cecl_nccl_comm *comm,

@@ -10,7 +10,7 @@
 #include "nccl/abi.h"
 #include "util/find_nccl.h"
 
-#define OTHERS 8 /* at most so many libraries with NCCL's name are looked at */
+#define OTHERS 8 /* at most this many libraries with NCCL's name are looked at */
 
 /* Distinguishes this library and its copies from NCCL. Exported, and looked up only by dlsym. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
@@ -28,7 +28,7 @@ static bool malloc_is_replaced(void)
 
 /* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. It cannot be used with a replaced
  * malloc, because libc would then free memory that the replacement has allocated. Without it, such calls
- * come to this library, and cecl_nccl_real_has tells them from the program's calls. */
+ * come to this library, and cecl_nccl_real_has distinguishes them from the program's calls. */
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);

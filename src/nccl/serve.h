@@ -7,8 +7,8 @@
 
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* The same in two steps, for groups. The first enqueues the call. On the host device the second waits for
- * the communicator's calls; on GPUs it returns at once. */
+/* cecl_nccl_serve in two steps, for groups. The first enqueues the call. On the host device the second
+ * waits for the communicator's calls; on GPUs it returns at once. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream);
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_comm *comm);

@@ -40,7 +40,7 @@ struct piped {
 struct under_way {
     struct cecl_net_transfer transfer;
     uint64_t done;
-    bool begun; /* its size was sent, or received */
+    bool begun; /* the transfer's size was sent, or received */
     bool ended;
 };
 

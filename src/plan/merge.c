@@ -49,8 +49,8 @@ struct merging {
     uint32_t part, step;
 };
 
-/* Merges the batches of a part that come before barrier `phase` + 1 and before a reduction, and have this
- * wave, and advances past them. Returns whether batches of later waves are left. */
+/* Merges the batches of this wave in a part, up to barrier `phase` + 1 or a reduction, and advances past
+ * them. Returns whether batches of later waves are left. */
 static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
 {
     for (; from->step < from->plan->nsteps; from->step++) {
@@ -67,7 +67,7 @@ static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t 
     return false;
 }
 
-/* Merges the reductions that a part has come to, with the copies of results that their kernels make.
+/* Merges the reductions that come next in a part, with the copies of results that their kernels make.
  * Returns whether there were any. */
 static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
 {

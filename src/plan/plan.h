@@ -77,8 +77,8 @@ struct cecl_transfer {
 
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two
  * lanes of one rank. A SIGNAL of one rank is what a WAIT of another waits for. A rank has a word
- * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows how
- * far the peer's counter is. */
+ * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows whether the
+ * peer has reached a value. */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
@@ -169,7 +169,7 @@ struct cecl_plan {
     uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
     bool aside;          /* issued beside calls; does not mark the end of a call */
     /* Chunk c of a peer's block has arrived once the peer's main lane has signalled phase chunk_phase + c.
-     * chunks 0: no phase tells that. */
+     * chunks 0: no phase shows that. */
     uint32_t chunks, chunk_phase;
     uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
@@ -235,10 +235,10 @@ __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan,
                                                          ...);
 /* Begins the plan of a group: plan i's call is part i. */
 void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans);
-/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers the
- * merged plan has what they have there: first copies, of which the batches of a wave become one; then
- * reductions; then copies of results. Plans of calls without nodes that have the main lane alone, and on it
- * barriers, copies and reductions. The caller keeps the plans. */
+/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two
+ * barriers the merged plan has all that these plans have there: first copies, where the batches of a wave
+ * become one batch; then reductions; then copies of results. The plans must be of calls without nodes,
+ * and have only the main lane, with barriers, copies and reductions. The caller keeps the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
 /* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */

@@ -145,7 +145,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
         case CECL_STEP_SPLITS:
-            fputs(step->first == 0 ? "tell splits to all ranks, on an SM\n"
+            fputs(step->first == 0 ? "send splits to all ranks, on an SM\n"
                                    : "move rows by splits, on SMs\n",
                   out);
             break;

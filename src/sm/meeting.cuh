@@ -75,7 +75,7 @@ template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
     return counted ? word_load(c.count) : 0;
 }
 
-/* Shows all hosts, this rank's too, how far a call that numbers itself is. */
+/* Shows all hosts, this rank's too, the progress of a call that numbers itself. */
 DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                             uint32_t thread, uint32_t threads)
 {
@@ -83,8 +83,8 @@ DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint3
         word_store((uint32_t *)((char *)c.told + meet_peer(m, i) * c.told_apart), value);
 }
 
-/* A warp writes `value` to its peers, without ordering earlier writes: the value says only how far
- * this rank is. */
+/* A warp writes `value` to its peers, without ordering earlier writes: the value shows only this rank's
+ * progress. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
 #pragma unroll 1

@@ -17,7 +17,8 @@ template <int op> DEVICE float combine(float a, float x)
         return __fadd_rn(a, x);
     if (op == ceclProd)
         return __fmul_rn(a, x);
-    if (op == ceclMax) /* these return NaN if either is NaN, and order -0 before +0 */
+    if (op ==
+        ceclMax) /* both instructions return NaN if an operand is NaN, and order -0 before +0 */
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));
     else
         asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(x));

@@ -1,7 +1,6 @@
 /* The arithmetic of reductions: dst[i] = src[0][i] op src[1][i] op ..., on the host or on SMs.
  *
- * This file stands alone: it knows pointers, element types and operations, but no plan,
- * communicator or rank.
+ * This file knows pointers, element types and operations, but no plan, communicator or rank.
  *
  * The inputs alone decide every bit of the result. Elements are combined in the order of `src`, so
  * host and GPU agree, and max_sms, alignment and the chosen kernel change nothing:
@@ -35,7 +34,7 @@ extern "C" {
 
 #define CECL_REDUCE_SOURCES_MAX 1024 /* on the host */
 #define CECL_REDUCE_ALSO_MAX 15
-#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* they are passed as kernel arguments */
+#define CECL_REDUCE_CUDA_SOURCES_MAX 128 /* sources are passed as kernel arguments */
 
 struct cecl_reduction {
     void *dst;              /* [count]; equal to one of src (in place), or overlapping none */

@@ -4,8 +4,8 @@
  *     all others:    for each tile: add up, source by source, what arrives; then write
  *
  * Data in flight needs no registers, so a few SMs keep as many bytes in flight as many SMs do with
- * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers write the
- * result of the tile before. */
+ * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers write
+ * the result of the previous tile. */
 #include "sm/reduce.cuh"
 
 #define READERS CECL_REDUCE_BULK_READERS

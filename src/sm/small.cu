@@ -49,8 +49,7 @@ struct share {
     /* how many vectors the block has there, 0 to 3; n vectors take n + 1 lines, 0 vectors take
      * none */
     uint32_t vectors;
-    /* offset of the first line in the slot; each further line lies LINE_APART behind the one
-     * before */
+    /* offset of the first line in the slot; each further line lies LINE_APART behind the previous one */
     uint32_t line;
 };
 #define LINE_APART CECL_SMALL_ROW
@@ -79,8 +78,8 @@ template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
 
-/* Loads or stores the first `left` bytes of a vector, 16 at most. Not inlined, to keep the code of
- * the usual path short. */
+/* Loads or stores the first `left` bytes of a vector, 16 at most. They are not inlined, to keep the code
+ * of the usual path short. */
 static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
     vector v = {{0, 0, 0, 0}};

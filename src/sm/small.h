@@ -15,9 +15,9 @@
  *
  * The lowest bit of the epoch chooses the half. Two halves suffice: a rank writes for call k + 2
  * only after it has a line of every peer for call k + 1. A peer sends that line only after its
- * kernel of call k has read that half, because calls on a rank are in order: the next kernel starts
- * when the kernel before has ended or, on another stream, when it has set `done`. Every call waits
- * for a line of every peer, so no rank can run further ahead.
+ * kernel of call k has read that half, because calls on a rank are in order: the next kernel starts when
+ * the previous kernel has ended or, on another stream, when it has set `done`. Every call waits for a
+ * line of every peer, so no rank can run further ahead.
  *
  * A call may be done on its rank while its last stores are still on their way to peers, for 1 to 2
  * us. Before a communicator that ends unmaps peers' memory, it joins a thread and frees words and

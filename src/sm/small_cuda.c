@@ -12,7 +12,7 @@
 #define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS,
-               "they fit into a thread block");
+               "the warps fit into a thread block");
 _Static_assert(sizeof(struct cecl_small_args) <= 4096,
                "a kernel's arguments have at most 4096 bytes");
 

@@ -363,4 +363,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 }
 
 static_assert(sizeof(places) + sizeof(sent) + sizeof(blocks) <= CECL_SPLITS_SHARED,
-              "it fits into what a launch asks for");
+              "the shared memory fits into what a launch asks for");

@@ -81,7 +81,7 @@ RECKONED(OWN_BLOCK_BYTES_PER_PEER, 1, EVERY, ANY, 256 * KIB, "No calculation is 
 /* ---- ranks that come late to a call */
 
 THRESHOLD(LATE_WAIT_NS, "late.wait_ns", NANOSECONDS, 0, 1000000000,
-          "How long a call waits until late ranks tell where their buffers lie. After that, in "
+          "How long a call waits until late ranks publish where their buffers lie. After that, in "
           "each pair of ranks, the later one moves the bytes of both.")
 RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times the time of a call on its host thread (3 to 10 us), and less than 50 us, the "

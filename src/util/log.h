@@ -1,4 +1,4 @@
-/* Lines on stderr, by level. Not for the hot path. */
+/* Lines on stderr, by level. Calls on the hot path do not use it. */
 #ifndef CECL_UTIL_LOG_H
 #define CECL_UTIL_LOG_H
 

@@ -898,7 +898,7 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
     replace_and_tell(3);
     assert_int_equal(reach(cecl_registry_find(&owner, (void *)(HOME + 3 * PIECE))->number, 0, 1),
                      ceclSystemError);
-    assert_non_null(strstr(cecl_message(), "memory that was there before is still in use here"));
+    assert_non_null(strstr(cecl_message(), "earlier memory at that place is still in use here"));
     assert_non_null(import_in(&second));
 }
 
