@@ -1,4 +1,4 @@
-/* Posts: the two ranks of a message find out which of them came second, and that one knows both. */
+/* Posts: the two ranks of a message find out which of them came second; the second knows both posts. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -65,7 +65,7 @@ static void who_comes_second_reads_the_first_ones_post(void **state)
     close_all();
 }
 
-/* Asking changes nothing: whoever asked posts later, and comes second then. */
+/* Asking changes nothing: a rank that asked posts later, and then comes second. */
 static void a_peer_that_came_is_seen(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void a_full_ring_has_room_when_the_peer_has_come(void **state)
     assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
     assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 2));
-    /* the peer may have all that is posted, and as much again */
+    /* the peer may have taken all posts, and as many again */
     assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 7));
     close_all();
 }

@@ -171,7 +171,7 @@ static int make_and_destroy(void)
     return ceclCommInitAll(&comm, 1, NULL) != ceclSuccess || ceclCommDestroy(comm) != ceclSuccess;
 }
 
-/* What a process writes to stderr that makes two communicators. */
+/* The text that a process with two communicators writes to stderr. */
 static void warnings_of(const char *name, const char *value, char *said, size_t room)
 {
     int ends[2];

@@ -1,4 +1,4 @@
-/* Messages in the verifier: the form of their plans, their memory, and what must arrive. */
+/* Messages in the verifier: the form of their plans, their memory, and the expected bytes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static uint64_t bytes_of(const struct cecl_verify_launch *launch, const struct c
     return copy->given ? launch->given[copy->given - 1] : copy->bytes;
 }
 
-/* A copy goes from the sender's end of a message to the receiver's, and one of them is this rank. */
+/* A copy goes from the sender's end of a message to the receiver's end. One of the two ends is this rank. */
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verify_launch *launch,
                                const struct cecl_copy *copy, int rank)
 {
@@ -36,7 +36,7 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     return ceclSuccess;
 }
 
-/* The sender's end of each message is here, or the receiver's. */
+/* Checks that each transfer is one of a message that this rank sends or receives. */
 static ceclResult_t check_exchange(const struct verifier *v,
                                    const struct cecl_verify_launch *launch,
                                    const struct cecl_step *step, int rank)
@@ -123,7 +123,7 @@ struct cecl_place verify_message_place(const struct verifier *v,
     return moved;
 }
 
-/* The tag of a byte of a message. No byte of a call has it in a memory of messages. */
+/* The tag of a byte of a message. In message memory, no byte of a call has this tag. */
 static uint32_t tag_of(uint32_t message, uint32_t byte)
 {
     return verify_combine(message + 1, byte + 1);
