@@ -45,7 +45,7 @@ struct exhaust_case {
 };
 
 struct run {
-    const struct exhaust_case *c; /* NULL: the slot is free */
+    const struct exhaust_case *c; /* NULL if the slot is free */
     struct meeting *meeting;
     pid_t ranks[RANKS];
     int left, try;

@@ -93,7 +93,7 @@ static void begin(struct life *life)
     const struct step *step = life->step;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(120);
-    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     set_environment(step);
     refuse_in(life->ledger);
     census_take(&life->start);
@@ -219,7 +219,7 @@ static void check_own(struct life *life)
     if (!names_cause(life, report->words))
         life_fail(life, "the message does not name the cause: %s", report->words);
     if (strstr(report->words, "ended") || strstr(report->words, "left while"))
-        life_fail(life, "a peer is blamed: %s", report->words);
+        life_fail(life, "the message blames a peer: %s", report->words);
 }
 
 /* The caller's exchange failed, not the library's, so the error names no rank. */
@@ -247,11 +247,11 @@ static void check_peers(struct life *life)
         life_fail(life, "a peer was refused something, but the result is %d: %s",
                   (int)report->result, report->words);
     if (blame.wrongly >= 0)
-        life_fail(life, "rank %d is blamed: %s", blame.wrongly, report->words);
+        life_fail(life, "the message blames rank %d: %s", blame.wrongly, report->words);
     if (!blame.names_faulty && !strstr(report->words, "the root"))
-        life_fail(life, "rank %d is not named: %s", life->faulty, report->words);
+        life_fail(life, "the message does not name rank %d: %s", life->faulty, report->words);
     if (strstr(report->words, "ended"))
-        life_fail(life, "a rank is said to have ended: %s", report->words);
+        life_fail(life, "the message says that a rank has ended: %s", report->words);
 }
 
 static void check_words(struct life *life)

@@ -12,7 +12,7 @@
 #define RANKS 3
 #define INTS 65536       /* in each of a rank's two symmetric buffers */
 #define TIMEOUT_MS 20000 /* of waits for peers, and of joining; a step that takes longer has hung */
-#define OOB_EXCHANGES 16 /* of one join by callbacks */
+#define OOB_EXCHANGES 16 /* most exchanges in one join by callbacks */
 #define OOB_PART_BYTES 16384
 #define WORDS_BYTES 512
 #define MOST_LEFT 63 /* a CUDA build keeps some of the runtime's allocations, too */
@@ -25,10 +25,10 @@ struct report {
     _Atomic int done;
     _Atomic int failed;
     char fault[1024];              /* what the rank found wrong */
-    ceclResult_t result;           /* of the step */
+    ceclResult_t result;           /* result of the step */
     char words[WORDS_BYTES];       /* the step's error message */
-    ceclResult_t async;            /* of the communicator afterwards */
-    double took;                   /* seconds */
+    ceclResult_t async;            /* asynchronous error of the communicator after the step */
+    double took;                   /* seconds that the step took */
     uintptr_t left[MOST_LEFT + 1]; /* places of allocations that were not freed; ends with 0 */
 };
 

@@ -111,7 +111,7 @@ static size_t first_slot(const void *ptr)
     return ((uintptr_t)ptr >> 4) % SLOTS;
 }
 
-/* The slot of a pointer, or NULL. */
+/* Returns the slot of a pointer, or NULL. */
 static struct slot *slot_of(const void *ptr)
 {
     for (size_t i = first_slot(ptr), looks = 0; looks < SLOTS; i = (i + 1) % SLOTS, looks++)

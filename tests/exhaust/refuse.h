@@ -46,8 +46,8 @@
 
 struct place {
     uintptr_t at; /* offset from the start of the program */
-    int call;     /* index in REFUSED_CALLS */
-    int count;    /* requests from here */
+    int call;     /* index of the function in REFUSED_CALLS */
+    int count;    /* number of requests from this place */
 };
 
 /* The requests of one rank; shared with the leading process. */

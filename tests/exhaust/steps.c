@@ -13,7 +13,7 @@
 #define LARGE 30000
 #define LATE_US 3000
 
-static int private_in[INTS], private_out[INTS]; /* memory that peers cannot open */
+static int private_in[INTS], private_out[INTS]; /* private memory, which peers cannot open */
 
 int step_value(int rank, int attempt, int index)
 {
@@ -158,8 +158,8 @@ static ceclResult_t join_by_callbacks(struct life *life)
     return result;
 }
 
-/* Rank 0 is on one host, and the others are on another. Nothing carries data between them, so this communicator
- * only begins and ends. */
+/* Rank 0 is on one host, and the others are on another. Without a network between the hosts, this
+ * communicator can only be made and ended. */
 static ceclResult_t join_over_hosts(struct life *life)
 {
     ceclComm_t kept = life->comm;

@@ -13,9 +13,9 @@ struct step {
         EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they failed, too */
     } outcome;
     void (*prepare)(struct life *life);     /* may be NULL */
-    ceclResult_t (*run)(struct life *life); /* may be called again once it has failed */
-    bool joins;                             /* run makes the communicator: none is made before */
-    bool ends;                              /* run ends it */
+    ceclResult_t (*run)(struct life *life); /* may be called again after a failure */
+    bool joins;                             /* run itself makes the communicator */
+    bool ends;                              /* run itself ends the communicator */
     bool one_process;                       /* one process has all ranks */
     /* runs with CECL_TRACE, CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
     bool traced, tuned, compared, urgent;

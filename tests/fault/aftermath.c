@@ -90,9 +90,9 @@ static void check_blame(struct life *life, const char *words)
     if (life->is_faulty || life->c->fault == OTHER_CALL)
         return; /* two ranks that differ name each other */
     if (blame.wrongly >= 0)
-        life_fail(life, "rank %d is blamed: %s", blame.wrongly, words);
+        life_fail(life, "the message blames rank %d: %s", blame.wrongly, words);
     if (!blame.names_faulty)
-        life_fail(life, "rank %d is not named: %s", life->c->faulty, words);
+        life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
 /* These calls may be refused and leave the communicator usable. So may a split, also after the ranks had

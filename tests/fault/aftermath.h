@@ -19,7 +19,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result);
 /* Called after the call, while no rank waits: the ranks learn of the fault, or have no reason to. */
 void aftermath_watch_idle(struct life *life);
 
-/* The ends of a life. */
+/* How a life ends, by the rank's role. */
 _Noreturn void aftermath_of_survivors(struct life *life);
 _Noreturn void
 aftermath_of_the_late(struct life *life);               /* for a rank that stayed away from calls */

@@ -15,7 +15,7 @@
 #define LARGE 30000
 #define STAGED 20000
 #define SCATTERED 10000
-#define GROWTH (20 << 20) /* bytes: more than a segment of this suite's pools */
+#define GROWTH (20 << 20) /* bytes; larger than a segment of this suite's pools */
 
 int attempt_value(int rank, int attempt, int index)
 {

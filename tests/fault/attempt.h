@@ -4,7 +4,7 @@
 
 #include "life.h"
 
-#define INTS 40000 /* of each buffer */
+#define INTS 40000 /* ints in each buffer */
 
 /* Makes the call of life->op once, on new inputs, and waits for its end. Checks a success: the process ends
  * if a byte is wrong, or if the faulty rank did not make the call. */

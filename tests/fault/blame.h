@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* What the words of an error say about ranks. */
+/* The ranks that an error's message names and blames. */
 struct blame {
     bool names_faulty; /* the faulty rank is named, or its process as the one that made the id */
     int wrongly;       /* a rank that is blamed although it is not the faulty one; -1: none */

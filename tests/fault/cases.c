@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define MOST_CASES 2000
-#define VARIANTS 2   /* of each combination, with other ranks and seeds */
-#define OOB_ROUNDS 1 /* exchanges through the caller's callbacks while a communicator is made */
+#define VARIANTS 2   /* cases of each combination, with other ranks and seeds */
+#define OOB_ROUNDS 1 /* exchanges through the caller's callbacks in one join */
 
 static const char *const op_names[OPS] = {"join",
                                           "join by callbacks",

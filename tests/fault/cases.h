@@ -25,8 +25,8 @@ enum fault {
 enum op {
     JOIN,
     JOIN_BY_CALLBACKS,
-    ALLOCATE, /* the pool grows */
-    REGISTER, /* new memory in each attempt */
+    ALLOCATE, /* allocates more than the pool has left */
+    REGISTER, /* registers new memory in each attempt */
     GATHER,
     ALL_TO_ALL,
     BY_SPLITS, /* an all-to-all whose splits are on the device */
@@ -37,9 +37,9 @@ enum op {
     BROADCAST,
     BARRIER,
     GROUP,
-    MESSAGES, /* each rank to each */
-    REQUEST,  /* made and started */
-    PUTS,     /* each rank into the window of each */
+    MESSAGES, /* each rank sends to each */
+    REQUEST,  /* makes a request and starts it */
+    PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,
     FINALIZE,
@@ -51,7 +51,7 @@ enum op {
 enum when {
     BEFORE, /* instead of the call */
     WITHIN, /* between two parts of the call, for example enqueued and not synchronized */
-    AMID,   /* by a thread of the faulty rank, after a random time */
+    AMID,   /* a thread of the faulty rank commits the fault after a random time */
     AFTER,  /* once all ranks have finished the call; the others are idle then */
     WHENS
 };

@@ -10,7 +10,7 @@
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
 
-#define WAITS 3000 /* of 1 ms */
+#define WAITS 3000 /* waits of 1 ms each */
 /* Sanitizers make mappings of this size for themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_PRIVATE false

@@ -187,7 +187,7 @@ static void print_ranks(const struct run *run)
     }
 }
 
-/* The report of the rank that failed first, or NULL. */
+/* Returns the report of the rank that failed first, or NULL. */
 static const struct report *first_failure(const struct run *run)
 {
     const struct report *first = NULL;
@@ -232,7 +232,7 @@ static void judge(const struct run *run, const struct options *options, struct t
     if (failure || options->only >= 0)
         printf("case %d (%s; seed %u) %s%s\n", c->number, name, c->seed,
                !failure ? "passed"
-               : known  ? "failed, as is known: "
+               : known  ? "failed with a known defect: "
                         : "FAILED",
                known ? known : "");
     if ((failure && !known) || options->only >= 0)

@@ -203,7 +203,7 @@ static void prepare(struct life *life)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(90);
-    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
     if (life_on_gpus()) {
         warm_up(life);

@@ -36,7 +36,7 @@ struct meeting {
     int timeout_ms;       /* for faults that only a timeout can reveal */
     _Atomic int passed;   /* how often ranks came to a meeting point, all ranks together */
     _Atomic int left;     /* ranks that continue without the faulty rank */
-    _Atomic int released; /* the ranks without fault are done */
+    _Atomic int released; /* the ranks without a fault are done */
     _Atomic int fault_began;
     double fault_at;
     _Atomic int child; /* a process that the faulty rank left behind */
@@ -62,7 +62,7 @@ struct life {
     enum op op; /* the call that attempts make at present */
     ceclComm_t comm;
     int *in, *out;        /* symmetric device memory of INTS ints each */
-    int attempt;          /* the number of the current one */
+    int attempt;          /* the number of the current attempt */
     bool gets_wrong;      /* from now on, the rank makes another call than its peers */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
     _Atomic bool is_back; /* the rank was stopped, or stayed away, and continues after the others */

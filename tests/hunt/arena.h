@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #define SEATS 8 /* most ranks in a run */
-#define HUNTS 2 /* most times that ranks are killed in a run */
-#define KILLS 2 /* most ranks that are killed each time */
+#define HUNTS 2 /* most hunts in a run */
+#define KILLS 2 /* most ranks killed in one hunt */
 
 /* How the ranks of a hunt are killed. */
 enum pattern {
@@ -21,11 +21,11 @@ enum pattern {
 /* One hunt: which ranks are killed, and how long after the hunt's start. */
 struct hunt {
     enum pattern pattern;
-    int victims[KILLS], count; /* seats */
+    int victims[KILLS], count; /* the seats of the ranks to kill */
     unsigned delays_us[KILLS];
 };
 
-/* A run: everything that follows from its seed. */
+/* A run, which follows from its seed. */
 struct run {
     uint64_t seed;
     int nranks, count;

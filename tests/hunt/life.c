@@ -19,7 +19,7 @@ static struct {
     int seat, points;      /* `points`: number of meeting points that this rank has reached */
     int seats[SEATS];      /* by rank, of the survivors */
     ceclComm_t home;       /* the communicator of all survivors */
-    ceclComm_t old[TEAMS]; /* failed ones that this rank ends later */
+    ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later */
     int nold;
     uint64_t x; /* random state, equal on all ranks */
     char burst[32];

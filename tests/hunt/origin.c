@@ -5,7 +5,7 @@
 
 #define POISON 0x5A
 #define NOTED 4096
-#define MOST_INDEX (1u << 16) /* bytes of a block that are searched */
+#define MOST_INDEX (1u << 16) /* searched bytes of each block */
 #define ENOUGH 6              /* that many equal bytes in a row are no coincidence */
 
 /* The data that some ranks contributed to a call, or that a rank sent in a message. */

@@ -57,14 +57,14 @@ static inline void set_layout(struct cecl_part *part, const uint64_t *layout, in
     part->call.layout_words = cecl_layout_words(part->call.op, nranks);
 }
 
-/* The next 31 random bits of the sequence whose state is *x. */
+/* Returns the next 31 random bits of the sequence whose state is *x. */
 static inline uint64_t next(uint64_t *x)
 {
     *x = *x * 6364136223846793005u + 1442695040888963407u;
     return *x >> 33;
 }
 
-/* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
+/* Draws a pitch and a stride for `n` blocks of `rows` rows of `width`. */
 static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
                                      uint64_t *pitch, uint64_t *stride)
 {

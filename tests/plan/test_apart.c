@@ -4,7 +4,7 @@
 
 #define RANKS 2
 #define CALLS_MAX 5
-#define BYTES 96 /* of each window */
+#define BYTES 96 /* size of each window */
 
 /* A call of a group, and the bytes of each window that this rank uses for it. */
 struct used {

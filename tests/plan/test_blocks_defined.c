@@ -11,8 +11,8 @@ struct asked {
     bool in_place;
     uint64_t bytes; /* of a block, if all blocks are equal */
     struct cecl_shape shape;
-    uint64_t counts[RANKS_MAX], displs[RANKS_MAX]; /* of a variable all-gather */
-    /* Of a variable all-to-all: [rank][peer]. */
+    uint64_t counts[RANKS_MAX], displs[RANKS_MAX]; /* for a variable all-gather */
+    /* For a variable all-to-all: [rank][peer]. */
     uint64_t sendcounts[RANKS_MAX][RANKS_MAX], sdispls[RANKS_MAX][RANKS_MAX];
     uint64_t recvcounts[RANKS_MAX][RANKS_MAX], rdispls[RANKS_MAX][RANKS_MAX];
 };
@@ -212,7 +212,7 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
 
 /* ---- the calls */
 
-/* Rows of 3 bytes, blocks side by side or one behind the other, with gaps of both kinds. */
+/* Describes blocks of rows of 3 bytes, side by side or one after the other, with gaps in both directions. */
 static void fill_shape(struct asked *asked, bool beside)
 {
     const uint64_t n = (uint64_t)asked->nranks;
@@ -224,7 +224,7 @@ static void fill_shape(struct asked *asked, bool beside)
     s->send_pitch = asked->in_place ? s->recv_pitch : beside ? 7 : n * 3 + 1;
 }
 
-/* Blocks of 0 to 6 bytes, the last rank's first, with gaps. */
+/* Fills in blocks of 0 to 6 bytes with gaps; the last rank's block comes first. */
 static void fill_counts(struct asked *asked)
 {
     uint64_t at = 2;

@@ -159,7 +159,6 @@ static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
     }
 }
 
-/* The first kernel meets the peers and leaves its result to copy engines, the second writes it. */
 /* Returns how many ranks of a call have a plan that is one kernel. */
 static int kernels_of(struct cecl_part part)
 {

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#define MOST (2u << 20) /* bytes of a block that is copied locally */
+#define MOST (2u << 20) /* bytes of the largest block that is copied locally */
 
 static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
 

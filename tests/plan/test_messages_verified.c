@@ -53,7 +53,7 @@ static void add_message(int i, int nranks, uint64_t counts[RANKS][RANKS])
     add_event(m->to, i, -1);
 }
 
-/* The calls are in-place all-gathers. */
+/* Draws a program. Its calls are in-place all-gathers. */
 static void make_program(uint64_t number, int ncalls)
 {
     uint64_t counts[RANKS][RANKS] = {{0}};
@@ -328,7 +328,7 @@ static struct cecl_message with(int peer, enum cecl_role role, bool second, uint
                                  .group = group};
 }
 
-/* The plan of rank 0 of 4. */
+/* Makes the plan of rank 0 of 4. */
 static void lower_group(const struct cecl_message *group, uint32_t count, uint32_t *order,
                         struct cecl_plan *plan)
 {

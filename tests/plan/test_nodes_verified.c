@@ -31,7 +31,7 @@ static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
         free_nodes_call(&calls[c]);
 }
 
-/* A call of one kind, twice in a row, over each layout. */
+/* Verifies a call of one kind, twice in a row, over each layout. */
 static void verify_everywhere(enum cecl_op_index op)
 {
     static struct cecl_nodes nodes;

@@ -48,7 +48,7 @@ static void bind_ends(int rank, const struct cecl_plan *plan, const struct cecl_
 
 /* ---- a put: rank 1 opens its memory, rank 0 writes there and signals, and rank 1 waits */
 
-/* given: as in struct cecl_copy. */
+/* `given`: as in struct cecl_copy. */
 static void make_put(struct cecl_plan plans[2], uint32_t given)
 {
     const struct cecl_copy copy = {.src = {.area = CECL_AREA_SEND},

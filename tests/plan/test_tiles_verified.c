@@ -75,7 +75,7 @@ static void tiles_are_reduced(void **state)
     }
 }
 
-/* In a group with calls that only move data; the group twice. */
+/* In a group with calls that only move data; the group runs twice. */
 static void tiles_are_reduced_in_groups(void **state)
 {
     uint64_t x = 38;

@@ -107,7 +107,7 @@ static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
     assert_int_equal(rounds_of_a_broadcast(8, 1024 * MIB), 8);
 }
 
-/* All ranks must choose alike, although some would choose to pull on their own. */
+/* All ranks must make the same choice, although some would choose to pull on their own. */
 static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
 {
     (void)state;

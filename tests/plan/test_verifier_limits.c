@@ -96,7 +96,7 @@ static void a_layout_of_another_length_is_refused(void **state)
     }
 }
 
-/* Changes one field in which ranks must agree. */
+/* Changes one field that must be equal on all ranks. */
 static bool disagree(struct cecl_part *part, int field)
 {
     switch (field) {

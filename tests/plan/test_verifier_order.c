@@ -57,7 +57,8 @@ static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 {
     (void)state;
     struct cecl_plan *plans = gathers_through_rank_0();
-    assert_int_equal(plans[0].steps[RANKS - 2].kind, CECL_STEP_WAIT); /* for the last rank */
+    assert_int_equal(plans[0].steps[RANKS - 2].kind,
+                     CECL_STEP_WAIT); /* the wait for the last rank */
     plans[0].steps[RANKS - 2].peer = 1;
     assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
     assert_non_null(strstr(cecl_message(), "race"));

@@ -24,7 +24,7 @@
 
 #define RANKS 4
 #define EXCLUDED 0
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds; more than a busy machine takes, below the default time limit */
 
 #define PAUSE_MS 20 /* ms in which the others learn of a revocation */
 
@@ -75,7 +75,7 @@ struct trial {
 enum end { MADE_IT, NAMED_IT, FAILED };
 
 static struct meeting *meeting; /* shared by all processes */
-static ceclComm_t comm;         /* the parent */
+static ceclComm_t comm;         /* the parent communicator */
 
 static void die(void)
 {

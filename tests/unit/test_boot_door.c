@@ -16,7 +16,7 @@
 #include "boot/door.h"
 #include "util/clock.h"
 
-#define BYTES 8  /* that a caller must send */
+#define BYTES 8  /* size of a complete message from a caller */
 #define ROOM 300 /* most callers at a time: half of the descriptors */
 
 static struct cecl_door door;

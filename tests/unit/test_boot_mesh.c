@@ -335,8 +335,8 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
     drop_group();
 }
 
-/* While ranks join, a message that names a rank of the parent is passed on to rank 0. After joining, such a
- * message belongs to another communicator. */
+/* While ranks join, a reason that begins at a rank of the parent is passed on without "rank 0 gave up".
+ * After joining, it is quoted as the reason of rank 0. */
 static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
 {
     (void)state;

@@ -288,8 +288,8 @@ static void an_interface_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
-/* Replaces the system's functions (by the linker, see CMakeLists.txt): reports these interfaces unless the
- * list is NULL. */
+/* Replaces the system's functions (by the linker, see CMakeLists.txt): reports the interfaces in `told`, or
+ * the real ones if `told` is NULL. */
 static struct ifaddrs *told;
 int __real_getifaddrs(struct ifaddrs **all);
 int __wrap_getifaddrs(struct ifaddrs **all);

@@ -56,9 +56,8 @@ WRAP(ssize_t, sendmsg, SENDMSG, (int fd, const struct msghdr *message, int flags
      (fd, message, flags))
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 
-#define CRUMB 50u /* bytes; larger than all other messages of the root */
-static _Atomic unsigned
-    crumbs; /* not 0: threads that the library started send in small pieces; counts them */
+#define CRUMB 50u               /* bytes; larger than all other messages of the root */
+static _Atomic unsigned crumbs; /* not 0: library threads send in pieces of CRUMB bytes; a count */
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)

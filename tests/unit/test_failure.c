@@ -26,7 +26,7 @@
 /* For a victim that never calls: its peers' first calls must take less time than this. */
 #define TIMEOUT_MS "2000"
 #define LONGER_TIMEOUT_MS "6000"
-#define PROMPT 10.0 /* seconds: far above what a busy machine takes, far below the deadline */
+#define PROMPT 10.0 /* seconds; more than a busy machine takes, below the time limit */
 
 enum misdeed {
     DIES,
@@ -45,7 +45,7 @@ enum call {
     SMALL_REDUCTION,
     READING_SCATTER, /* SMs read peers' memory */
     READING_REDUCTION,
-    STAGED_REDUCTION, /* in chunks, on two lanes */
+    STAGED_REDUCTION, /* has several chunks, on two lanes */
     URGENT_GATHER,    /* flags and blocks are in host memory */
     CALLS
 };

@@ -22,7 +22,7 @@
 
 static const struct cecl_device_ops *real;
 static struct cecl_device_ops watched;
-static int caller, deepest, batches; /* depths of the stack */
+static int caller, deepest, batches; /* `caller` and `deepest`: stack depths */
 
 static int depth(void)
 {

@@ -7,7 +7,7 @@
 #define BLOCK 1000
 #define SOON_MS 20000 /* only a hang takes longer */
 
-/* What the ranks share. */
+/* Words and buffers that the ranks share. */
 static struct {
     unsigned char *slots[RANKS];
     uint32_t rows[RANKS][RANKS]; /* [holder][writer] */
@@ -60,7 +60,7 @@ static void await_word(const uint32_t *at, uint32_t value)
     assert_int_equal(word(at), value);
 }
 
-/* A rank's all-gather; its arguments do not outlive the call. */
+/* Enqueues a rank's all-gather; its arguments do not outlive the call. */
 static void gather(int rank, uint32_t epoch)
 {
     struct cecl_meeting meeting = {.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,

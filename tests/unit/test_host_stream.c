@@ -51,7 +51,7 @@ static void default_streams_cannot_be_destroyed(void **state)
     synchronize(NULL); /* the default stream still works */
 }
 
-/* Each call that takes a stream. */
+/* Calls each function that takes a stream. */
 static void assert_refused_everywhere(ceclStream_t stream)
 {
     char from = 1, to = 0;

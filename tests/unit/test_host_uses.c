@@ -108,7 +108,7 @@ static void an_id_is_of_ranges_that_are_used(void **state)
     close(fd);
 }
 
-/* Another page of the same file is other memory, too. */
+/* Another page of the same file counts as other memory. */
 static void an_id_tells_pages_of_a_file_apart(void **state)
 {
     (void)state;

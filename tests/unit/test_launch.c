@@ -64,7 +64,7 @@ static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **stat
 struct rank {
     pthread_t thread;
     ceclComm_t comm;
-    int *send, *first, *second; /* COUNT, RANKS * COUNT elements */
+    int *send, *first, *second; /* COUNT elements; RANKS * COUNT elements in each of the others */
     ceclResult_t result;
 };
 

@@ -243,7 +243,7 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     assert_int_equal(net->ops->exchange(net, stream, list, 1),
                      ceclSuccess); /* no lock is left taken */
     fake->state = 6;
-    for (int i = 0; i < 4; i++) /* the last call's polls */
+    for (int i = 0; i < 4; i++) /* the polls of the last call */
         (void)!net->ops->error(net);
     assert_int_equal(net->ops->error(net), ceclRemoteError);
     assert_non_null(

@@ -15,7 +15,7 @@
 #include "../reduce_reference.h"
 
 #define SOURCES 9
-#define ROOM 16384 /* bytes of a buffer */
+#define ROOM 16384 /* bytes in each buffer */
 #define GUARD 0x5a
 
 /* ---- buffers, and one comparison */

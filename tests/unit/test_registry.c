@@ -32,12 +32,12 @@ static struct fake {
     uint64_t ids[PIECES];             /* ids of the memory at HOME */
     uint64_t merged_low, merged_high; /* pieces [low, high) are one region */
     bool apart;                       /* each piece is its own allocation; any number exist */
-    uint64_t freed;                   /* with `apart`: the first pieces, so many, are freed */
+    uint64_t freed;                   /* with `apart`: the first `freed` pieces are freed */
     uint64_t imported[2 * PIECES];    /* base addresses, in the order of their imports */
     _Atomic int nimported;
     _Atomic int allowed;   /* imports that may continue; later ones wait */
     uint64_t broken;       /* address of the region that cannot be imported */
-    size_t opened[PIECES]; /* bytes of each region_access */
+    size_t opened[PIECES]; /* bytes that each call of region_access opened */
     int nopened, nclosed, nreserved;
     bool handles;     /* allocations are shared by handles, each in its own window */
     uint32_t renewed; /* with `apart`: added to every piece's id, as if all were new */
@@ -45,7 +45,7 @@ static struct fake {
     int refusals;     /* imports to refuse, as CUDA does while old memory is open */
     void (*at_refusal)(void);
     uint64_t process;              /* id of the exporting process */
-    ceclResult_t refused_posts[4]; /* by peer */
+    ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 
 static uint64_t piece_of(uint64_t address)

@@ -191,7 +191,7 @@ static void *stop_after(void *argument)
 
 static int stop_deep_inside(void)
 {
-    const size_t block = 40000 * (size_t)4096; /* two phases a chunk */
+    const size_t block = 40000 * (size_t)4096; /* two phases for each chunk */
     struct meeting *meeting = new_meeting();
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -414,7 +414,7 @@ static void close_ranks(void)
         (void)ceclCommAbort(comms[r]);
 }
 
-/* Makes rank 0's call fail after its first signals are enqueued. */
+/* Makes rank 0's call fail after its first signals were enqueued. */
 static void fail_in_the_middle(void)
 {
     batches = 0;

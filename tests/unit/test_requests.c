@@ -74,7 +74,7 @@ static void in_place_in_private_memory_the_input_is_carried_at_each_start(void *
 
 /* ---- order */
 
-/* The same buffers: a later start overwrites what an earlier one gathered. */
+/* All starts use the same buffers: a later start overwrites the output of an earlier one. */
 static void many_starts_may_be_pending_on_streams_that_change(void **state)
 {
     int *send[RANKS], *recv[RANKS];
@@ -198,7 +198,7 @@ static void a_message_needs_no_request_at_its_other_end(void **state)
     release(POOL, COUNT, buffers);
 }
 
-/* More calls than the ring of requests has entries. */
+/* Makes more calls than the ring of requests has entries. */
 static void more_requests_are_made_than_the_ring_holds(void **state)
 {
     enum { MANY = 1500 };

@@ -1,4 +1,4 @@
-/* The progress of a gather, announced to streams chunk by chunk, on the host device. All ranks are in one thread. */
+/* Streams that wait for single chunks of a gather, on the host device. All ranks are in one thread. */
 #include "requests.h"
 
 static ceclStream_t others[RANKS]; /* streams that wait for chunks and read them */

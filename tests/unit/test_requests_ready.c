@@ -56,7 +56,7 @@ static bool arrives(const int *at, int wanted, int ms)
     return false;
 }
 
-/* Requests of an all-gather in place, in new memory of the pool. */
+/* Makes requests of an in-place all-gather, in new memory of the pool. */
 static void gather_in_place(int *send[RANKS], int *recv[RANKS], ceclRequest_t requests[RANKS])
 {
     allocate(POOL, RANKS * COUNT, recv);

@@ -1,4 +1,4 @@
-/* The settings of the environment: numbers, sizes, choices, and the messages for invalid ones. */
+/* Settings from the environment: numbers, sizes, choices, and the messages for invalid values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -48,7 +48,7 @@ struct rank {
 static int n;
 static unsigned char *slots[MOST];
 static struct rank ranks[MOST];
-static uint32_t epoch; /* of the next call */
+static uint32_t epoch; /* number of the next call */
 static struct call calls[512];
 static uint32_t ncalls;
 static bool is_counted; /* calls number themselves, as captured calls do */
@@ -233,11 +233,11 @@ static void fail_in(struct rank *me, const struct call *call, uint32_t at, const
 static void look_at_meeting(struct rank *me, const struct call *call, uint32_t at)
 {
     if (me->done != at + 1)
-        fail_in(me, call, at, "its end was not told");
+        fail_in(me, call, at, "the end of the call was not signalled");
     for (int p = 0; p < n; p++)
         if ((p != me->number || is_counted) &&
             ranks[p].row[me->number] != at + (is_counted ? 0 : 1000))
-            fail_in(me, call, at, "a peer has not been told of it");
+            fail_in(me, call, at, "a peer has not been signalled");
 }
 
 static void make_call(struct rank *me, const struct call *call, uint32_t at)

@@ -1,4 +1,4 @@
-/* Ranks as threads of one process that split and shrink, on the host device. */
+/* Splits and shrinks among ranks that are threads of one process, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

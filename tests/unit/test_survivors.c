@@ -22,7 +22,7 @@
 
 #define MOST_RANKS 8
 #define COUNT 1000
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds; more than a busy machine takes, below the default time limit */
 
 static double now(void)
 {

@@ -63,7 +63,7 @@ static void every_row_has_words(void **state)
         assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
 }
 
-/* The rows listed for one threshold are read as that threshold's. */
+/* The rows of one threshold must be contiguous, because they are read as one list. */
 static void rows_of_a_threshold_stand_together_in_order(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define RANKS 2
-#define COUNT 100 /* ints of a block */
+#define COUNT 100 /* ints in each block */
 #include "comms.h"
 
 static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
@@ -153,7 +153,7 @@ static void the_end_of_a_group_beside_another_call_is_refused(void **state)
     ceclResult_t result;
     for (int explains = 0; explains < 2; explains++) {
         OK(ceclGroupStart());
-        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* `explains`: one rank only */
+        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* `explains`: on one communicator */
             OK(ceclAllGather(mine, all[r], COUNT, ceclInt32, comms[explains ? 0 : r], NULL));
         OK(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL));
         const pthread_t thread = begin_exchange(&result);

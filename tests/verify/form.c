@@ -287,7 +287,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
            (step->kind == CECL_STEP_WAIT || counter == step->lane);
 }
 
-/* Checks a flag, or a step at which lanes meet. */
+/* Checks a flag step, or a step at which lanes meet. */
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {

@@ -33,18 +33,18 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks);
  * that launch. */
 struct cecl_verify_message {
     int from, to;
-    uint32_t bytes; /* of the memory at both ends */
+    uint32_t bytes; /* size of the message's memory at both ends */
     uint32_t moved; /* how many of them must arrive */
 };
 
 /* A rank's launch: its plan of a call of all ranks, or of messages. Part i of a plan of messages is message
  * messages[i]. */
 struct cecl_verify_launch {
-    int call; /* -1: messages */
+    int call; /* index of the call; -1: messages */
     /* not 0: the launch makes call ready - 1 ready. The user owns that call's buffers before this launch
      * and after the call, but not in between. */
     int ready;
-    const struct cecl_plan *plan; /* of messages */
+    const struct cecl_plan *plan; /* the plan of messages */
     const uint32_t *messages;     /* [nmessages] */
     uint32_t nmessages;
     const uint64_t *given; /* the values that given cells use as numbers of bytes */
