@@ -300,7 +300,7 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
                                 verify_reaches(plan, rank, step->peer) &&
                                 (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
     if (step->kind > CECL_STEP_POST || !fine)
-        return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
+        return VERIFY_FAULT("an invalid step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
     return ceclSuccess;
 }
@@ -388,7 +388,7 @@ static ceclResult_t check_one_call(const struct verifier *v, int rank, const str
 {
     const struct cecl_call *call = &mine->call;
     if (!call->op || !call->op->block)
-        return VERIFY_FAULT("the plan is of no collective that is defined");
+        return VERIFY_FAULT("the plan is of no collective");
     if (call->rank != rank || call->nranks != v->nranks)
         return VERIFY_FAULT("the plan is of rank %d of %d", call->rank, call->nranks);
     if (call->root < 0 || call->root >= v->nranks || !is_same_call(mine, zero))

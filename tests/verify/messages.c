@@ -22,7 +22,7 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     const uint32_t part = copy->src.area / CECL_AREA_COUNT;
     if (part >= launch->nmessages || copy->src.area != cecl_area_of(CECL_AREA_SEND, part) ||
         copy->dst.area != cecl_area_of(CECL_AREA_RECV, part))
-        return VERIFY_FAULT("a copy is not of one message");
+        return VERIFY_FAULT("a copy is not from the sender's to the receiver's end of one message");
     const struct cecl_verify_message *m = message_of(v, launch, part);
     const uint64_t bytes = bytes_of(launch, copy);
     if (copy->src.rank != m->from || copy->dst.rank != m->to || (m->from != rank && m->to != rank))
@@ -47,7 +47,7 @@ static ceclResult_t check_exchange(const struct verifier *v,
         const struct cecl_transfer *t = &plan->transfers[step->first + i];
         const uint32_t part = t->at.area / CECL_AREA_COUNT;
         if (part >= launch->nmessages)
-            return VERIFY_FAULT("a transfer is of no message");
+            return VERIFY_FAULT("a transfer belongs to no message");
         const struct cecl_verify_message *m = message_of(v, launch, part);
         const int from = t->sends ? rank : t->peer, to = t->sends ? t->peer : rank;
         if (m->from != from || m->to != to || t->at.offset > m->bytes ||
@@ -85,8 +85,9 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_verif
         fine = step->count >= 1 && step->count <= plan->ncopies &&
                step->first <= plan->ncopies - step->count;
     if (!fine || step->lane >= v->nlanes)
-        return VERIFY_FAULT("a step is no step of messages: kind %u, lane %u, counter %" PRIu32,
-                            step->kind, step->lane, step->counter);
+        return VERIFY_FAULT(
+            "a step that plans of messages do not have: kind %u, lane %u, counter %" PRIu32,
+            step->kind, step->lane, step->counter);
     for (uint32_t i = 0; step->kind == CECL_STEP_COPY && i < step->count; i++)
         CECL_TRY(check_copy(v, launch, &plan->copies[step->first + i], rank));
     return ceclSuccess;
