@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_list.sh LIBRARY: everything that the objects of LIBRARY ask of libc is refused by exhaust_cases
-# (REFUSED_CALLS in refuse.h), or listed with a reason in not_refused.txt. What needs CUDA is left
-# out: it has another way to fail.
+# check_list.sh LIBRARY: checks that every libc function that the objects of LIBRARY call is refused by
+# exhaust_cases (REFUSED_CALLS in refuse.h), or listed with a reason in not_refused.txt. Objects that need
+# CUDA are not checked.
 set -eu
 here=$(dirname "$0")
 folder=$(mktemp -d)

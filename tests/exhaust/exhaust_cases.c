@@ -1,16 +1,16 @@
 /* The exhaustion suite: one request of one rank for memory, a descriptor, a mapping, a thread or a
- * connection is refused once, in one step of a communicator of three ranks. The step must end soon,
- * with an error that names its own cause, alike on all ranks where the manual says so, or go well
- * because the request was of no need. Everything must be given back, the step must succeed when it is
- * made again, and an all-gather after that must be right in every byte.
+ * connection is refused once, in one step of a communicator of three ranks. The step must end soon, with an
+ * error that names the refusal as its cause, on all ranks where the manual says so, or succeed because the
+ * request was optional. Every resource must be given back, the step must succeed when it is made again, and
+ * an all-gather after that must be right in every byte.
  *
  *     exhaust_cases [--list] [--case NAME] [--part I/P] [--jobs J] [--selected]
  *
- * First each step is made without a refusal, to count its requests: by rank and by place in src/.
- * Then there is a case for each request. A case is named STEP/RANK/CALL@FILE:LINE/N: the N-th request
- * from there; NAME may be the beginning of a name. `--selected` takes the first request from each
- * place on one rank, which differs from place to place, and all requests from places where one has
- * found a defect. CI runs these. */
+ * First each step is made without a refusal, to count its requests: by rank and by place in src/. Then
+ * there is a case for each request. A case is named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that
+ * place; NAME may be the beginning of a name. `--selected` runs the first request from each place, on one
+ * rank that differs from place to place, and all requests from places where a refusal has found a defect.
+ * CI runs the selected cases. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,11 +24,11 @@
 #include "life.h"
 #include "steps.h"
 
-#define CASE_SECONDS 90.0 /* then a case counts as hung */
+#define CASE_SECONDS 90.0 /* a case that takes longer counts as hung */
 #define MOST_JOBS 32
 #define MOST_CASES 20000
 #define MOST_STEPS 64
-#define TRIES 3 /* a request that depends on the order of threads may not come every time */
+#define TRIES 3 /* the order of threads decides whether some requests are made */
 #define NAME_BYTES 128
 
 struct options {
@@ -45,7 +45,7 @@ struct exhaust_case {
 };
 
 struct run {
-    const struct exhaust_case *c; /* NULL: the slot is free */
+    const struct exhaust_case *c; /* NULL if the slot is free */
     struct meeting *meeting;
     pid_t ranks[RANKS];
     int left, try;
@@ -61,7 +61,7 @@ struct tally {
 
 static struct exhaust_case cases[MOST_CASES];
 static int ncases;
-/* By step and rank: places of what is left after a step without a refusal. */
+/* By step and rank: where memory was allocated that a step without a refusal does not free. */
 static uintptr_t kept[MOST_STEPS][RANKS][MOST_LEFT + 1];
 
 static int ranks_of(const struct step *step)
@@ -121,7 +121,7 @@ static void kill_ranks(const struct run *run)
             kill(run->ranks[r], SIGKILL);
 }
 
-/* Waits until the ranks of one run are all done, and returns it. */
+/* Waits until all ranks of one run have ended, and returns that run. */
 static struct run *await_one(struct run *runs, int jobs)
 {
     for (;;) {
@@ -156,7 +156,7 @@ static void name_place(const struct place *place, const char *line, char *name, 
         snprintf(name, room, "%s@%.*s", refuse_name(place->call), (int)strcspn(file, " \n"), file);
 }
 
-/* Asks for the source line of each case's place. Where there is no addr2line, the address stays. */
+/* Asks addr2line for the source line of each case's place. Without addr2line, the name keeps the address. */
 static void name_cases(void)
 {
     char command[256], path[] = "/tmp/cecl-exhaust-XXXXXX", self[160] = "", line[512];
@@ -164,7 +164,7 @@ static void name_cases(void)
     FILE *list = fd < 0 ? NULL : fdopen(fd, "w");
     if (!list || readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
         return;
-    for (int i = 0; i < ncases; i++) /* the call comes before the address that it returns to */
+    for (int i = 0; i < ncases; i++) /* the call instruction ends at this return address */
         fprintf(list, "%#lx\n", (unsigned long)cases[i].place.at - 1);
     fclose(list);
     snprintf(command, sizeof(command), "addr2line -e '%s' < %s 2>/dev/null", self, path);
@@ -232,7 +232,7 @@ static void end_run(struct run *run)
     run->c = NULL;
 }
 
-/* A request that did not come is tried again. */
+/* Runs a case again whose request was not made. */
 static void judge(struct run *run, const struct options *options, struct tally *tally)
 {
     const struct exhaust_case *c = run->c;
@@ -266,7 +266,7 @@ static void add_cases(int step, int rank, const struct ledger *ledger)
                     .step = step, .rank = rank, .place = ledger->places[p], .nth = nth};
 }
 
-/* Makes a step without a refusal, and a case of each of its requests. */
+/* Makes a step without a refusal, and adds a case for each of its requests. */
 static bool count_step(int step)
 {
     const struct exhaust_case none = {.step = step};
@@ -284,7 +284,7 @@ static bool count_step(int step)
     return !failed;
 }
 
-/* Steps, and calls in files, where a refusal has found a defect. */
+/* Steps, and calls in source files, where a refusal has found a defect. */
 static const struct {
     const char *step, *place;
 } found[] = {
@@ -318,7 +318,7 @@ static bool is_selected(const struct exhaust_case *c)
     return (c->nth == 1 && is_turn) || has_found(c);
 }
 
-/* Counts differ a little from run to run, and parts run by themselves. So names decide. */
+/* Selects by name, because counts differ a little from run to run and each part runs separately. */
 static uint32_t hash_of(const char *name)
 {
     uint32_t hash = 2166136261u;
@@ -389,7 +389,7 @@ static bool read_options(int argc, char **argv, struct options *out)
     return good && optind == argc && is_sound(out);
 }
 
-/* A file of thresholds for the steps that read one. */
+/* Writes a tuning file for the steps that read one. */
 static void write_tuning(char *path)
 {
     const int fd = mkstemp(path);
@@ -428,10 +428,10 @@ int main(int argc, char **argv)
     if (!options.lists)
         run_all(&options, &tally);
     unlink(tuning);
-    printf(
-        "%d requests; part %d of %d%s: %d passed, %d failed, %d did not come; %.1f s; slowest step "
-        "%.3f s (%s)\n",
-        ncases, options.part, options.parts, options.selects ? ", selected" : "", tally.passed,
-        tally.failed, tally.absent, now() - began, tally.slowest, tally.slowest_case);
+    printf("%d requests; part %d of %d%s: %d passed, %d failed, %d were not made; %.1f s; slowest "
+           "step "
+           "%.3f s (%s)\n",
+           ncases, options.part, options.parts, options.selects ? ", selected" : "", tally.passed,
+           tally.failed, tally.absent, now() - began, tally.slowest, tally.slowest_case);
     return tally.failed > 0 || (tally.passed == 0 && !options.lists);
 }

@@ -1,5 +1,5 @@
-/* A rank's life: it comes to the step, makes it while one request of one rank is refused, says what it
- * found, makes the step again where that failed, and goes on. */
+/* A rank's life: it prepares the step, makes it while one request of one rank is refused, reports the
+ * result, makes a failed step again, and continues with further calls. */
 #include "life.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "../fault/blame.h"
 #include "steps.h"
 
-/* Seconds within which all ranks hear of a refusal: also on a busy machine, and long before TIMEOUT_MS. */
+/* Seconds in which every rank must learn of a refusal: enough on a busy machine, and far below TIMEOUT_MS. */
 #define LIMIT 8.0
 
 double now(void)
@@ -37,7 +37,7 @@ _Noreturn void life_fail(struct life *life, const char *format, ...)
     _exit(1);
 }
 
-/* All ranks come here before one goes on. */
+/* A barrier of all ranks. */
 void life_meet(struct life *life)
 {
     life->awaited += life->n;
@@ -45,7 +45,7 @@ void life_meet(struct life *life)
     while (atomic_load(&life->meeting->passed) < life->awaited) {
         for (int r = 0; r < life->n; r++)
             if (atomic_load(&life->meeting->reports[r].failed))
-                _exit(1); /* that one has said why */
+                _exit(1); /* the rank that failed has reported the reason */
         usleep(50);
     }
 }
@@ -63,7 +63,7 @@ static void set_environment(const struct step *step)
     if (step->traced)
         setenv("CECL_TRACE", text, 1);
     if (!step->tuned)
-        unsetenv("CECL_TUNING"); /* the process that leads has set it */
+        unsetenv("CECL_TUNING"); /* set by the leading process */
     if (step->compared)
         setenv("CECL_CHECK", "1", 1);
     if (step->urgent)
@@ -93,7 +93,7 @@ static void begin(struct life *life)
     const struct step *step = life->step;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(120);
-    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     set_environment(step);
     refuse_in(life->ledger);
     census_take(&life->start);
@@ -128,7 +128,7 @@ static void keep_words(struct life *life)
     snprintf(life->report->words, WORDS_BYTES, "%s", ceclGetLastError(life->comm));
 }
 
-#define HEARING_MS 200 /* ms in which peers fail that were not only waiting */
+#define HEARING_MS 200 /* within this time, peers fail that do more than wait */
 
 static bool all_have_errors(const struct life *life)
 {
@@ -148,7 +148,7 @@ static bool calls_alone(const struct life *life)
            (life->step->outcome == EITHER && !all_have_errors(life));
 }
 
-/* A rank that was refused alone, and whose communicator has not failed, calls again by itself. */
+/* A rank that was refused alone, and whose communicator still works, repeats the call alone. */
 static ceclResult_t run(struct life *life)
 {
     ceclResult_t result = life->step->run(life);
@@ -161,7 +161,7 @@ static ceclResult_t run(struct life *life)
     life->report->result = result;
     result = life->step->run(life);
     if (result != ceclSuccess && async_of(life) == ceclSuccess)
-        life_fail(life, "refused, and once more without a refusal: %s; before: %s",
+        life_fail(life, "refused, and failed again without a refusal: %s; before: %s",
                   ceclGetLastError(life->comm), life->report->words);
     return result;
 }
@@ -187,7 +187,7 @@ static void make_step(struct life *life)
     report->async = async_of(life);
     life_meet(life);
     refuse_arm(false);
-    /* What fails a communicator reaches all ranks, also those whose call was over. */
+    /* A failure of the communicator reaches all ranks, including those whose call had ended. */
     while (any_failed(life) && async_of(life) == ceclSuccess && life->comm)
         if (now() - start > LIMIT + report->took)
             life_fail(life, "a peer's communicator has failed, but not this one");
@@ -200,7 +200,7 @@ static void make_step(struct life *life)
 
 /* ---- looking at how it went */
 
-/* Words of which a refused rank's own message has one. */
+/* A refused rank's own message contains at least one of these words. */
 static bool names_cause(const struct life *life, const char *words)
 {
     const int call = life->ledger->refused_call;
@@ -211,23 +211,24 @@ static bool names_cause(const struct life *life, const char *words)
 static void check_own(struct life *life)
 {
     const struct report *report = life->report;
-    const bool is_peers = life->n == 1 && report->result == ceclRemoteError; /* in this process */
+    const bool is_peers =
+        life->n == 1 && report->result == ceclRemoteError; /* another rank was refused */
     if (report->result != ceclOutOfMemory && report->result != ceclSystemError && !is_peers)
         life_fail(life, "refused a resource, but the result is %d: %s", (int)report->result,
                   report->words);
     if (!names_cause(life, report->words))
-        life_fail(life, "the cause is not told: %s", report->words);
+        life_fail(life, "the message does not name the cause: %s", report->words);
     if (strstr(report->words, "ended") || strstr(report->words, "left while"))
-        life_fail(life, "a peer is blamed: %s", report->words);
+        life_fail(life, "the message blames a peer: %s", report->words);
 }
 
-/* The exchange by callbacks failed, not the library's: it names nobody. */
+/* The caller's exchange failed, not the library's, so the error names no rank. */
 static bool is_callbacks(const struct report *report)
 {
     return report->result == ceclSystemError && strstr(report->words, "the caller's allGather");
 }
 
-/* Whether the words are the refused rank's own, which a peer repeats behind "rank N: ". */
+/* Whether the words are the refused rank's own message, which a peer repeats after "rank N: ". */
 static bool repeats_refused(const struct life *life, const char *words)
 {
     char prefix[16];
@@ -246,11 +247,11 @@ static void check_peers(struct life *life)
         life_fail(life, "a peer was refused something, but the result is %d: %s",
                   (int)report->result, report->words);
     if (blame.wrongly >= 0)
-        life_fail(life, "rank %d is blamed: %s", blame.wrongly, report->words);
+        life_fail(life, "the message blames rank %d: %s", blame.wrongly, report->words);
     if (!blame.names_faulty && !strstr(report->words, "the root"))
-        life_fail(life, "rank %d is not named: %s", life->faulty, report->words);
+        life_fail(life, "the message does not name rank %d: %s", life->faulty, report->words);
     if (strstr(report->words, "ended"))
-        life_fail(life, "a rank is said to have ended: %s", report->words);
+        life_fail(life, "the message says that a rank has ended: %s", report->words);
 }
 
 static void check_words(struct life *life)
@@ -273,7 +274,7 @@ static void check_time(struct life *life)
                   life->report->words);
 }
 
-/* How many ranks failed, apart from those that called again by themselves. */
+/* The number of ranks that failed, without those that repeated the call alone. */
 static int count_failed(const struct life *life)
 {
     int count = 0;
@@ -332,7 +333,7 @@ static void go_on(struct life *life)
 {
     const bool failed = any_failed(life);
     const int wants = count_failed(life);
-    life_meet(life); /* nobody changes its report while another one looks */
+    life_meet(life); /* no rank changes its report while another rank reads it */
     if (life->step->one_process)
         return;
     if (life->step->ends) {
@@ -348,7 +349,7 @@ static void go_on(struct life *life)
     step_prove(life, life->comm);
 }
 
-/* What stays for the process: words on a communicator that has ended, a thread's group. */
+/* Memory that the process keeps: the message of a communicator that has ended, a thread's group. */
 static void list_left(struct life *life)
 {
     uintptr_t *left = life->report->left, at;

@@ -10,32 +10,32 @@
 #include "refuse.h"
 
 #define RANKS 3
-#define INTS 65536       /* of each of a rank's two symmetric buffers */
-#define TIMEOUT_MS 20000 /* of waits for peers, and of joining: what takes so long has hung */
-#define OOB_EXCHANGES 16 /* of one join by callbacks */
+#define INTS 65536       /* in each of a rank's two symmetric buffers */
+#define TIMEOUT_MS 20000 /* of waits for peers, and of joining; a step that takes longer has hung */
+#define OOB_EXCHANGES 16 /* most exchanges in one join by callbacks */
 #define OOB_PART_BYTES 16384
 #define WORDS_BYTES 512
-#define MOST_LEFT 63 /* in a build with CUDA, its runtime keeps some, too */
+#define MOST_LEFT 63 /* a CUDA build keeps some of the runtime's allocations, too */
 
 struct step;
 
-/* What a rank has to say of the step in which the request was refused. */
+/* A rank's report on the step in which the request was refused. */
 struct report {
-    const char *_Atomic at; /* what it does now; a string constant */
+    const char *_Atomic at; /* what the rank does at present; a string constant */
     _Atomic int done;
     _Atomic int failed;
-    char fault[1024];              /* what was not as it should be */
-    ceclResult_t result;           /* of the step */
-    char words[WORDS_BYTES];       /* and its message */
-    ceclResult_t async;            /* of the communicator afterwards */
-    double took;                   /* seconds */
+    char fault[1024];              /* what the rank found wrong */
+    ceclResult_t result;           /* result of the step */
+    char words[WORDS_BYTES];       /* the step's error message */
+    ceclResult_t async;            /* asynchronous error of the communicator after the step */
+    double took;                   /* seconds that the step took */
     uintptr_t left[MOST_LEFT + 1]; /* places of allocations that were not freed; ends with 0 */
 };
 
 /* Shared by the processes of a case. */
 struct meeting {
-    _Atomic int passed; /* ranks that came to a meeting point, of all of them together */
-    _Atomic int ids;    /* ids that were made */
+    _Atomic int passed; /* how often ranks came to a meeting point, all ranks together */
+    _Atomic int ids;    /* how many ids were made */
     ceclUniqueId id;
     _Atomic int errors;  /* ranks whose step has ended with an error */
     _Atomic int gave_up; /* a rank has left its join by callbacks */
@@ -50,19 +50,20 @@ struct life {
     struct meeting *meeting;
     struct report *report;
     struct ledger *ledger;
-    int me, n;             /* rank and number of ranks; a process with all ranks is rank 0 of 1 */
-    int faulty;            /* the rank to which a request is refused, or -1 */
-    const uintptr_t *kept; /* places of what a life without a refusal leaves, for the process */
+    int me, n;  /* rank and number of ranks; a process with all ranks is rank 0 of 1 */
+    int faulty; /* the rank to which a request is refused, or -1 */
+    const uintptr_t
+        *kept; /* where a life without a refusal allocates memory that the process keeps */
     ceclComm_t comm;
-    ceclComm_t all[RANKS]; /* where one process has all ranks */
+    ceclComm_t all[RANKS]; /* all handles, if one process has all ranks */
     int *in, *out;         /* symmetric memory of INTS ints each */
-    int attempt;           /* so that what an earlier attempt left is never right by chance */
-    int awaited, joined;   /* of meeting->passed and meeting->ids */
+    int attempt;           /* makes the inputs of each attempt differ */
+    int awaited, joined;   /* values of meeting->passed and meeting->ids that this rank waits for */
     int oob_round;
     int *files[2]; /* shared mappings of files, of INTS ints each */
     int fds[2];
-    int *extra;       /* symmetric memory of a step's own */
-    ceclComm_t other; /* and a communicator */
+    int *extra;       /* symmetric memory that the step allocates */
+    ceclComm_t other; /* a communicator that the step makes */
     ceclRegistration_t registration;
     struct census start;
 };
@@ -73,7 +74,7 @@ _Noreturn void life_fail(struct life *life, const char *format, ...)
 void life_meet(struct life *life);
 #define AT(life, text) atomic_store(&(life)->report->at, text)
 
-/* A whole life. Does not return. */
+/* Runs the whole life. Does not return. */
 _Noreturn void life_run(struct life *life);
 
 #endif

@@ -59,7 +59,7 @@ int refuse_errno(int call)
 
 /* ---- counting */
 
-extern const char __executable_start[]; /* the linker's */
+extern const char __executable_start[]; /* defined by the linker */
 
 static uintptr_t place_of(const void *returns_to)
 {
@@ -96,7 +96,7 @@ static bool refuses(enum call call, const void *returns_to)
     return refused;
 }
 
-/* ---- what is live */
+/* ---- live allocations */
 
 #define SLOTS 16384u
 #define GONE ((void *)1)
@@ -111,7 +111,7 @@ static size_t first_slot(const void *ptr)
     return ((uintptr_t)ptr >> 4) % SLOTS;
 }
 
-/* The slot of a pointer, or NULL. */
+/* Returns the slot of a pointer, or NULL. */
 static struct slot *slot_of(const void *ptr)
 {
     for (size_t i = first_slot(ptr), looks = 0; looks < SLOTS; i = (i + 1) % SLOTS, looks++)
@@ -146,7 +146,7 @@ static void forget(const void *ptr)
         return;
     enter();
     struct slot *slot = slot_of(ptr);
-    if (slot) /* libc may have allocated it */
+    if (slot) /* libc may have allocated the memory */
         slot->ptr = GONE;
     leave();
 }
@@ -172,11 +172,11 @@ int refuse_live(const uintptr_t *kept, uintptr_t *at)
     return count;
 }
 
-/* ---- in libc's place */
+/* ---- functions that replace those of libc */
 
 #define HERE __builtin_return_address(0)
 
-/* A function whose arguments are handed on as they are. */
+/* Defines a wrapper that passes its arguments on unchanged. */
 #define WRAP(type, name, failed, parameters, arguments)                                            \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \
@@ -231,7 +231,7 @@ void *__wrap_realloc(void *ptr, size_t bytes)
 {
     if (refuses(CALL_realloc, HERE))
         return NULL;
-    forget(ptr); /* none of these calls fails by itself */
+    forget(ptr); /* assumes that the real realloc succeeds */
     return remember(__real_realloc(ptr, bytes), HERE);
 }
 

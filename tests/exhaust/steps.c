@@ -7,12 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BLOCK 4000 /* ints of a rank's block; no small call, no large one */
+#define BLOCK                                                                                      \
+    4000 /* ints of a rank's block: too large for a small call, too small for a large one */
 #define SMALL 500
 #define LARGE 30000
 #define LATE_US 3000
 
-static int private_in[INTS], private_out[INTS]; /* memory that peers cannot open */
+static int private_in[INTS], private_out[INTS]; /* private memory, which peers cannot open */
 
 int step_value(int rank, int attempt, int index)
 {
@@ -25,12 +26,12 @@ static void fill(struct life *life, int *in)
         in[i] = step_value(life->me, life->attempt, i);
 }
 
-/* ---- looking at results */
+/* ---- checking results */
 
 static void expect(struct life *life, const int *out, int index, int wanted)
 {
     if (out[index] != wanted)
-        life_fail(life, "called good, but element %d is %d and not %d", index, out[index], wanted);
+        life_fail(life, "success, but element %d is %d and not %d", index, out[index], wanted);
 }
 
 static void check_gathered(struct life *life, const int *out)
@@ -57,7 +58,7 @@ static void check_sums(struct life *life, const int *out, int first, int count)
     }
 }
 
-/* Waits for a call that returned `result`, and looks at what it made. */
+/* Waits for a call that returned `result`, and checks its output. */
 #define FINISH(life, result, look)                                                                 \
     do {                                                                                           \
         if ((result) == ceclSuccess)                                                               \
@@ -80,7 +81,7 @@ ceclConfig_t step_config(void)
     return config;
 }
 
-/* Rank 0 makes an id. If that is refused, it calls again. */
+/* Rank 0 makes an id, and tries again if the first try is refused. */
 static void bring_id(struct life *life)
 {
     struct meeting *meeting = life->meeting;
@@ -138,7 +139,7 @@ static int oob_barrier(void *context)
     return exchange(context, &nothing, all, 1);
 }
 
-/* A second attempt begins when all ranks have left the first. */
+/* Starts a second attempt only when all ranks have left the first. */
 static ceclResult_t join_by_callbacks(struct life *life)
 {
     const ceclConfig_t config = step_config();
@@ -157,8 +158,8 @@ static ceclResult_t join_by_callbacks(struct life *life)
     return result;
 }
 
-/* Rank 0 is on one host, and the others are on another. Nothing carries data between them, so this communicator
- * only begins and ends. */
+/* Rank 0 is on one host, and the others are on another. Without a network between the hosts, this
+ * communicator can only be made and ended. */
 static ceclResult_t join_over_hosts(struct life *life)
 {
     ceclComm_t kept = life->comm;
@@ -175,7 +176,7 @@ static ceclResult_t join_over_hosts(struct life *life)
 
 /* ---- all ranks in one process */
 
-/* One all-gather of all ranks, in a group of this thread. */
+/* One all-gather by all ranks, in one group of this thread. */
 static ceclResult_t gather_all(struct life *life)
 {
     static int in[RANKS][SMALL], out[RANKS][RANKS * SMALL];
@@ -214,7 +215,7 @@ static ceclResult_t join_in_group(struct life *life)
     const ceclConfig_t config = step_config();
     static ceclUniqueId id;
     static bool has_id;
-    /* An id that nobody has come to listens on, and may be used again. */
+    /* An id that no rank has used: it keeps listening, and can be used again. */
     ceclResult_t result = has_id ? ceclSuccess : ceclGetUniqueId(&id);
     if (result != ceclSuccess)
         return result;
@@ -231,7 +232,7 @@ static ceclResult_t join_in_group(struct life *life)
 
 /* ---- memory */
 
-#define GROWTH (8u << 20) /* more than there is left */
+#define GROWTH (8u << 20) /* larger than what the pool has left */
 
 static ceclResult_t grow(struct life *life)
 {
@@ -244,7 +245,8 @@ static ceclResult_t grow(struct life *life)
     return result;
 }
 
-/* Less than a growth: where that is refused, all ranks try with what is asked for. */
+/* Less than GROWTH bytes. If growing the pool by a whole segment is refused, all ranks try with the
+ * requested size. */
 static ceclResult_t grow_generously(struct life *life)
 {
     void *ptr;
@@ -302,11 +304,12 @@ void step_clean(struct life *life)
             close(life->fds[i]);
             life->files[i] = NULL;
         }
-    if (life->other && ceclCommAbort(life->other) != ceclSuccess) /* it may have failed */
+    if (life->other &&
+        ceclCommAbort(life->other) != ceclSuccess) /* the communicator may have failed */
         life_fail(life, "the end of the other communicator: %s", ceclGetLastError(NULL));
 }
 
-/* Registers ahead, and uses what was registered. */
+/* Registers memory ahead of the call that uses it. */
 static ceclResult_t use_registered(struct life *life)
 {
     fill(life, life->files[0]);
@@ -375,7 +378,7 @@ static ceclResult_t gather_private(struct life *life)
     return gather_between(life, private_in, private_out);
 }
 
-/* A request that was made stays until it was started. */
+/* Keeps the request of an earlier attempt until it was started. */
 static ceclResult_t request_between(struct life *life, int *in, int *out, bool is_early)
 {
     static ceclRequest_t request;
@@ -533,8 +536,8 @@ static void prepare_other(struct life *life)
         life_fail(life, "no other communicator: %s", ceclGetLastError(NULL));
 }
 
-/* Ranks compare a group on both communicators at the same time. A rank whose first call is refused makes
- * the second one, too: so peers hear of it on both. */
+/* Ranks compare a group's calls on both communicators at the same time. A rank whose first call is refused
+ * still makes the second call, so that peers learn of the refusal on both communicators. */
 static ceclResult_t group_on_two(struct life *life)
 {
     int *in = life->extra + RANKS * BLOCK;
@@ -545,13 +548,13 @@ static ceclResult_t group_on_two(struct life *life)
         return result;
     (void)!ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
     (void)!ceclAllGather(in, life->extra, BLOCK, ceclInt32, life->other, 0);
-    result = ceclGroupEnd(); /* that of the first refused call */
+    result = ceclGroupEnd(); /* returns the error of the first refused call */
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->other, 0);
     FINISH(life, result, (check_gathered(life, life->out), check_gathered(life, life->extra)));
 }
 
-/* Each rank sends to each, itself among them. */
+/* Each rank sends to each rank, including itself. */
 static ceclResult_t messages_between(struct life *life, int *in, int *out)
 {
     fill(life, in);
@@ -569,8 +572,8 @@ static ceclResult_t messages_between(struct life *life, int *in, int *out)
     FINISH(life, result, check_exchanged(life, out));
 }
 
-/* Each rank puts into the window of the next, in memory that peers open for it. A window that was shared stays until
- * it was used, and a put that was made is not made again. */
+/* Each rank puts into the window of the next rank; peers must be able to open that memory. A window that
+ * was shared is kept until it was used, and a completed put is not repeated. */
 static ceclResult_t put_to_next(struct life *life)
 {
     static ceclWindow_t window;
@@ -689,7 +692,7 @@ static ceclResult_t abandon(struct life *life)
     return result;
 }
 
-/* The gather is pending then. */
+/* Ends the communicator while the gather is pending. */
 static ceclResult_t gather_and_finalize(struct life *life)
 {
     fill(life, life->in);

@@ -6,18 +6,18 @@
 
 struct step {
     const char *name;
-    /* Where peers stand when this rank is refused something: */
+    /* What the other ranks do when this rank is refused a request: */
     enum {
-        ALONE,    /* a refused rank calls again by itself, and then all go on */
-        TOGETHER, /* all ranks succeed or all fail, and then all call again */
-        EITHER,   /* ALONE where peers wait for this rank, TOGETHER where they failed too */
+        ALONE,    /* the refused rank repeats the call alone, and then all ranks continue */
+        TOGETHER, /* all ranks succeed, or all ranks fail and then repeat the call together */
+        EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they failed, too */
     } outcome;
     void (*prepare)(struct life *life);     /* may be NULL */
-    ceclResult_t (*run)(struct life *life); /* may be called again once it has failed */
-    bool joins;                             /* run makes the communicator: none is made before */
-    bool ends;                              /* run ends it */
+    ceclResult_t (*run)(struct life *life); /* may be called again after a failure */
+    bool joins;                             /* run itself makes the communicator */
+    bool ends;                              /* run itself ends the communicator */
     bool one_process;                       /* one process has all ranks */
-    /* With CECL_TRACE, CECL_TUNING, CECL_CHECK=1, CECL_URGENT=1. */
+    /* runs with CECL_TRACE, CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
     bool traced, tuned, compared, urgent;
 };
 
@@ -27,8 +27,8 @@ extern const int nsteps;
 int step_value(int rank, int attempt, int index);
 ceclConfig_t step_config(void);
 ceclResult_t step_join(struct life *life);
-/* An all-gather between new memory, looked at in every byte. Fails the case. */
+/* An all-gather between new buffers. Checks every byte, and fails the case at a wrong one. */
 void step_prove(struct life *life, ceclComm_t comm);
-void step_clean(struct life *life); /* closes what is the step's own */
+void step_clean(struct life *life); /* closes what the step has made */
 
 #endif

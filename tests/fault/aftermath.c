@@ -33,7 +33,7 @@ static bool is_joining(const struct life *life)
 
 #define ENDING "this process is ending"
 #define TELLING 6
-/* Words one of which an error has, by fault; the rest is NULL. */
+/* Fault by fault: an error's message must contain one of these words. Unused entries are NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
     [EXITS] = {"ended", "left", "closed the connection", "Connection refused", ENDING},
@@ -63,7 +63,8 @@ static bool tells(const struct fault_case *c, const char *words)
 
 static bool is_expected(const struct life *life, ceclResult_t result, const char *words)
 {
-    /* the faulty rank's own call failed, because CUDA had ended there, and that is passed on */
+    /* the faulty rank's own call failed because CUDA had ended in its process, and peers repeat its
+     * message */
     if (life->c->fault == EXITS && result == ceclUnhandledCudaError)
         return strstr(words, ENDING) != NULL;
     if (is_joining(life) && life->c->fault == OTHER_CALL)
@@ -72,11 +73,11 @@ static bool is_expected(const struct life *life, ceclResult_t result, const char
         return result == ceclInvalidUsage || result == ceclRemoteError;
     if (!fault_case_is_seen(life->c) && result == ceclTimeout)
         return true;
-    /* The process that made an id may end before a rank has come to it. */
+    /* The process that made the id may end before a rank has connected to it. */
     return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
 }
 
-/* The caller's exchange failed, not the library's: it names nobody. */
+/* The caller's exchange failed, not the library's, so the error names no rank. */
 static bool is_callbacks(const struct life *life, ceclResult_t result)
 {
     return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;
@@ -89,13 +90,13 @@ static void check_blame(struct life *life, const char *words)
     if (life->is_faulty || life->c->fault == OTHER_CALL)
         return; /* two ranks that differ name each other */
     if (blame.wrongly >= 0)
-        life_fail(life, "rank %d is blamed: %s", blame.wrongly, words);
+        life_fail(life, "the message blames rank %d: %s", blame.wrongly, words);
     if (!blame.names_faulty)
-        life_fail(life, "rank %d is not named: %s", life->c->faulty, words);
+        life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* These calls may fail and leave the communicator usable: where they are refused, and a split also
- * where ranks had agreed on it before. */
+/* These calls may be refused and leave the communicator usable. So may a split, also after the ranks had
+ * agreed on it. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;
@@ -125,7 +126,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
     if (!is_expected(life, result, words))
         life_fail(life, "result %d was not expected: %s", (int)result, words);
     if (!tells(life->c, words))
-        life_fail(life, "the reason is not told: %s", words);
+        life_fail(life, "the message does not name the reason: %s", words);
     check_blame(life, words);
     if (life->comm && !leaves_usable(life) &&
         (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess || async == ceclSuccess))
@@ -134,7 +135,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
 
 #define IDLE_MS 20
 
-/* While no call of its own is pending. Those who need it later hear then that it has left. */
+/* A rank may leave while it has no pending call. Peers learn of it at the next call that needs the rank. */
 static bool leaves_quietly(enum fault fault)
 {
     return fault == LEAVES || fault == EXITS || fault == ABORTS;
@@ -148,7 +149,7 @@ void aftermath_watch_idle(struct life *life)
         if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)
             life_fail(life, "no answer: %s", ceclGetLastError(NULL));
         if (async != ceclSuccess && !is_heard) {
-            /* A peer that is through with its own idle time makes a call, finds the fault and tells. */
+            /* A peer whose idle time is over makes a call, finds the fault and passes the error on. */
             if (!strstr(ceclGetLastError(life->comm), " gave up: "))
                 life_fail(life, "an error without a reason: %s", ceclGetLastError(life->comm));
             break;
@@ -160,7 +161,7 @@ void aftermath_watch_idle(struct life *life)
         aftermath_check_error(life, async);
 }
 
-/* ---- those who are left */
+/* ---- survivors */
 
 static void allocate(struct life *life, ceclComm_t comm, int **ptr, int count)
 {
@@ -170,7 +171,7 @@ static void allocate(struct life *life, ceclComm_t comm, int **ptr, int count)
 
 #define NEW_BLOCK 1000
 
-/* What rank `r` of the first communicator is in that of those who are left, or -1. */
+/* Returns the survivors' number for rank `r` of the first communicator, or -1. */
 static int new_rank(const struct fault_case *c, int rank)
 {
     int place = 0;
@@ -223,7 +224,8 @@ static void new_one_works(struct life *life, ceclComm_t comm)
         life_fail(life, "the new communicator does not end: %s", ceclGetLastError(NULL));
 }
 
-/* Ranks that shrink with one list while a peer still does with another would refuse each other. */
+/* Ranks that call shrink with different lists would refuse each other, so the survivors agree on one list
+ * first. */
 static void meet_left(struct life *life, int count)
 {
     struct meeting *meeting = life->meeting;
@@ -248,7 +250,7 @@ static void go_on(struct life *life)
     const ceclConfig_t config = join_config(c, LONG_TIMEOUT_MS);
     if (c->op == SHRINK)
         meet_left(life, count);
-    /* Some ranks may have joined, or destroyed it, when others could not. */
+    /* Some ranks may have joined, or destroyed the new communicator, before others failed. */
     if (life->comm && c->op != JOIN && c->op != DESTROY)
         result = ceclCommShrink(life->comm, &c->faulty, excludes, &made, &config);
     else
@@ -306,7 +308,7 @@ _Noreturn void aftermath_of_leaving(struct life *life)
     finish(life);
 }
 
-/* Its peers gave up on it, unless they had no reason to. Its next call must then fail too. */
+/* Peers gave up on this rank, unless they had no reason to. If they gave up, its next call must fail, too. */
 _Noreturn void aftermath_of_the_late(struct life *life)
 {
     ceclResult_t async = ceclSuccess;

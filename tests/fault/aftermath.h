@@ -1,26 +1,28 @@
-/* What is looked at once the fault has come: errors, those who are left, and what is given back. */
+/* What a case checks after the fault: errors, the survivors' new communicator, and released resources. */
 #ifndef CECL_TESTS_FAULT_AFTERMATH_H
 #define CECL_TESTS_FAULT_AFTERMATH_H
 
 #include "life.h"
 
-/* How soon a fault is known to all, in seconds, beside the time limit where there is no evidence. */
+/* Seconds in which all ranks must know of a fault, in addition to the time limit if the fault leaves no
+ * evidence. */
 #define PROMPT 10.0
-/* Of communicators whose rank keeps others waiting; doubled in each further try of a case. Ranks that share a
- * GPU take their time to join. */
+/* The time limit of communicators in which a rank keeps others waiting. Each further try of a case doubles
+ * it. Ranks that share a GPU take longer to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
-#define LONG_TIMEOUT_MS 20000 /* of others: no time limit may stand in for evidence */
+#define LONG_TIMEOUT_MS 20000 /* of other communicators: no timeout may replace evidence */
 
-/* Fails if the fault should be known by now. */
+/* Fails if all ranks must know of the fault by now. */
 void aftermath_check_time(struct life *life);
-/* A call has failed with `result`: is it the right error, in time, with the right words? */
+/* Checks the error of a call that has failed with `result`: the code, the time and the message. */
 void aftermath_check_error(struct life *life, ceclResult_t result);
-/* The call is over and nobody waits: the ranks hear of the fault, or have no reason to. */
+/* Called after the call, while no rank waits: the ranks learn of the fault, or have no reason to. */
 void aftermath_watch_idle(struct life *life);
 
-/* The ends of a life. */
+/* How a life ends, by the rank's role. */
 _Noreturn void aftermath_of_survivors(struct life *life);
-_Noreturn void aftermath_of_the_late(struct life *life); /* it stayed away from calls */
-_Noreturn void aftermath_of_leaving(struct life *life);  /* it aborts or destroys */
+_Noreturn void
+aftermath_of_the_late(struct life *life);               /* for a rank that stayed away from calls */
+_Noreturn void aftermath_of_leaving(struct life *life); /* for a rank that aborts or destroys */
 
 #endif

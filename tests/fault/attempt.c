@@ -9,19 +9,20 @@
 
 #include "misdeed.h"
 
-#define BLOCK 4000 /* ints of a gather's block; no small call, no large one */
+#define BLOCK                                                                                      \
+    4000 /* ints of a gather's block: too large for a small call, too small for a large one */
 #define SMALL 500
 #define LARGE 30000
 #define STAGED 20000
 #define SCATTERED 10000
-#define GROWTH (20 << 20) /* bytes: more than a segment of this suite's pools */
+#define GROWTH (20 << 20) /* bytes; larger than a segment of this suite's pools */
 
 int attempt_value(int rank, int attempt, int index)
 {
     return rank * 1000003 + attempt * 7919 + index;
 }
 
-/* ---- looking into a success */
+/* ---- checking the result of a successful call */
 
 static void expect(struct life *life, const int *at, int index, int wanted)
 {
@@ -106,7 +107,7 @@ static ceclResult_t all_to_all(struct life *life)
                             : ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
 }
 
-/* The splits lie behind the blocks of the input. */
+/* The splits follow the blocks of the input. */
 static ceclResult_t all_to_all_by_splits(struct life *life)
 {
     enum { WORDS = 16 };
@@ -171,7 +172,7 @@ static ceclResult_t barrier(struct life *life)
     return life->gets_wrong ? small_reduction(life) : ceclBarrier(life->comm, 0);
 }
 
-/* The fault within comes while the group is open. */
+/* A WITHIN fault comes while the group is open. */
 static ceclResult_t group(struct life *life)
 {
     ceclResult_t result = ceclGroupStart();
@@ -207,7 +208,8 @@ static ceclResult_t messages(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
-/* The fault within comes between the request and its start. From the third attempt on it is made ready. A request is freed at the next attempt. */
+/* A WITHIN fault comes between making the request and starting it. From the third attempt on, the request
+ * is made ready first. The next attempt frees it. */
 static ceclResult_t request(struct life *life)
 {
     static ceclRequest_t made;
@@ -225,7 +227,7 @@ static ceclResult_t request(struct life *life)
     return ready == ceclSuccess ? ceclStart(made, 0) : ready;
 }
 
-/* Each rank says that its memory may be written, and puts into that of all others. */
+/* Each rank signals that its memory may be written, and puts into the memory of all others. */
 static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 {
     const size_t mine = (size_t)life->me * BLOCK;
@@ -251,7 +253,8 @@ static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 
 static ceclResult_t attempt_growth(struct life *life);
 
-/* The window is freed in the next attempt. Ranks that call for other things meet all the same, so they notice. */
+/* The next attempt frees the window. Ranks that call something else still meet this rank, so both notice
+ * the difference. */
 static ceclResult_t put_to_each(struct life *life)
 {
     static ceclWindow_t window;
@@ -268,7 +271,7 @@ static ceclResult_t put_to_each(struct life *life)
     return result == ceclSuccess ? put_all(life, window) : result;
 }
 
-/* ---- memory that is registered */
+/* ---- registered memory */
 
 static struct memory memory_open(struct life *life, size_t bytes)
 {
@@ -293,7 +296,8 @@ void attempt_clean(struct life *life)
         memory_close(&life->kept[--life->nkept]);
 }
 
-/* Every other attempt registers the memory ahead. The fault within comes between that and the use. */
+/* Every other attempt registers the memory ahead of the call. A WITHIN fault comes between the registration
+ * and the call. */
 static ceclResult_t gather_registered(struct life *life, int *in, int *out)
 {
     ceclRegistration_t handle;
@@ -311,7 +315,7 @@ static ceclResult_t gather_registered(struct life *life, int *in, int *out)
 static ceclResult_t finish(struct life *life, const int *out,
                            void (*check)(struct life *life, const int *out));
 
-/* The memory is kept first, because a fault may end the attempt at any point. */
+/* Records the memory first, because a fault may end the attempt at any point. */
 static ceclResult_t attempt_registered(struct life *life)
 {
     const size_t bytes = (size_t)life->n * BLOCK * sizeof(int);
@@ -350,7 +354,7 @@ static ceclResult_t attempt_growth(struct life *life)
                : first;
 }
 
-/* A new communicator that was made is of use only if all its ranks live; here it only ends. */
+/* A new communicator is usable only if all its ranks live. This case only destroys it. */
 static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t made)
 {
     int count = 0;
@@ -365,7 +369,7 @@ static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t m
     return ceclSuccess;
 }
 
-/* The new ranks are in another order, in which no number names the same rank as in the old one. */
+/* Reorders the ranks, so that no rank keeps its number. */
 static ceclResult_t attempt_split(struct life *life)
 {
     ceclComm_t made = NULL;
@@ -393,7 +397,8 @@ static ceclResult_t attempt_end(struct life *life)
     life->is_over = true;
     if (life->op == FINALIZE) {
         result = ceclCommFinalize(life->comm);
-        if (result == ceclSuccess && !life_on_gpus()) /* there a finalized one copies nothing */
+        if (result == ceclSuccess &&
+            !life_on_gpus()) /* on GPUs, a finalized communicator cannot copy */
             check_gathered(life, life->out);
         return result;
     }
@@ -405,7 +410,7 @@ static ceclResult_t attempt_end(struct life *life)
 
 /* ---- any call */
 
-/* By the manual a result is valid if the communicator has not failed after it was copied. */
+/* The manual: a result is valid if the communicator had not failed when the result was copied. */
 static ceclResult_t finish(struct life *life, const int *out,
                            void (*check)(struct life *life, const int *out))
 {
@@ -423,10 +428,11 @@ static ceclResult_t finish(struct life *life, const int *out,
 }
 
 struct row {
-    ceclResult_t (*whole)(struct life *life);   /* the attempt, or */
-    ceclResult_t (*enqueue)(struct life *life); /* its first part, and */
+    ceclResult_t (*whole)(struct life *life); /* the whole attempt, or NULL */
+    ceclResult_t (*enqueue)(
+        struct life *life); /* the part of the attempt before it synchronizes, or NULL */
     void (*check)(struct life *life, const int *out);
-    bool has_own_point; /* it says itself where a fault within comes */
+    bool has_own_point; /* the function itself calls the point at which a WITHIN fault comes */
 };
 static const struct row rows[OPS] = {
     [JOIN] = {.enqueue = barrier},

@@ -1,18 +1,18 @@
-/* The calls of a case, with all their results. */
+/* The calls of a case, and checks of all their results. */
 #ifndef CECL_TESTS_FAULT_ATTEMPT_H
 #define CECL_TESTS_FAULT_ATTEMPT_H
 
 #include "life.h"
 
-#define INTS 40000 /* of each buffer */
+#define INTS 40000 /* ints in each buffer */
 
-/* Makes the call of life->op once, on new inputs, and waits for its end. A success is looked into:
- * the process ends where a byte is wrong, or where the faulty rank did not make the call. */
+/* Makes the call of life->op once, on new inputs, and waits for its end. Checks a success: the process ends
+ * if a byte is wrong, or if the faulty rank did not make the call. */
 ceclResult_t attempt_make(struct life *life);
-/* Closes memory that a failed attempt kept open. The communicator has ended. */
+/* Closes the memory that a failed attempt kept open. Called once the communicator has ended. */
 void attempt_clean(struct life *life);
 
-/* What a rank sends, by its number in the first communicator. */
+/* Returns what a rank sends; `rank` is its number in the first communicator. */
 int attempt_value(int rank, int attempt, int index);
 
 #endif

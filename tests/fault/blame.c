@@ -14,7 +14,7 @@ static void blame_rank(struct blame *blame, int rank, int faulty)
         blame->wrongly = rank;
 }
 
-/* Reads a list such as "1, 2 and 3". Returns where it ends. */
+/* Reads a list such as "1, 2 and 3". Returns the address behind it. */
 static const char *read_list(const char *at, struct blame *blame, int faulty)
 {
     while (isdigit((unsigned char)*at)) {
@@ -29,8 +29,8 @@ static const char *read_list(const char *at, struct blame *blame, int faulty)
     return at;
 }
 
-/* Skips what comes before "rank N gave up: ", and that: rank N passes on a reason. The faulty rank's own
- * word is evidence, so everything after it is its own story. */
+/* Skips all text up to and including "rank N gave up: ", because rank N only passes on a reason. Does not
+ * skip the faulty rank's own text: it is evidence, so nothing after it blames another rank. */
 static const char *skip_messengers(const char *words, struct blame *blame, int faulty)
 {
     static const char gave_up[] = " gave up: ";

@@ -1,13 +1,13 @@
-/* The list of cases: every fault at every point of every call where it can be, with the ranks in
- * turn. */
+/* The list of cases: every fault at every point of every call at which it can occur. The faulty rank and
+ * the number of ranks vary from case to case. */
 #include "cases.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MOST_CASES 2000
-#define VARIANTS 2   /* of each combination, with other ranks and seeds */
-#define OOB_ROUNDS 1 /* exchanges through the caller's callbacks while a communicator is made */
+#define VARIANTS 2   /* cases of each combination, with other ranks and seeds */
+#define OOB_ROUNDS 1 /* exchanges through the caller's callbacks in one join */
 
 static const char *const op_names[OPS] = {"join",
                                           "join by callbacks",
@@ -51,13 +51,13 @@ static bool needs_communicator(enum fault fault)
     return fault == ABORTS || fault == REVOKES || fault == LEAVES;
 }
 
-/* A thread beside the call may only do this. */
+/* The only faults that a thread beside the call can commit. */
 static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
         return false;
-    /* A thread may not touch a handle that another one destroys, or does not have yet. A revoked
-     * communicator can be shrunk. */
+    /* A thread must not use a handle that another thread destroys, or that does not exist yet. A revoked
+     * communicator can still be shrunk. */
     const bool revocable = op != JOIN && op != SHRINK && op != FINALIZE && op != DESTROY;
     return ends_its_process(fault) || fault == STOPPED || (fault == REVOKES && revocable);
 }
@@ -69,11 +69,11 @@ static bool can_be_before(enum op op, enum fault fault)
     if (op == JOIN)
         return !needs_communicator(fault);
     if (op == SHRINK && fault == REVOKES)
-        return false; /* it works on a communicator that was revoked, too */
+        return false; /* these calls also work on a revoked communicator */
     return fault != OTHER_CALL || (op != FINALIZE && op != DESTROY);
 }
 
-/* These calls are one step for the caller, so nothing can come between its parts. */
+/* These calls are a single step for the caller, so no fault can come within them. */
 static bool has_parts(enum op op)
 {
     return op != JOIN && op != ALLOCATE && op != SPLIT && op != SHRINK;
@@ -91,7 +91,7 @@ static bool is_possible(enum op op, enum when when, enum fault fault)
     }
 }
 
-/* A plain mixing of bits: near numbers give seeds that have nothing in common. */
+/* Mixes the bits, so that neighbouring case numbers get unrelated seeds. */
 static uint32_t mix(uint32_t x)
 {
     x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -108,7 +108,7 @@ static void add(enum op op, enum when when, enum fault fault, int variant, uint3
     *c = (struct fault_case){.number = listed, .op = op, .when = when, .fault = fault};
     c->seed = mix(seed * 100003u + (uint32_t)listed);
     c->nranks = 2 + (listed + variant) % (MOST_RANKS - 1);
-    /* Of two ranks, each other list of those who stay is a list of one, which fits. */
+    /* With two ranks, any different list leaves a single rank, which is no misuse. */
     if (op == SHRINK && fault == OTHER_CALL && c->nranks == 2)
         c->nranks = 3;
     c->faulty = (int)(c->seed % (uint32_t)c->nranks);
@@ -145,7 +145,7 @@ int fault_case_maker(const struct fault_case *c)
     return (int)(c->seed / 3 % (uint32_t)c->nranks);
 }
 
-/* A rank that ends before it has come to the others leaves no trace, unless it made the id, which
+/* A rank that ends before it has connected to the others leaves no trace, unless it made the id: the id
  * names its process. */
 bool fault_case_is_seen(const struct fault_case *c)
 {
@@ -154,7 +154,7 @@ bool fault_case_is_seen(const struct fault_case *c)
     return c->fault != STOPPED && c->fault != NEVER_CALLS;
 }
 
-/* Defects that stand. A case that meets one is counted by itself, and never as passed. */
+/* Known defects. A case that fails by one of them is counted separately, never as passed. */
 static const struct known {
     const char *words, *reason;
 } known[] = {

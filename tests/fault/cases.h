@@ -1,4 +1,4 @@
-/* The cases of the fault suite: which rank does what wrong, at which point of which call. */
+/* The cases of the fault suite: which rank commits which fault, at which point of which call. */
 #ifndef CECL_TESTS_FAULT_CASES_H
 #define CECL_TESTS_FAULT_CASES_H
 
@@ -7,17 +7,17 @@
 
 #define MOST_RANKS 4
 
-/* What one rank, the faulty one, does wrong. */
+/* What the faulty rank does wrong. */
 enum fault {
     KILLED,
-    STOPPED, /* afterwards it goes on, or is killed; the seed decides */
-    EXITS,   /* without destroying its communicator */
+    STOPPED, /* afterwards the rank continues or is killed; the seed decides */
+    EXITS,   /* its process ends without destroying the communicator */
     NEVER_CALLS,
-    OTHER_CALL, /* it makes another call than its peers */
+    OTHER_CALL, /* the rank makes another call than its peers */
     ABORTS,
     REVOKES,
-    LEAVES,       /* destroys its communicator */
-    LEAVES_CHILD, /* it dies, and a forked child keeps its descriptors open */
+    LEAVES,       /* the rank destroys its communicator */
+    LEAVES_CHILD, /* the rank dies, and a forked child keeps its descriptors open */
     FAULTS
 };
 
@@ -25,8 +25,8 @@ enum fault {
 enum op {
     JOIN,
     JOIN_BY_CALLBACKS,
-    ALLOCATE, /* the pool grows */
-    REGISTER, /* new memory in each attempt */
+    ALLOCATE, /* allocates more than the pool has left */
+    REGISTER, /* registers new memory in each attempt */
     GATHER,
     ALL_TO_ALL,
     BY_SPLITS, /* an all-to-all whose splits are on the device */
@@ -37,9 +37,9 @@ enum op {
     BROADCAST,
     BARRIER,
     GROUP,
-    MESSAGES, /* each rank to each */
-    REQUEST,  /* made and started */
-    PUTS,     /* each rank into the window of each */
+    MESSAGES, /* each rank sends to each */
+    REQUEST,  /* makes a request and starts it */
+    PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,
     FINALIZE,
@@ -51,7 +51,7 @@ enum op {
 enum when {
     BEFORE, /* instead of the call */
     WITHIN, /* between two parts of the call, for example enqueued and not synchronized */
-    AMID,   /* by a thread of the faulty rank, after a random time */
+    AMID,   /* a thread of the faulty rank commits the fault after a random time */
     AFTER,  /* once all ranks have finished the call; the others are idle then */
     WHENS
 };
@@ -62,25 +62,25 @@ struct fault_case {
     enum when when;
     enum fault fault;
     int nranks, faulty;
-    int round; /* the attempt, or the exchange of joining, at which the fault comes */
+    int round; /* the attempt, or the exchange during joining, at which the fault comes */
     uint32_t seed;
 };
 
 /* All cases; *count is their number. The list is made once. */
 const struct fault_case *fault_cases(uint32_t seed, int *count);
 
-/* For example "gather: rank 1 of 3 is killed within". */
+/* Returns a description, for example "gather: rank 1 of 3 is killed within". */
 void fault_case_name(const struct fault_case *c, char *name, int bytes);
 
-/* Whether `rank` takes part in the communicator of those who are left. */
+/* Whether `rank` belongs to the survivors' communicator. */
 bool fault_case_stays(const struct fault_case *c, int rank);
-/* Why a case with this failure is known to fail today, or NULL. `words`: what the first rank that
- * failed found. */
+/* Returns why a case is known to fail in this way, or NULL. `words`: the message of the first rank that
+ * failed. */
 const char *fault_case_known(const struct fault_case *c, const char *words);
 
-/* The rank that makes the id of the first communicator. */
+/* The rank that makes the first communicator's id. */
 int fault_case_maker(const struct fault_case *c);
-/* Whether the fault leaves evidence that peers can have at once, without a time limit. */
+/* Whether the fault leaves evidence from which peers learn of it without a time limit. */
 bool fault_case_is_seen(const struct fault_case *c);
 
 #endif

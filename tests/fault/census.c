@@ -10,17 +10,18 @@
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
 
-#define WAITS 3000 /* of 1 ms */
-/* Sanitizers map as much of their own. */
+#define WAITS 3000 /* waits of 1 ms each */
+/* Sanitizers make mappings of this size for themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_PRIVATE false
 #else
 #define COUNTS_PRIVATE true
 #endif
-/* Larger than a thread's stack and what malloc takes at a time, smaller than a pool. */
+/* Larger than a thread's stack and than malloc's mappings, smaller than a pool. */
 #define LARGE_BYTES (96ul << 20)
 
-/* CUDA reserves addresses without rights and maps into them, so the number of such ranges says nothing. */
+/* CUDA reserves address ranges without access rights and maps into them. Their number varies, so they are
+ * not counted. */
 static bool is_of_cuda(const struct census_mapping *m)
 {
     const char *device = getenv("CECL_TEST_DEVICE");
@@ -85,7 +86,7 @@ static bool was_there(const struct census *start, const struct census_mapping *m
     return false;
 }
 
-/* Appends what still fits. */
+/* Appends as much of the text as fits. */
 __attribute__((format(printf, 3, 4))) static void append(char *words, size_t bytes,
                                                          const char *format, ...)
 {

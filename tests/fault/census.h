@@ -1,4 +1,4 @@
-/* What a process holds that a communicator takes and has to give back. */
+/* Counts the resources of a process that a communicator takes and must give back. */
 #ifndef CECL_TESTS_FAULT_CENSUS_H
 #define CECL_TESTS_FAULT_CENSUS_H
 
@@ -15,14 +15,14 @@ enum { CENSUS_MAPPINGS = 256 };
 
 struct census {
     int descriptors, threads, mappings;
-    struct census_mapping list[CENSUS_MAPPINGS]; /* the first of them */
+    struct census_mapping list[CENSUS_MAPPINGS]; /* the first mappings that were found */
 };
 
 void census_take(struct census *out);
-/* Waits until no more is held than `start`, for a few seconds at most: a thread of an id ends by
- * itself. *left is what is held at last. */
+/* Waits a few seconds at most until the process holds no more than `start`: the thread that serves an id
+ * ends a little later. *left: what the process holds at last. */
 bool census_is_back(const struct census *start, struct census *left);
-/* Writes what is left, with the mappings that were not there at the start. */
+/* Writes which resources are left, with the mappings that did not exist at the start. */
 void census_describe(const struct census *start, const struct census *left, char *words,
                      size_t bytes);
 

@@ -1,12 +1,12 @@
-/* The fault suite: one rank of a small communicator does something wrong at one point of one call,
- * and each other rank is looked at: its calls end in time, its error names that rank and no other, no
- * result is called good that is not, everything is given back, and a new communicator of those who
- * are left works.
+/* The fault suite: one rank of a small communicator commits a fault at one point of one call. Each other
+ * rank checks that its calls end in time, that its error names the faulty rank and no other, that every
+ * successful result is right, that all resources are given back, and that the survivors' new communicator
+ * works.
  *
  *     fault_cases [--list] [--case N] [--part I/P] [--jobs J] [--seed S]
  *
- * With CECL_TEST_DEVICE=cuda on GPUs, without registered memory; CECL_SHARE_GPU=1 where there are fewer
- * GPUs than ranks. */
+ * CECL_TEST_DEVICE=cuda runs the cases on GPUs, except those with registered memory. With fewer GPUs than
+ * ranks, set CECL_SHARE_GPU=1. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 
 #include "aftermath.h"
 
-#define CASE_SECONDS 60.0 /* then a case counts as hung */
+#define CASE_SECONDS 60.0 /* a case that takes longer counts as hung */
 #define MOST_JOBS 32
-#define MOST_TRIES 5 /* of a case that ran out of time before its fault */
+#define MOST_TRIES 5 /* of a case whose time limit passes before its fault */
 
 struct options {
     int only, part, parts, jobs;
@@ -31,11 +31,11 @@ struct options {
 
 struct tally {
     int passed, failed, known, repeated;
-    double slowest; /* s from a fault to an error, where there is evidence */
+    double slowest; /* s from a fault to an error, of faults that leave evidence */
     int slowest_case;
 };
 
-/* A case that runs: the process that leads it, and what its ranks share. */
+/* A running case: the process that leads it, and the memory that its ranks share. */
 struct run {
     pid_t leader;
     const struct fault_case *c;
@@ -43,9 +43,9 @@ struct run {
     int tries;
 };
 
-/* ---- leading a case, in a process of its own */
+/* ---- leading a case, in a separate process */
 
-/* A rank of which nothing is awaited any more before its peers are done. */
+/* Whether the rank has nothing left to do before its peers are done. */
 static bool is_done(const struct fault_case *c, const struct meeting *meeting, int rank)
 {
     const bool goes = rank == c->faulty && !fault_case_stays(c, rank);
@@ -60,23 +60,24 @@ static bool all_done(const struct fault_case *c, const struct meeting *meeting)
     return all;
 }
 
-/* The child that a rank forked as its fault. */
+/* Kills the child that a rank forked as its fault. */
 static void kill_child(const struct meeting *meeting)
 {
     if (atomic_load(&meeting->child) > 0)
         kill(atomic_load(&meeting->child), SIGKILL);
 }
 
-/* The peers are done: a rank that stayed away comes back, or dies, and nobody keeps descriptors. */
+/* Called when the peers are done: lets a rank that stayed away continue or die, and kills the child that
+ * keeps descriptors. */
 static void release(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
 {
     atomic_store(&meeting->released, 1);
-    if (c->fault == STOPPED && ranks[c->faulty] > 0) /* 0 would be this whole group of processes */
+    if (c->fault == STOPPED && ranks[c->faulty] > 0) /* kill(0) signals this whole process group */
         kill(ranks[c->faulty], c->seed % 2 ? SIGCONT : SIGKILL);
     kill_child(meeting);
 }
 
-/* Waits for all ranks, and notes those that ended without a word. */
+/* Waits for all ranks, and records those that ended without a report. */
 static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ranks, int *left)
 {
     for (int r = 0; r < c->nranks; r++) {
@@ -98,7 +99,7 @@ static void reap(const struct fault_case *c, struct meeting *meeting, pid_t *ran
 static void kill_all(const struct fault_case *c, const struct meeting *meeting, const pid_t *ranks)
 {
     for (int r = 0; r < c->nranks; r++)
-        if (ranks[r] > 0) /* kill(0) is sent to this whole group of processes */
+        if (ranks[r] > 0) /* kill(0) signals this whole process group */
             kill(ranks[r], SIGKILL);
     kill_child(meeting);
 }
@@ -116,7 +117,7 @@ static void give_up(const struct fault_case *c, struct meeting *meeting, const p
     }
 }
 
-/* Returns the rank's process; 0 if there is none. */
+/* Starts a rank. Returns its process id, or 0 if fork failed. */
 static pid_t start_rank(const struct fault_case *c, struct meeting *meeting, int rank)
 {
     const pid_t process = fork();
@@ -131,7 +132,7 @@ static pid_t start_rank(const struct fault_case *c, struct meeting *meeting, int
     return 0;
 }
 
-/* Whether a rank failed and the fault is still to come: nothing more can be learned then. */
+/* Whether a rank failed before the fault. Then the case can show nothing more. */
 static bool is_spoilt(const struct fault_case *c, const struct meeting *meeting)
 {
     bool failed = false;
@@ -171,7 +172,7 @@ static _Noreturn void lead(const struct fault_case *c, struct meeting *meeting)
 
 /* ---- judging */
 
-/* Prints what each rank found, those that failed first. */
+/* Prints what each rank reported, in the order of failure. */
 static void print_ranks(const struct run *run)
 {
     for (int r = 0; r < run->c->nranks; r++) {
@@ -186,7 +187,7 @@ static void print_ranks(const struct run *run)
     }
 }
 
-/* The report of the rank that failed first, or NULL. */
+/* Returns the report of the rank that failed first, or NULL. */
 static const struct report *first_failure(const struct run *run)
 {
     const struct report *first = NULL;
@@ -198,8 +199,8 @@ static const struct report *first_failure(const struct run *run)
     return first;
 }
 
-/* Whether the case ran out of time before the fault was there. The limits of time are short here, so
- * that is the fault of a busy machine. */
+/* Whether a time limit passed before the fault. The time limits are short here, so the cause is a busy
+ * machine. */
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
@@ -231,7 +232,7 @@ static void judge(const struct run *run, const struct options *options, struct t
     if (failure || options->only >= 0)
         printf("case %d (%s; seed %u) %s%s\n", c->number, name, c->seed,
                !failure ? "passed"
-               : known  ? "failed, as is known: "
+               : known  ? "failed with a known defect: "
                         : "FAILED",
                known ? known : "");
     if ((failure && !known) || options->only >= 0)
@@ -239,7 +240,7 @@ static void judge(const struct run *run, const struct options *options, struct t
     fflush(stdout);
 }
 
-/* ---- running several cases at a time */
+/* ---- running several cases in parallel */
 
 static void start(struct run *run, const struct fault_case *c, int tries)
 {
@@ -287,7 +288,7 @@ static struct run *find_free(struct run *runs, int jobs)
     return NULL;
 }
 
-/* Memory that is registered is a file's here, which a GPU has none of. */
+/* This suite registers mapped files, which GPUs do not support. */
 static bool is_chosen(const struct fault_case *c, const struct options *options)
 {
     if (c->op == REGISTER && life_on_gpus())
@@ -368,10 +369,10 @@ int main(int argc, char **argv)
     printf("part %d of %d of %d cases, seed %u\n", options.part, options.parts, count,
            options.seed);
     run_all(cases, count, &options, &tally);
-    printf(
-        "%d passed, %d failed, %d failed as is known; %d times a case ran out of time before its "
-        "fault and was run again; %.1f s; slowest error %.3f s after its fault (case %d)\n",
-        tally.passed, tally.failed, tally.known, tally.repeated, now() - began, tally.slowest,
-        tally.slowest_case);
+    printf("%d passed, %d failed, %d failed with a known defect; %d times a time limit passed "
+           "before a case's "
+           "fault and was run again; %.1f s; slowest error %.3f s after its fault (case %d)\n",
+           tally.passed, tally.failed, tally.known, tally.repeated, now() - began, tally.slowest,
+           tally.slowest_case);
     return tally.failed > 0 || tally.passed + tally.known == 0;
 }

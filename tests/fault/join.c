@@ -1,4 +1,4 @@
-/* Joining: by an id, or by an exchange of this suite's own, which has points for faults. */
+/* Joining: by an id, or by this suite's own callbacks, which have points for faults. */
 #include "join.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "aftermath.h"
 #include "misdeed.h"
 
-#define STAGING_BYTES 16384 /* a reduction by staging then has several chunks */
+#define STAGING_BYTES 16384 /* small, so that a reduction by staging has several chunks */
 #define SEGMENT_BYTES (1 << 20)
-#define GRACE 0.2 /* seconds for what the faulty rank may have sent before its fault */
+#define GRACE 0.2 /* seconds for data that the faulty rank may have sent before its fault */
 
 void join_set_limits(int init_timeout_ms)
 {
@@ -67,7 +67,7 @@ static bool all_brought(struct meeting *meeting, int round, int n)
     return count == n;
 }
 
-/* Fails once the faulty rank had time enough after its fault. */
+/* Fails when the faulty rank has had GRACE seconds after its fault. */
 static bool await_all(struct life *life, int round)
 {
     struct meeting *meeting = life->meeting;
@@ -79,7 +79,7 @@ static bool await_all(struct life *life, int round)
     return true;
 }
 
-/* The fault comes when this rank has brought its part, so its peers go on without it. */
+/* The fault comes after this rank has written its part, so the peers' exchange still succeeds. */
 static int exchange(void *context, const void *send, void *recv, size_t bytes)
 {
     struct life *life = context;
@@ -105,9 +105,9 @@ static int meet(void *context)
     return exchange(context, &nothing, all, 1);
 }
 
-/* ---- the first one */
+/* ---- the first communicator */
 
-/* A rank that joins wrongly takes another one's place. */
+/* A rank that joins wrongly uses another rank's number. */
 static int rank_to_join_as(const struct life *life)
 {
     return life->gets_wrong ? (life->me + 1) % life->n : life->me;

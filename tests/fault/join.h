@@ -4,14 +4,14 @@
 
 #include "life.h"
 
-/* The time limit of joining, from now on in this process. */
+/* Sets the time limit of joining for all later joins of this process. */
 void join_set_limits(int init_timeout_ms);
 ceclConfig_t join_config(const struct fault_case *c, int timeout_ms);
-/* Joins by the id with this number. The first one's maker makes it; that of any other is made by its
- * rank 0. */
+/* Joins by the id with this number. Id 0 is made by the rank that the case names, any other id by rank 0 of
+ * its communicator. */
 ceclResult_t join_by_id(struct life *life, int which, int nranks, int rank,
                         const ceclConfig_t *config, ceclComm_t *comm);
-/* The first communicator of the case. */
+/* Makes the case's first communicator. */
 ceclResult_t join_first(struct life *life);
 
 #endif

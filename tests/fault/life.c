@@ -1,4 +1,4 @@
-/* A rank's life: it joins, makes calls, meets the fault, and goes on with those who are left. */
+/* A rank's life: it joins, makes calls, meets the fault, and continues with the other survivors. */
 #include "life.h"
 
 #include <malloc.h>
@@ -68,15 +68,15 @@ static int count_gpus(void)
 {
     char path[32];
     int count = 0;
-    for (int i = 0; i < 16; i++) { /* a container may have any of them */
+    for (int i = 0; i < 16; i++) { /* a container may contain any subset of the GPUs */
         snprintf(path, sizeof(path), "/dev/nvidia%d", i);
         count += access(path, F_OK) == 0;
     }
     return count;
 }
 
-/* Opens this rank's GPU before anything is timed or counted: that takes seconds, and the driver keeps
- * descriptors and threads. */
+/* Opens this rank's GPU before anything is timed or counted, because opening takes seconds and the driver
+ * keeps descriptors and threads. */
 static void warm_up(struct life *life)
 {
     const int gpus = count_gpus();
@@ -92,8 +92,8 @@ static void warm_up(struct life *life)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
 }
 
-/* What the driver maps and opens at a process's first calls with peers stays. So the ranks have made such
- * calls before anything is counted. */
+/* The driver keeps mappings and descriptors from a process's first calls with peers. So the ranks make such
+ * calls before resources are counted. */
 static void warm_up_together(struct life *life)
 {
     enum { INTS_EACH = 100000 };
@@ -127,7 +127,7 @@ static void warm_up_together(struct life *life)
 
 /* ---- */
 
-/* All ranks come here before one goes on. */
+/* A barrier of all ranks. */
 static void meet(struct life *life)
 {
     life->awaited += life->n;
@@ -145,7 +145,7 @@ static void open_buffers(struct life *life)
     meet(life);
 }
 
-/* A fault before or within joining makes it fail on all ranks. */
+/* If the fault comes before or while ranks join, joining fails on all ranks. */
 static void join_or_end(struct life *life)
 {
     const struct fault_case *c = life->c;
@@ -164,8 +164,8 @@ static void join_or_end(struct life *life)
     aftermath_of_survivors(life);
 }
 
-/* Once all ranks have made the call, the fault comes while nobody waits. Then a barrier shows it to
- * those who have not heard of it. */
+/* Once all ranks have made the call, the fault comes while no rank waits. Then a barrier shows the fault to
+ * ranks that have not learned of it. */
 static void come_after(struct life *life)
 {
     STEP(life, "idle");
@@ -194,7 +194,7 @@ static ceclResult_t attempt_until_failure(struct life *life)
         if (c->when == AFTER && life->attempt == c->round)
             come_after(life);
         else if (life->is_over)
-            aftermath_of_survivors(life); /* it ended well, as it may */
+            aftermath_of_survivors(life); /* the communicator may also end without an error */
         aftermath_check_time(life);
     }
 }
@@ -203,7 +203,7 @@ static void prepare(struct life *life)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(90);
-    mallopt(M_ARENA_MAX, 1); /* an arena is as large as a pool, and is not given back */
+    mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
     if (life_on_gpus()) {
         warm_up(life);

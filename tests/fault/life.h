@@ -13,40 +13,40 @@
 #define POOL_BYTES (256ll << 20)
 #define OOB_EXCHANGES 16
 #define PART_BYTES 16384
-#define WARM_ID 2 /* of a communicator before that of the case */
-#define IDS 3     /* 0: of the case's communicator; 1: of the one of those who are left */
+#define WARM_ID 2 /* the id of a communicator that ranks use before the case's */
+#define IDS 3     /* id 0: the case's communicator; id 1: the survivors' communicator */
 
 struct report {
-    const char *_Atomic step; /* what the rank does now; a string constant */
+    const char *_Atomic step; /* what the rank does at present; a string constant */
     _Atomic int begun;        /* attempts that the rank has begun */
-    _Atomic int done;         /* it has nothing left to do that needs the others */
+    _Atomic int done;         /* the rank does nothing more that needs the others */
     _Atomic int failed;
     double failed_at;
-    char words[1536]; /* what was not as it should be */
-    char heard[512];  /* the error by which it learned of the fault */
+    char words[1536]; /* what the rank found wrong */
+    char heard[512];  /* the message of the error by which the rank learned of the fault */
     double took;      /* seconds from the fault to that error */
 };
 
 /* Shared by the processes of a case. */
 struct meeting {
     struct id {
-        _Atomic int ready; /* 1: it is there; -1: there will be none */
+        _Atomic int ready; /* 1: the id is ready; -1: no id will come */
         ceclUniqueId id;
     } ids[IDS];
-    int timeout_ms;       /* where nothing but time tells of the fault */
-    _Atomic int passed;   /* ranks that came to a meeting point, of all of them together */
-    _Atomic int left;     /* ranks that go on without the faulty one */
-    _Atomic int released; /* the ranks without fault are done */
+    int timeout_ms;       /* for faults that only a timeout can reveal */
+    _Atomic int passed;   /* how often ranks came to a meeting point, all ranks together */
+    _Atomic int left;     /* ranks that continue without the faulty rank */
+    _Atomic int released; /* the ranks without a fault are done */
     _Atomic int fault_began;
     double fault_at;
-    _Atomic int child; /* a process that the faulty rank left */
+    _Atomic int child; /* a process that the faulty rank left behind */
     /* the exchange of callbacks: [round][rank] */
     _Atomic int brought[OOB_EXCHANGES][MOST_RANKS];
     char parts[OOB_EXCHANGES][MOST_RANKS][PART_BYTES];
     struct report reports[MOST_RANKS];
 };
 
-/* Memory of a rank's own that peers can open. */
+/* Memory that a rank maps itself and that peers can open. */
 struct memory {
     int fd;
     void *ptr;
@@ -59,36 +59,36 @@ struct life {
     struct report *report;
     int me, n;
     bool is_faulty;
-    enum op op; /* what the attempts are of now */
+    enum op op; /* the call that attempts make at present */
     ceclComm_t comm;
-    int *in, *out;        /* symmetric memory of INTS ints each, of the device */
-    int attempt;          /* the number of the current one */
-    bool gets_wrong;      /* it makes another call than its peers, from now on */
+    int *in, *out;        /* symmetric device memory of INTS ints each */
+    int attempt;          /* the number of the current attempt */
+    bool gets_wrong;      /* from now on, the rank makes another call than its peers */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
-    _Atomic bool is_back; /* it was stopped, or kept away, and goes on after the others */
+    _Atomic bool is_back; /* the rank was stopped, or stayed away, and continues after the others */
     pthread_t thread;
     bool has_thread;
-    struct memory kept[2]; /* registered; kept until the communicator has ended */
+    struct memory kept[2]; /* registered memory; kept until the communicator has ended */
     int nkept;
-    int awaited; /* of meeting->passed */
+    int awaited; /* the value of meeting->passed that this rank waits for */
     int oob_round;
     struct census start;
-    ceclComm_t warm; /* on GPUs, of this rank alone: it keeps the GPU open */
+    ceclComm_t warm; /* on GPUs, a communicator of this rank alone; keeps the GPU open */
 };
 
-/* Whether ranks are on GPUs: with CECL_TEST_DEVICE=cuda. Otherwise they are on the host device. */
+/* Whether ranks use GPUs (CECL_TEST_DEVICE=cuda) instead of the host device. */
 bool life_on_gpus(void);
-/* Copy ints to and from memory of the device, and wait for it. */
+/* Copy ints to and from device memory, and wait for the copy. */
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count);
 ceclResult_t life_get(ceclComm_t comm, int *host, const int *device, size_t count);
 
 double now(void);
-/* Records what is not as it should be, and ends the process. */
+/* Records what is wrong, and ends the process. */
 _Noreturn void life_fail(struct life *life, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 #define STEP(life, text) atomic_store(&(life)->report->step, text)
 
-/* A whole life. Does not return. */
+/* Runs the whole life. Does not return. */
 _Noreturn void life_run(const struct fault_case *c, struct meeting *meeting, int rank);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "aftermath.h"
 
-#define JOIN_SPREAD_US 8000 /* in which a fault amid joining comes */
-#define CALL_SPREAD_US 3000 /* in which a fault amid other calls comes */
+#define JOIN_SPREAD_US 8000 /* a fault amid joining comes within this time */
+#define CALL_SPREAD_US 3000 /* a fault amid other calls comes within this time */
 
 static _Noreturn void die(void)
 {
@@ -30,7 +30,7 @@ static _Noreturn void leave_a_child(struct life *life)
     _exit(0);
 }
 
-/* Ends the process, if that is the fault. */
+/* Ends the process, if the case's fault does that. */
 static void end_if_it_does(struct life *life)
 {
     if (life->c->fault == KILLED)
@@ -47,7 +47,7 @@ static void note(struct life *life)
     atomic_store(&life->meeting->fault_began, 1);
 }
 
-/* A fault by which the rank goes on, once its peers are done. */
+/* A fault after which the rank continues once its peers are done. */
 static void stay_away(struct life *life)
 {
     life->is_back = true;
@@ -68,7 +68,7 @@ static void commit(struct life *life)
     case NEVER_CALLS:
         stay_away(life);
         if (!life->comm)
-            break; /* it goes on to join */
+            break; /* the rank continues and joins */
         aftermath_of_the_late(life);
     case OTHER_CALL: life->gets_wrong = true; break;
     case REVOKES: (void)!ceclCommRevoke(life->comm); break;

@@ -1,15 +1,15 @@
-/* What the faulty rank does, when its time has come. */
+/* Makes the faulty rank commit its fault at its point. */
 #ifndef CECL_TESTS_FAULT_MISDEED_H
 #define CECL_TESTS_FAULT_MISDEED_H
 
 #include "life.h"
 
-/* Called at each point of an attempt where a fault may come. If this is the rank, the point and the
- * attempt, it does what the case says. Returns if the rank goes on with the attempt. */
+/* Called at each point of an attempt at which a fault may come. On the faulty rank, at the case's point and
+ * attempt, commits the fault. Returns if the rank continues with the attempt. */
 void misdeed_at(struct life *life, enum when when);
-/* Starts the thread that does it after a random time, if the case says so. */
+/* Starts the thread that commits the fault after a random time, if the case has an AMID fault. */
 void misdeed_prepare(struct life *life);
-/* For faults that come after joining, with the thread joined: nothing of it is left. */
+/* Commits a fault that comes after joining. The thread that joined has ended. */
 void misdeed_forget(struct life *life);
 
 #endif

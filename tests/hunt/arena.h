@@ -1,5 +1,5 @@
-/* What the processes of a run share, and how they meet. Ranks have seats: their numbers at the start.
- * Some of them die. */
+/* What the processes of a run share, and how ranks meet. A seat is a rank's number at the start of the run.
+ * Some ranks die. */
 #ifndef CECL_TEST_HUNT_ARENA_H
 #define CECL_TEST_HUNT_ARENA_H
 
@@ -7,25 +7,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SEATS 8 /* most ranks of a run */
-#define HUNTS 2 /* most times that ranks are killed in a run */
-#define KILLS 2 /* most ranks that are killed each time */
+#define SEATS 8 /* most ranks in a run */
+#define HUNTS 2 /* most hunts in a run */
+#define KILLS 2 /* most ranks killed in one hunt */
 
 /* How the ranks of a hunt are killed. */
 enum pattern {
-    AMID_CALLS, /* all while calls are made */
-    IN_SHRINK,  /* the last one while the survivors of the others shrink */
+    AMID_CALLS, /* all victims die while calls are made */
+    IN_SHRINK,  /* the last victim dies while ranks shrink after the death of the others */
     PATTERNS
 };
 
-/* One hunt: who is killed, and how long after its begin. */
+/* One hunt: which ranks are killed, and how long after the hunt's start. */
 struct hunt {
     enum pattern pattern;
-    int victims[KILLS], count; /* seats */
+    int victims[KILLS], count; /* the seats of the ranks to kill */
     unsigned delays_us[KILLS];
 };
 
-/* A run: everything that follows from its seed. */
+/* A run, which follows from its seed. */
 struct run {
     uint64_t seed;
     int nranks, count;
@@ -33,20 +33,21 @@ struct run {
 };
 
 struct arena {
-    _Atomic int arrived[SEATS]; /* meeting points that the seat has come to */
+    _Atomic int arrived[SEATS]; /* meeting points that the seat's rank has reached */
     _Atomic int dead[SEATS];    /* the seat's process was reaped */
-    /* [hunt][0]: its calls have begun; [hunt][1]: its shrink has */
+    /* [hunt][0]: the hunt's calls have begun; [hunt][1]: its shrink has begun */
     _Atomic int begun[HUNTS][2];
-    /* by seat, a bit for each team: it failed there; it was in a group there that was refused */
+    /* by seat, with a bit for each team: the team's communicator failed; its group was refused */
     _Atomic uint32_t failed[SEATS], bound[SEATS];
-    unsigned char shared[256]; /* what rank 0 tells all */
-    _Atomic int excused, made; /* during hunts: calls that failed; communicators made beside them */
+    unsigned char shared[256]; /* data that rank 0 sends to all ranks */
+    _Atomic int excused,
+        made; /* during hunts: calls that failed; additional communicators that were made */
     const char *_Atomic doing[SEATS];
 };
 
-/* Draws a run. */
+/* Draws a run from its seed. */
 void run_draw(struct run *run, uint64_t seed);
-/* The life of the rank in `seat`. Does not return. */
+/* Runs the rank in `seat`. Does not return. */
 _Noreturn void life_run(const struct run *run, struct arena *arena, int seat);
 
 #endif

@@ -1,11 +1,11 @@
-/* See beside.h. All of this may fail, because a rank dies. */
+/* See beside.h. Any call here may fail, because a rank dies. */
 #include "beside.h"
 
-#define COUNT 300 /* ints that each rank contributes to a try */
+#define COUNT 300 /* ints that each rank contributes to a trial call */
 
 static struct {
     enum what { SPLIT, ALLOCATE, SHARE, NOTHING, WHATS } what;
-    int before, colors; /* `before`: the call of the burst */
+    int before, colors; /* `before`: index of the burst's next call */
     size_t bytes;
     const struct team *team;
 } drawn;
@@ -65,7 +65,7 @@ static void check(const struct try *try, int rank, int n)
     }
 }
 
-/* The memory is private, so no peer writes to it. */
+/* Peers do not write to the buffer, because it is private memory. */
 void beside_try(ceclComm_t comm)
 {
     struct try *try = malloc(sizeof(*try));
@@ -93,7 +93,7 @@ static bool split(void)
     return true;
 }
 
-/* If it fails, the communicator fails on all ranks. */
+/* A failed call fails the communicator on all ranks. */
 static void allocate(void)
 {
     void *at = NULL;
@@ -101,7 +101,7 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* As above. The window ends with the communicator, if not before; its memory stays. */
+/* As above. The window ends with the communicator at the latest; its memory stays. */
 static void share_window(void)
 {
     static unsigned char *at;

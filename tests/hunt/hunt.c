@@ -1,11 +1,11 @@
-/* kill_hunt: runs in which ranks are killed amid random calls of all kinds. The others must not take a wrong
- * byte for a good one, hear of the deaths, make new communicators, and go on.
+/* kill_hunt: runs in which ranks are killed amid random calls of all kinds. The survivors must get no wrong
+ * byte from a successful call, learn of the deaths, make new communicators, and continue.
  *
  *     kill_hunt [--runs N] [--seed S] [--jobs J]
  *
- * A run has 2 to 8 ranks on the host device. Run i has seed S + i - 1; the number of ranks, their
- * settings, the calls and who is killed when follow from the seed. What depends on time does not: a run that
- * failed may pass when it is made again. */
+ * A run has 2 to 8 ranks on the host device. Run i has seed S + i - 1; the number of ranks, their settings,
+ * the calls and who is killed when follow from the seed. Timing does not follow from the seed: a failed run
+ * may pass when it is repeated. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -21,8 +21,8 @@
 
 #include "arena.h"
 
-#define RUN_SECONDS 90.0 /* then a run counts as hung */
-#define LONGEST_US 16    /* the longest delay of a kill is 2 to the power of this, in us */
+#define RUN_SECONDS 90.0 /* a run that takes longer counts as hung */
+#define LONGEST_US 16    /* a kill is delayed by at most 2 to the power of this, in us */
 #define MOST_JOBS 256
 
 struct options {
@@ -47,7 +47,7 @@ static uint64_t next(uint64_t *x)
     return z ^ (z >> 31);
 }
 
-/* Takes a seat out of those that are left. */
+/* Removes a random seat from those that are left, and returns it. */
 static int draw_seat(int *seats, int *left, uint64_t *x)
 {
     const int at = (int)(next(x) % (uint64_t)*left), seat = seats[at];
@@ -76,13 +76,13 @@ void run_draw(struct run *run, uint64_t seed)
     }
 }
 
-/* ---- leading a run, in a process of its own */
+/* ---- leading a run, in a separate process */
 
 struct lead {
     struct run run;
     struct arena *arena;
     pid_t ranks[SEATS];
-    int left, log; /* ranks that live; a file for what they print */
+    int left, log; /* number of live ranks; a file for the ranks' output */
     bool failed, gave_up;
     double begun[HUNTS][2];
 };
@@ -123,7 +123,7 @@ static void kill_all(struct lead *lead)
             kill(lead->ranks[s], SIGKILL);
 }
 
-/* Whether the seat's time to be killed has come. */
+/* Whether it is time to kill the rank in this seat. */
 static bool was_killed(const struct lead *lead, int seat)
 {
     for (int h = 0; h < lead->run.count; h++)
@@ -152,7 +152,7 @@ static void reap(struct lead *lead)
     }
 }
 
-/* The end of a run that has failed, once. */
+/* Ends a run that has failed: prints the failure once. */
 static void give_up(struct lead *lead, const char *why)
 {
     if (lead->gave_up)
@@ -188,7 +188,7 @@ static void print_log(int log)
         (void)!write(1, part, (size_t)got);
 }
 
-/* What all runs count together. */
+/* Totals of all runs. */
 struct tally {
     _Atomic int excused, made, killed;
 };
@@ -250,7 +250,7 @@ static bool read_options(int argc, char **argv, struct options *out)
     return good && optind == argc && out->runs >= 1 && out->jobs >= 1 && out->jobs <= MOST_JOBS;
 }
 
-/* Waits for a run that is under way. Returns whether it failed. */
+/* Waits for a run in progress. Returns whether it failed. */
 static int await_run(void)
 {
     int status;

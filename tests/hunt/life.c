@@ -1,5 +1,5 @@
-/* The life of a rank: bursts of calls, in some of which ranks are killed. After each of these the others
- * agree which communicators have failed, make new ones of them, and go on. */
+/* The life of a rank: bursts of calls, in some of which ranks are killed. After such a burst the survivors
+ * agree which communicators have failed, make new ones from them, and continue. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -11,17 +11,17 @@
 #include "puts_amid.h"
 #include "settings.h"
 
-#define SOON 20.0 /* seconds after which a failure must be known */
+#define SOON 20.0 /* seconds in which a failure must become known */
 
 static struct {
     const struct run *run;
     struct arena *arena;
-    int seat, points;      /* `points`: meeting points that this rank has come to */
-    int seats[SEATS];      /* by rank, of those that are left */
-    ceclComm_t home;       /* of all ranks that are left */
-    ceclComm_t old[TEAMS]; /* failed ones that this rank ends later */
+    int seat, points;      /* `points`: number of meeting points that this rank has reached */
+    int seats[SEATS];      /* by rank, of the survivors */
+    ceclComm_t home;       /* the communicator of all survivors */
+    ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later */
     int nold;
-    uint64_t x; /* equal on all ranks */
+    uint64_t x; /* random state, equal on all ranks */
     char burst[32];
 } life;
 
@@ -29,7 +29,7 @@ static struct {
 
 /* ---- meeting */
 
-/* All that are left are here before one goes on. */
+/* A barrier of all survivors. */
 static void meet(void)
 {
     atomic_store(&life.arena->arrived[life.seat], ++life.points);
@@ -57,7 +57,7 @@ static bool is_victim(const struct hunt *hunt, int seat)
     return false;
 }
 
-/* Returns once the victims [first, end) are dead. They themselves wait for their death here. */
+/* Returns once the victims [first, end) are dead. The victims themselves wait here until they are killed. */
 static void await_deaths(const struct hunt *hunt, int first, int end)
 {
     for (int i = first; i < end; i++) {
@@ -68,7 +68,7 @@ static void await_deaths(const struct hunt *hunt, int first, int end)
     }
 }
 
-/* ---- what failed */
+/* ---- which communicators failed */
 
 static ceclResult_t async_of(ceclComm_t comm)
 {
@@ -102,9 +102,9 @@ static int index_of(const struct team *team)
     return (int)(team - teams);
 }
 
-/* A group that is refused is carried out on none of its communicators. Where they work, the other ranks must
- * hear that this one does not make its calls. A rank that makes such a call outside a group hears it under
- * CECL_CHECK. */
+/* A refused group carries out no call on any of its communicators. If those communicators work, the other
+ * ranks must learn that this rank does not make its calls. A rank that makes such a call outside a group
+ * learns of it under CECL_CHECK. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");
@@ -136,7 +136,7 @@ static void aside(int first, int end)
         atomic_fetch_add(&life.arena->made, 1);
 }
 
-/* Programs often do not wait for the other calls of a communicator on which one has failed. */
+/* Many programs do not wait for a communicator's other calls after one of them has failed. */
 static bool awaits(const struct team *team)
 {
     return random_next(&bursts_own) % 4 == 0 || async_of(team->comm) == ceclSuccess;
@@ -152,7 +152,7 @@ static bool has_victim(const struct team *team, const struct hunt *hunt)
     return false;
 }
 
-/* What the ranks that are left noted of all teams. */
+/* Combines what all survivors recorded about all teams. */
 static uint32_t all_of(const _Atomic uint32_t *words)
 {
     uint32_t all = 0;
@@ -162,8 +162,8 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
-/* A failure names a rank that was killed, unless a rank revoked the communicator, or a group failed on another one: then it
- * is that one's rank. */
+/* A failure names a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on
+ * another communicator and the message names a rank of that one. */
 static void check_is_named(const struct team *team, const struct hunt *hunt)
 {
     const char *words = ceclGetLastError(team->comm);
@@ -178,7 +178,8 @@ static void check_is_named(const struct team *team, const struct hunt *hunt)
         fail_msg("communicator %d names no rank that was killed: %s", index_of(team), words);
 }
 
-/* Agrees with the others which teams have failed. Whoever is in one of them hears of it soon. */
+/* Agrees with the other ranks which teams have failed. Each member of a failed team must soon learn of its
+ * failure. */
 static uint32_t settle(const struct hunt *hunt)
 {
     uint32_t mine = 0, victims = 0;
@@ -202,12 +203,12 @@ static uint32_t settle(const struct hunt *hunt)
             check_is_named(&teams[i], hunt);
         }
     assert_int_equal(multi_async_within(life.home, SOON), ceclRemoteError);
-    meet(); /* all have read */
+    meet(); /* all ranks have read the data */
     atomic_store(&life.arena->bound[life.seat], 0);
     return failed;
 }
 
-/* ---- going on */
+/* ---- continuing after a failure */
 
 static void end_old(ceclComm_t comm)
 {
@@ -229,8 +230,8 @@ static void finish_streams(const struct team *team)
         (void)!ceclStreamSynchronize(team->comm, team->streams[i]);
 }
 
-/* Those who are left of a failed team make a new one, or do not. Where they do, the old one ends at any
- * time: nobody who is left writes for it any more. */
+/* The survivors of a failed team make a new communicator, or only end the old one. In the first case, the
+ * old one may end at any time, because survivors no longer write through it. */
 static void replace(struct team *team, const struct hunt *hunt)
 {
     bool leaves[RANKS];
@@ -267,7 +268,7 @@ static ceclComm_t shrunk_home(const struct hunt *hunt, int count, ceclResult_t *
     return comm;
 }
 
-/* The numbers of ranks without those who died. */
+/* Renumbers the ranks without those that died. */
 static void renumber(const struct hunt *hunt)
 {
     int now[SEATS], n = 0;
@@ -317,7 +318,7 @@ static void quiet_burst(int number)
     end_olds();
 }
 
-/* The last victim dies while the others make a new communicator, in which it is. */
+/* The last victim takes part in the shrink and is killed meanwhile. */
 static void shrink_with(const struct hunt *hunt, int number)
 {
     ceclResult_t result;

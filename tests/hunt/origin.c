@@ -5,10 +5,10 @@
 
 #define POISON 0x5A
 #define NOTED 4096
-#define MOST_INDEX (1u << 16) /* bytes of a block that are searched */
-#define ENOUGH 6              /* equal bytes in a row that are no chance */
+#define MOST_INDEX (1u << 16) /* searched bytes of each block */
+#define ENOUGH 6              /* that many equal bytes in a row are no coincidence */
 
-/* What some ranks contributed to a call, or one rank to a message. */
+/* The data that some ranks contributed to a call, or that a rank sent in a message. */
 struct noted {
     uint64_t seed;
     char name[48];

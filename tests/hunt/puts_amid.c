@@ -1,19 +1,19 @@
-/* See puts_amid.h. Calls have streams of their own, because those of the team carry messages, which ranks may make in
- * another order. */
+/* See puts_amid.h. The calls use their own streams, because the team's streams carry messages, which ranks
+ * may make in another order. */
 #include "puts_amid.h"
 
 #include "puts.h"
 
 static struct {
-    const struct team *team; /* NULL: there are no such calls in this burst */
-    int before;              /* which call of the burst */
+    const struct team *team; /* NULL: this burst has no one-sided calls */
+    int before;              /* index of the burst's call before which they are made */
     bool is_made;
     struct puts puts;
     struct memory shared;
 } amid;
 
-/* Where a communicator fails, peers may write to the window until they hear of it. So the memory of a window that did
- * not end stays, as long as this process lives. */
+/* When a communicator fails, peers may write to the window until they learn of the failure. So a window
+ * that was not freed keeps its memory until the process ends. */
 static void share(uint64_t *x)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};

@@ -4,17 +4,18 @@
 
 #include "plans.h"
 
-/* A call over nodes, and what each rank has of it. */
+/* A call over nodes, and what each rank knows of it. */
 struct nodes_call {
     struct cecl_part part;
-    uint64_t *layouts; /* of each rank, or one alike for all, or NULL */
-    uint64_t *sends;   /* [nranks][nranks] bytes, where ranks have layouts of their own */
+    uint64_t *layouts; /* each rank's own, or one for all ranks, or NULL */
+    uint64_t *sends;   /* [nranks][nranks] bytes; used if ranks have their own layouts */
     bool tells;        /* ranks of a node know what all of them send */
-    uint64_t in_place; /* bit r % 64: rank r is in place, where ranks may differ */
-    int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `part` says */
+    uint64_t in_place; /* bit r % 64: rank r is in place, in calls in which ranks may differ */
+    int in_place_at;   /* the only rank in place, or -1 for none; -2: as `part` says */
 };
 
-/* `count` nodes; sizes are drawn up to `most`, or all `most`. Ranks come node by node or mixed. */
+/* Draws `count` nodes with up to `most` ranks (`even`: exactly `most`). Ranks are numbered node by node, or
+ * `mixed`. */
 static inline void draw_nodes(uint64_t *x, struct cecl_nodes *nodes, int count, int most, bool even,
                               bool mixed)
 {
@@ -64,7 +65,7 @@ static inline void draw_own_layouts(uint64_t *x, struct nodes_call *c, int n, ui
                 *nodes_word(c, n, p, CECL_LAYOUT_RECEIVED_AT, r);
 }
 
-/* Blocks of a variable all-gather, in the order of ranks, with gaps; or of one rank alone. */
+/* Draws the blocks of a variable all-gather, in rank order with gaps, or with only one non-empty block. */
 static inline void draw_gathered(uint64_t *x, struct nodes_call *c, int n, uint64_t most)
 {
     const int only = next(x) % 4 == 0 ? (int)(next(x) % (uint64_t)n) : -1;
@@ -83,7 +84,7 @@ static inline void draw_gathered(uint64_t *x, struct nodes_call *c, int n, uint6
     }
 }
 
-/* A call of one kind; blocks of up to `most` bytes, in chunks and with staging of any size. */
+/* Draws a call of one kind: blocks of up to `most` bytes, with chunks and staging of any size. */
 static inline struct nodes_call draw_nodes_call(uint64_t *x, enum cecl_op_index op,
                                                 const struct cecl_nodes *nodes, uint64_t most)
 {
@@ -96,7 +97,7 @@ static inline struct nodes_call draw_nodes_call(uint64_t *x, enum cecl_op_index 
     if (family == CECL_FAMILY_REDUCTION) {
         part->call.element = (uint8_t)(1u << next(x) % 3);
         part->call.bytes *= part->call.element;
-        /* what one node needs */
+        /* the values for one node */
         part->way.reduce.share = cecl_ops[op].to == CECL_TO_EACH
                                      ? part->call.bytes
                                      : (part->call.bytes / part->call.element + (uint64_t)n - 1) /
@@ -139,7 +140,7 @@ static inline void free_nodes_call(struct nodes_call *c)
     free(c->sends);
 }
 
-/* What rank `r` has of a call. `words` holds what the part then refers to; *sends is to be freed. */
+/* Returns rank `r`'s view of a call. `words` holds data to which the part refers; the caller frees *sends. */
 static inline struct cecl_part nodes_part(const struct nodes_call *c, int r,
                                           uint64_t words[CECL_MAX_RANKS / 64], uint64_t **sends)
 {
@@ -169,7 +170,8 @@ static inline struct cecl_part nodes_part(const struct nodes_call *c, int r,
     return part;
 }
 
-/* plans[c * nranks + r]; the caller frees with free_plans. NULL: a call was refused, on all ranks. */
+/* Returns plans[c * nranks + r]; the caller frees them with free_plans. NULL: a call was refused on all
+ * ranks. */
 static inline struct cecl_plan *lower_over_nodes(const struct nodes_call *calls, int ncalls)
 {
     const int n = calls[0].part.means.nodes->nranks;

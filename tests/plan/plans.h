@@ -1,5 +1,4 @@
-/* What the plan tests share: calls, random numbers, and the plans of all ranks for a sequence of
- * calls. */
+/* Shared by the plan tests: calls, random numbers, and the plans of all ranks for a sequence of calls. */
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
@@ -19,7 +18,7 @@
 #include "tune/table.h"
 #include "verify/verify.h"
 
-/* A call that moves blocks of `bytes`, and a way for it; rank and nranks are lower_all's to fill in. */
+/* A call that moves blocks of `bytes`, and how; lower_all fills in rank and nranks. */
 static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
                                        enum cecl_direction direction, uint64_t bytes)
 {
@@ -29,8 +28,8 @@ static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
         .means.staging_bytes = 1 << 20};
 }
 
-/* A reduction among `n` ranks: `elements` of all blocks together, of a reduce-scatter of each. Shares
- * are as even as elements allow. */
+/* A reduction among `n` ranks. `elements`: of all blocks together; of each block in a reduce-scatter.
+ * Shares are as equal as possible. */
 static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, uint64_t elements,
                                             uint32_t element)
 {
@@ -42,7 +41,7 @@ static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, u
     return part;
 }
 
-/* Chooses the part's way by the built-in table, as on GPUs. */
+/* Chooses how to run the part, by the built-in table for GPUs. */
 static inline void choose(struct cecl_part *part)
 {
     const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, part->call.nranks);
@@ -51,26 +50,26 @@ static inline void choose(struct cecl_part *part)
     part->means.tuning = NULL;
 }
 
-/* Gives a call a layout that is the caller's. */
+/* Gives a call a layout, which the caller keeps. */
 static inline void set_layout(struct cecl_part *part, const uint64_t *layout, int nranks)
 {
     part->call.view.layout = layout;
     part->call.layout_words = cecl_layout_words(part->call.op, nranks);
 }
 
-/* The next 31 random bits of the sequence whose state is *x. */
+/* Returns the next 31 random bits of the sequence whose state is *x. */
 static inline uint64_t next(uint64_t *x)
 {
     *x = *x * 6364136223846793005u + 1442695040888963407u;
     return *x >> 33;
 }
 
-/* A pitch and a stride for `n` blocks of `rows` rows of `width`. */
+/* Draws a pitch and a stride for `n` blocks of `rows` rows of `width`. */
 static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
                                      uint64_t *pitch, uint64_t *stride)
 {
     const uint64_t gap = next(x) % 3;
-    if (next(x) % 2) { /* side by side */
+    if (next(x) % 2) { /* blocks side by side */
         *stride = width + gap;
         *pitch = (n - 1) * *stride + width + next(x) % 3;
     } else {
@@ -92,12 +91,12 @@ static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_p
         s->send_stride = s->recv_stride;
     }
     if (part->call.op->to != CECL_TO_EACH)
-        s->send_stride = 0; /* there is one block */
+        s->send_stride = 0; /* with a single block */
     part->call.bytes = s->width * s->rows;
 }
 
-/* plans[c * nranks + r] of calls that are in place on all ranks or on none, or by `in_place`[c] if that is
- * not NULL (see learn_outside). The caller frees with free_plans. */
+/* Returns plans[c * nranks + r]. Each call is in place on all ranks or on none, or, if `in_place` is not
+ * NULL, on the ranks in `in_place`[c] (see learn_outside). The caller frees the plans with free_plans. */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,
                                                 const uint64_t *in_place, int ncalls, int nranks)
 {
@@ -128,8 +127,8 @@ static inline void free_plans(struct cecl_plan *plans, int count)
     free(plans);
 }
 
-/* Sanitizers look for other faults, and slow the verifier down: there a quarter of the calls do. They
- * are spread so that no loop of a test leaves the same ones out each time. */
+/* Sanitizers look for other faults and slow the verifier down, so under a sanitizer only a quarter of the
+ * calls are verified. They are spread so that no loop of a test always skips the same ones. */
 static inline bool verifies_this_time(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

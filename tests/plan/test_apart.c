@@ -1,12 +1,12 @@
-/* Calls of a group may not share a byte that one of them writes. What the sweep says of random groups
- * is compared with a table of bytes. */
+/* Calls of a group must not share a byte that one of them writes. The library's answer for random groups is
+ * compared with a table of bytes. */
 #include "plans.h"
 
 #define RANKS 2
 #define CALLS_MAX 5
-#define BYTES 96 /* of each window */
+#define BYTES 96 /* size of each window */
 
-/* One call of a group, and the bytes that this rank uses of each window for it. */
+/* A call of a group, and the bytes of each window that this rank uses for it. */
 struct used {
     bool reads[CECL_WINDOW_POOL + 1][BYTES], writes[CECL_WINDOW_POOL + 1][BYTES];
 };
@@ -63,7 +63,7 @@ static struct cecl_buffer any_place(uint64_t *x)
     return (struct cecl_buffer){next(x) % 4 ? &pool : &cecl_window_private, next(x) % 60};
 }
 
-/* A call whose own buffers lie as they may. */
+/* Draws a call whose buffers may lie anywhere. */
 static struct cecl_call any_call(uint64_t *x)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL, CECL_OP_GATHER,
@@ -82,13 +82,13 @@ static struct cecl_call any_call(uint64_t *x)
         call.send = call.recv, call.recv.offset += own;
     else if (!call.in_place) {
         call.send = any_place(x);
-        if (call.send.window == call.recv.window) /* apart, side by side */
+        if (call.send.window == call.recv.window) /* side by side */
             call.recv.offset = call.send.offset + cecl_call_input_blocks(&call) * call.bytes;
     }
     return call;
 }
 
-/* The same row length in all calls: rows of one may lie between those of another. */
+/* All calls have the same row length: rows of one call may lie between rows of another. */
 static struct cecl_call any_rows(uint64_t *x)
 {
     struct cecl_call call = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 0).call;
@@ -97,14 +97,14 @@ static struct cecl_call any_rows(uint64_t *x)
     call.rank = (int32_t)(next(x) % RANKS);
     shape->width = 1 + next(x) % 3;
     shape->rows = 2 + next(x) % 3;
-    shape->recv_stride = shape->width; /* side by side */
+    shape->recv_stride = shape->width; /* blocks side by side */
     shape->send_pitch = shape->recv_pitch = 12;
     call.bytes = shape->width * shape->rows;
     call.recv = (struct cecl_buffer){&pool, next(x) % 40};
     return call;
 }
 
-/* Blocks one behind the other, each of two rows. */
+/* Draws blocks of two rows each, one after the other. */
 static struct cecl_call any_stack(uint64_t *x)
 {
     struct cecl_call call = any_rows(x);
@@ -131,7 +131,7 @@ static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t se
             fail_msg("round %d, %u calls: result %d expected", round, count, (int)expected);
         refused += expected != ceclSuccess;
     }
-    assert_in_range(refused, 2000, 18000); /* neither is rare */
+    assert_in_range(refused, 2000, 18000); /* both answers occur often */
 }
 
 static void groups_are_refused_where_calls_share_a_byte(void **state)
@@ -152,7 +152,8 @@ static void stacks_of_rows_are_told_apart(void **state)
     compare_with_bytes(any_stack, 20261124);
 }
 
-/* The second block's rows lie in other columns than the first's, so columns tell nothing apart. */
+/* The second block's rows lie in other columns than the first's, so comparing columns does not separate the
+ * calls. */
 static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
 {
     (void)state;

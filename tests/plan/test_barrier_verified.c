@@ -61,7 +61,7 @@ static void a_barrier_of_a_group_is_right(void **state)
     }
 }
 
-/* The verifier sees a rank that does not tell another one. */
+/* The verifier notices a rank that does not signal another one. */
 static void a_signal_that_is_missing_is_a_deadlock(void **state)
 {
     (void)state;

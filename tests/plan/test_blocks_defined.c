@@ -1,18 +1,18 @@
-/* What each collective means, block by block. cecl_call_block is compared, from every rank's view,
- * with loops that repeat what cecl/cecl.h says of the call. No byte of recvbuff has two sources. */
+/* The definition of each collective, block by block: cecl_call_block is compared, from every rank's view,
+ * with loops that follow the text of cecl/cecl.h. No byte of recvbuff has two sources. */
 #include "plans.h"
 
 #define RANKS_MAX 9
 #define RECV_MAX 4096 /* bytes of the largest recvbuff here */
 
-/* What the ranks were asked for, each kind of call taking what it needs of it. */
+/* The arguments of a call; each kind of call uses some of them. */
 struct asked {
     int nranks, root;
     bool in_place;
-    uint64_t bytes; /* of a block, where all have as many */
+    uint64_t bytes; /* of a block, if all blocks are equal */
     struct cecl_shape shape;
-    uint64_t counts[RANKS_MAX], displs[RANKS_MAX]; /* of a variable all-gather */
-    /* Of a variable all-to-all: [rank][peer]. */
+    uint64_t counts[RANKS_MAX], displs[RANKS_MAX]; /* for a variable all-gather */
+    /* For a variable all-to-all: [rank][peer]. */
     uint64_t sendcounts[RANKS_MAX][RANKS_MAX], sdispls[RANKS_MAX][RANKS_MAX];
     uint64_t recvcounts[RANKS_MAX][RANKS_MAX], rdispls[RANKS_MAX][RANKS_MAX];
 };
@@ -22,7 +22,7 @@ struct blocks {
     struct cecl_block of[RANKS_MAX][RANKS_MAX];
 };
 
-/* ---- what the header says */
+/* ---- the header's definitions */
 
 /* "Gathers elements from every rank into recvbuff, in rank order; in place: sendbuff == recvbuff +
  * rank * sendcount." */
@@ -111,7 +111,7 @@ static void all_to_allv(const struct asked *asked, struct blocks *blocks)
 }
 
 /* "Gathers `count` elements from every rank, in rank order, on root alone." */
-/* Within each rank, from one buffer to the other. */
+/* A plain copy within each rank, from one buffer to the other. */
 static void carry(const struct asked *asked, struct blocks *blocks)
 {
     for (int rank = 0; rank < asked->nranks; rank++)
@@ -165,15 +165,15 @@ static void reduce(const struct asked *asked, struct blocks *blocks)
         blocks->of[from][asked->root] = (struct cecl_block){asked->bytes, 0, 0};
 }
 
-/* Ranks meet, and nothing goes from one to another. */
+/* Ranks synchronize, and send no data. */
 static void barrier(const struct asked *asked, struct blocks *blocks)
 {
     (void)asked;
     (void)blocks;
 }
 
-/* "recvbuff: this rank's tiles, one behind the other"; where tiles lie in sendbuff is no block's matter:
- * test_tiles_verified.c. */
+/* "recvbuff: this rank's tiles, one behind the other". Blocks do not describe where tiles lie in sendbuff;
+ * test_tiles_verified.c tests that. */
 static void tiles(const struct asked *asked, struct blocks *blocks)
 {
     for (int from = 0; from < asked->nranks; from++)
@@ -181,7 +181,7 @@ static void tiles(const struct asked *asked, struct blocks *blocks)
             blocks->of[from][to] = (struct cecl_block){asked->bytes, 0, 0};
 }
 
-/* Only the device knows what goes from one rank to another. */
+/* Only the device knows the blocks between ranks. */
 static void unknown(const struct asked *asked, struct blocks *blocks)
 {
     (void)asked;
@@ -210,9 +210,9 @@ static void (*const meanings[CECL_OP_COUNT])(const struct asked *, struct blocks
     [CECL_OP_CARRY] = carry,
 };
 
-/* ---- what is asked */
+/* ---- the calls */
 
-/* Rows of 3 bytes, blocks side by side or one behind the other, with gaps of both kinds. */
+/* Describes blocks of rows of 3 bytes, side by side or one after the other, with gaps in both directions. */
 static void fill_shape(struct asked *asked, bool beside)
 {
     const uint64_t n = (uint64_t)asked->nranks;
@@ -224,7 +224,7 @@ static void fill_shape(struct asked *asked, bool beside)
     s->send_pitch = asked->in_place ? s->recv_pitch : beside ? 7 : n * 3 + 1;
 }
 
-/* Blocks of 0 to 6 bytes, the last rank's first, with gaps. */
+/* Fills in blocks of 0 to 6 bytes with gaps; the last rank's block comes first. */
 static void fill_counts(struct asked *asked)
 {
     uint64_t at = 2;
@@ -249,7 +249,7 @@ static void fill_counts(struct asked *asked)
 
 #define LAYOUT_WORDS CECL_LAYOUT_WORDS_MAX(RANKS_MAX)
 
-/* In the words of call/layout.h. */
+/* Returns a rank's layout as an array of 64-bit words, in the format of call/layout.h. */
 static const uint64_t *layout_of(const struct asked *asked, bool own, int rank,
                                  uint64_t layout[LAYOUT_WORDS])
 {
@@ -278,7 +278,7 @@ static bool is_variable(enum cecl_op_index op)
     return op == CECL_OP_ALL_GATHERV || op == CECL_OP_ALL_TO_ALLV || op == CECL_OP_ALL_TO_ALLV_AT;
 }
 
-/* The call as `rank` describes it. */
+/* Describes the call from the view of `rank`. */
 static struct cecl_part asked_at(enum cecl_op_index op, const struct asked *asked, int rank,
                                  uint64_t layout[LAYOUT_WORDS])
 {
@@ -295,9 +295,9 @@ static struct cecl_part asked_at(enum cecl_op_index op, const struct asked *aske
     return part;
 }
 
-/* ---- and what the library says */
+/* ---- comparison with the library */
 
-/* Where bytes of a block come from is known to its sender, or to all. */
+/* Whether a rank knows where a block comes from: its sender does, or all ranks do. */
 static void compare(const struct cecl_call *call, int from, int to,
                     const struct cecl_block *expected)
 {
@@ -326,7 +326,7 @@ static void compare_all(const struct cecl_call *call, const struct blocks *expec
         }
 }
 
-/* Every byte that this rank receives has one source; of a reduction, one block from all. */
+/* Every byte that this rank receives has one source; in a reduction, one block from each rank. */
 static void check_apart(const struct cecl_call *call)
 {
     uint8_t sources[RECV_MAX] = {0};
@@ -350,7 +350,7 @@ static void check_apart(const struct cecl_call *call)
     }
 }
 
-/* Where each rank's own block already stands. */
+/* The place of each rank's own block in an in-place call. */
 static void check_own_stands(const struct cecl_call *call)
 {
     const struct cecl_block own = cecl_call_block(call, call->rank, call->rank);
@@ -407,7 +407,7 @@ BLOCKS_TEST(blocks_of_a_reduce, CECL_OP_REDUCE)
 BLOCKS_TEST(blocks_of_a_barrier, CECL_OP_BARRIER)
 BLOCKS_TEST(blocks_that_are_carried, CECL_OP_CARRY)
 
-/* A row that is new needs a meaning and a test above. */
+/* A new row of the table needs a definition and a test above. */
 static void every_row_that_has_blocks_is_looked_at(void **state)
 {
     (void)state;

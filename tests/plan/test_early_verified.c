@@ -1,6 +1,6 @@
-/* Calls whose ranks say before the start that they are ready: both halves, between calls that are
- * whole, for many numbers of ranks. Plans that have to stay whole are found, and broken halves,
- * too. */
+/* Calls whose ranks announce before the start that they are ready: both halves of the plan, between plans
+ * that are not halved, for many numbers of ranks. Also: the library finds the plans that cannot be halved,
+ * and the verifier finds broken halves. */
 #include "plans.h"
 
 #define BYTES 24
@@ -21,7 +21,7 @@ static bool is_early(const struct sequence *s, int call)
     return s->early >> call & 1;
 }
 
-/* Call `call` is the `number`-th that is ready. */
+/* Call `call` is the `number`-th that is made ready. */
 static void make_ready(struct sequence *s, int call, uint32_t number)
 {
     uint32_t k[RANKS_MOST];
@@ -94,7 +94,7 @@ static void expect_right(const struct cecl_part *parts, const uint64_t *in_place
     close_sequence(&s);
 }
 
-/* ---- what is right */
+/* ---- plans that are right */
 
 static struct cecl_part gather(bool in_place, bool no_sm)
 {
@@ -131,7 +131,7 @@ static void ranks_may_differ_in_being_in_place(void **state)
     }
 }
 
-/* Before and behind calls that use staging, read at peers, or reduce. */
+/* Before and after calls that use staging, read at peers, or reduce. */
 static void they_are_right_between_other_calls(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void they_are_right_between_other_calls(void **state)
     }
 }
 
-/* ---- what is not */
+/* ---- plans that are wrong or refused */
 
 static bool may(struct cecl_part part, int nranks)
 {
@@ -180,7 +180,7 @@ static void plans_that_need_the_first_barrier_stay_whole(void **state)
     assert_false(may(gather(false, false), 1));
 }
 
-/* Drops the first step of a kind from rank 0's start, or from its readiness. */
+/* Drops the first step of a kind from rank 0's start half, or from its ready half. */
 static void drop(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t counter)
 {
     for (uint32_t i = 0; i < plan->nsteps; i++)
@@ -212,7 +212,7 @@ static void halves_that_lack_a_step_are_found(void **state)
         }
 }
 
-/* The user writes to recvbuff once it was said to be ready. */
+/* The user writes to recvbuff after the call was made ready. */
 static void a_buffer_that_is_used_after_it_was_ready_is_found(void **state)
 {
     static struct sequence s;

@@ -7,7 +7,7 @@
 
 #define RANKS_MAX 9
 
-/* Elements of one byte. */
+/* A reduction of elements of one byte. */
 static struct cecl_part reduction(enum cecl_op_index op, int n, uint64_t elements)
 {
     struct cecl_part part = reduction_of(op, (uint64_t)n, elements, 1);
@@ -23,21 +23,22 @@ static uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_kind ki
     return count;
 }
 
-/* What of a plan's steps is taken over. */
+/* Which steps of a plan are taken over. */
 struct taken {
     uint32_t kernels, signals, waits, copies;
     struct cecl_fused last;
 };
 
-/* A range that begins with a barrier, if it says so, then one reduction, its copies, the rest; all of
- * one lane. */
+/* Checks that the range consists of a barrier (if `f` says so), one reduction, its copies and the rest, all
+ * of one lane. */
 static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1, end = at + f->count;
     const bool first = f->does & CECL_MEET_SIGNAL_FIRST, last = f->does & CECL_MEET_SIGNAL_LAST,
                waits = f->does & CECL_MEET_WAIT_LAST;
     assert_true(end <= plan->nsteps);
-    assert_true(first == ((f->does & CECL_MEET_WAIT_FIRST) != 0)); /* no wait stands alone */
+    assert_true(first ==
+                ((f->does & CECL_MEET_WAIT_FIRST) != 0)); /* a wait always comes with signals */
     assert_true(last || !waits);
     assert_int_equal(f->at, first ? 2 * peers : 0);
     assert_int_equal(f->count, f->at + 1 + f->sends + (last ? peers : 0) + (waits ? peers : 0));
@@ -78,8 +79,8 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     }
 }
 
-/* No kernel signals for what an earlier kernel has written to peers. written[lane]: whether one has, for which
- * this lane is the next to signal. */
+/* A kernel must not signal for what an earlier kernel has written to peers. written[lane]: an earlier kernel has
+ * written, and this lane signals next. */
 static void signals_for_its_own_writes(const struct cecl_fused *f, bool *written)
 {
     if (f->does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_SIGNAL_LAST))
@@ -97,7 +98,7 @@ static void pass_step(const struct cecl_step *step, bool *written)
     written[step->first] = false;
 }
 
-/* Walks as bind.c does. Every reduction is met exactly once, taken over or by itself. */
+/* Walks the plan as bind.c does. Every reduction must be found exactly once, fused or alone. */
 static struct taken walk(const struct cecl_plan *plan)
 {
     struct taken taken = {0};
@@ -133,7 +134,7 @@ static struct taken walk(const struct cecl_plan *plan)
 #define BEFORE (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)
 #define BEHIND (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST)
 
-/* All ranks of a call that has one reduction on each: what its kernel does, and what is left over. */
+/* Checks on all ranks of a call with one reduction each: what the kernel does, and which steps are left. */
 static void kernel_does(struct cecl_part part, uint32_t does, bool sends, uint32_t barriers_left,
                         uint32_t copies_left)
 {
@@ -176,14 +177,12 @@ static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
         kernel_does(part, BEFORE | BEHIND, true, 0, 0);
         part.call.in_place = true;
         kernel_does(part, BEFORE | BEHIND, true, 0, 0);
-        part.way.reduce.sms_send =
-            false; /* copy engines push it: then they stand before the barrier */
+        part.way.reduce.sms_send = false; /* the copy engines' copies precede the barrier */
         kernel_does(part, BEFORE, false, 1, 1);
     }
 }
 
-/* The first kernel meets the peers and leaves its result to copy engines, the second writes it. */
-/* How many ranks of a call have a plan that is one kernel. */
+/* Returns how many ranks of a call have a plan that is one kernel. */
 static int kernels_of(struct cecl_part part)
 {
     const int n = part.call.nranks;
@@ -195,7 +194,7 @@ static int kernels_of(struct cecl_part part)
     return count;
 }
 
-/* Ranks that would meet by different words would wait for ever. */
+/* Ranks that meet by different words would wait for ever. */
 static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
 {
     (void)state;
@@ -216,12 +215,12 @@ static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
                 assert_int_equal(of_all, n);
             assert_int_equal(kernels_of(each), n);
             assert_int_equal(kernels_of(root), 0);
-            all.call.type = ceclInt32; /* no kernel counts */
+            all.call.type = ceclInt32; /* no kernel handles this type */
             assert_int_equal(kernels_of(all), 0);
         }
 }
 
-/* Such a plan stays as it is when it is captured, on devices whose kernels meet. */
+/* Such a plan is not changed by capture, on devices whose kernels meet. */
 static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
 {
     (void)state;
@@ -248,7 +247,7 @@ static void a_kernel_writes_the_end_of_a_block(void **state)
         for (int r = 0; r < n; r++) {
             const struct taken taken = walk(&plans[r]);
             assert_int_equal(taken.kernels, 2);
-            assert_int_equal(taken.signals, n - 1); /* the first one's */
+            assert_int_equal(taken.signals, n - 1); /* the first barrier's */
             assert_int_equal(taken.waits, n - 1);
             assert_int_equal(taken.copies, 1);
             assert_true(taken.last.sends);
@@ -269,14 +268,14 @@ static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **stat
         kernel_does(part, BEFORE, false, 2, 2);
         part.way.reduce.sms_send = true;
         kernel_does(part, BEFORE | BEHIND, true, 1, 1);
-        part = reduction(CECL_OP_ALL_REDUCE, n, 100); /* everyone reduces */
+        part = reduction(CECL_OP_ALL_REDUCE, n, 100); /* every rank reduces */
         part.way.reduce.one_shot = 100;
         kernel_does(part, BEFORE, false, 1, 1);
     }
 }
 
-/* In chunks the side lane waits for the main one, which is no barrier; it signals behind the kernel
- * as long as a chunk follows that wants the slot. */
+/* With chunks, the side lane waits for the main lane, which is no barrier. It signals after the kernel
+ * while a later chunk needs the slot. */
 static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 {
     (void)state;
@@ -299,7 +298,7 @@ static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
         }
 }
 
-/* A rank without a block has no kernel: its flags go the stream's way. */
+/* A rank without a block has no kernel: its stream writes the flags. */
 static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **state)
 {
     (void)state;
@@ -337,9 +336,10 @@ static void calls_without_reductions_have_nothing_taken_over(void **state)
         }
 }
 
-/* ---- what looks alike, and is not */
+/* ---- similar steps that are not taken over */
 
-/* Rank 1's plan of an all-reduce among 4 whose kernel does everything; `at`: where its steps begin. */
+/* Rank 1's plan of an all-reduce among 4 ranks whose kernel does everything; `at`: index of its first
+ * step. */
 static struct cecl_plan *fused_all_reduce(struct cecl_plan **all)
 {
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 400);
@@ -357,8 +357,8 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
     return &plan->copies[plan->steps[reduce_at + 1].first];
 }
 
-/* One copy of another place, size, area or shape is enough: all are left to copy engines, and what
- * is behind them too. */
+/* One copy with a different place, size, area or shape is enough: copy engines then make all copies, and
+ * the steps after them are not taken over either. */
 static void copies_of_anything_else_are_left(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void copies_of_anything_else_are_left(void **state)
         case 2: copy->src.area = CECL_AREA_STAGING; break;
         case 3: copy->bytes--; break;
         case 4: copy->rows = 2; break;
-        default: copy->src.area = cecl_area_of(CECL_AREA_RECV, 1); break; /* part 1's */
+        default: copy->src.area = cecl_area_of(CECL_AREA_RECV, 1); break; /* the area of part 1 */
         }
         assert_true(cecl_fuse(plan, 0, &f));
         assert_false(f.sends);
@@ -397,7 +397,7 @@ static void more_copies_than_a_kernel_takes_are_left(void **state)
     }
 }
 
-/* Flags that are no exchange with all peers: one is missing, or of another phase, lane or order. */
+/* Flags that do not form a barrier: one is missing, or has another phase, lane or order. */
 static void flags_that_are_no_barrier_are_left(void **state)
 {
     (void)state;
@@ -424,7 +424,7 @@ static void flags_that_are_no_barrier_are_left(void **state)
         }
 }
 
-/* A wait that looks at another row, or for another phase than was signalled. */
+/* A wait that reads another row, or waits for another phase than was signalled. */
 static void waits_for_something_else_are_left(void **state)
 {
     (void)state;
@@ -484,7 +484,7 @@ static struct cecl_part drawn(uint64_t *x, int n)
     return part;
 }
 
-/* Whatever stands beside it in a group, a kernel takes what is its own; see walk. */
+/* In a group, a kernel takes over only the steps of its own call; see walk. */
 static void groups_have_only_their_own_taken_over(void **state)
 {
     (void)state;
@@ -506,10 +506,10 @@ static void groups_have_only_their_own_taken_over(void **state)
         meeting += taken.kernels > 0;
         cecl_plan_free(&plan);
     }
-    assert_true(sending > 100 && meeting > 750); /* or nothing was seen */
+    assert_true(sending > 100 && meeting > 750); /* otherwise the test has shown nothing */
 }
 
-/* What the kernels of three reductions that share barriers take over. */
+/* Checks what the kernels of three reductions that share barriers take over. */
 static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_index op,
                                           const uint32_t does[3])
 {

@@ -1,6 +1,6 @@
-/* Captured calls: their plans are right however often they run, one after the other and between calls
- * that no graph captured; every signal has one wait, and finds its word reset. Besides: which words
- * phases take, and faults that the verifier must find. */
+/* Captured calls: their plans are right however often they run, one after the other and between calls that
+ * no graph captured; every signal has one wait, and finds its word reset. Also: which words phases use, and
+ * faults that the verifier must find. */
 #include "plans.h"
 
 #include "ce/capture.h"
@@ -53,7 +53,7 @@ static struct cecl_part draw(uint64_t *x, int n)
     return part;
 }
 
-/* The plans of all ranks for calls that come in any order, each as often as it comes. */
+/* Returns the plans of all ranks for calls in the order `sequence`, in which a call may repeat. */
 static struct cecl_plan *lower_sequence(const struct cecl_part *parts, const int *sequence, int n)
 {
     struct cecl_part all[TIMES];
@@ -91,7 +91,7 @@ static void replays_of_several_calls_between_eager_ones_are_right(void **state)
         int sequence[TIMES];
         for (int t = 0; t < TEMPLATES; t++) {
             parts[t] = draw(&x, n);
-            parts[t].call.captured = t > 0; /* most */
+            parts[t].call.captured = t > 0; /* most calls are captured */
         }
         for (int i = 0; i < TIMES; i++)
             sequence[i] = (int)(next(&x) % TEMPLATES);
@@ -118,7 +118,7 @@ static void each_call_is_right_when_it_runs_again_and_again(void **state)
     }
 }
 
-/* Groups are captured as a whole. */
+/* A group is captured as a whole. */
 static void groups_are_right_when_they_run_again(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void groups_are_right_when_they_run_again(void **state)
                            ? draw_reduction(&x, n)
                            : part_of(next(&x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL,
                                      next(&x) % 2, CECL_PUSH, 1 + next(&x) % 12);
-            parts[i].means.staging_bytes = round % 3 ? 4096 : 400; /* one bundle, and several */
+            parts[i].means.staging_bytes = round % 3 ? 4096 : 400; /* one bundle, or several */
             if (round % 2)
                 parts[i].way.reduce.chunk = 4096;
         }
@@ -156,7 +156,7 @@ static void groups_are_right_when_they_run_again(void **state)
 
 /* ---- the words */
 
-/* A plan of so many barriers of two ranks, captured. */
+/* A captured plan of `count` barriers of two ranks. */
 static struct cecl_plan barriers(int rank, int count)
 {
     struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
@@ -191,7 +191,7 @@ static void phases_take_two_words_in_turn_and_a_third_at_an_odd_end(void **state
     }
 }
 
-/* Verifies that barriers in which phase `phase` takes word `turn` are wrong. */
+/* Checks that the verifier refuses barriers in which phase `phase` uses word `turn`. */
 static void expect_wrong(int count, int phase, uint32_t turn)
 {
     struct cecl_plan plans[3 * 2];
@@ -229,7 +229,7 @@ static void a_call_without_its_last_wait_is_found(void **state)
         cecl_plan_free(&plans[p]);
 }
 
-/* More chunks under way at a time than there are words. */
+/* More chunks are in progress at a time than words exist. */
 static void a_call_of_too_many_phases_under_way_is_refused(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* Groups: several calls in one plan, verified over all ranks, and what the plans share. */
+/* Groups: several calls in one plan, verified over all ranks, and what the calls of a plan share. */
 #include "plans.h"
 
 #include <stdio.h>
 
 #define GROUP_MAX 6
 
-/* plans[c * nranks + r] of `ncalls` groups, each of the calls groups[c][0 .. sizes[c]). */
+/* Returns plans[c * nranks + r] of `ncalls` groups; group c has the calls groups[c][0 .. sizes[c]). */
 static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], const uint32_t *sizes,
                                       int ncalls, int nranks)
 {
@@ -46,7 +46,7 @@ static void random_groups_are_right(void **state)
                 groups[c][i].way.move.piece_worth = 1 + (x >> 30) % 9;
                 groups[c][i].means.staging_bytes = 2 * GROUP_MAX * (uint64_t)n + (x >> 40) % 100;
             }
-            for (int i = 1; i < GROUP_MAX; i++) /* one communicator's is one size */
+            for (int i = 1; i < GROUP_MAX; i++) /* a communicator has one size of staging */
                 groups[c][i].means.staging_bytes = groups[c][0].means.staging_bytes;
         }
         struct cecl_plan *plans = lower_groups(groups, sizes, 3, n);
@@ -56,7 +56,7 @@ static void random_groups_are_right(void **state)
     }
 }
 
-/* 64 gathers in one batch between two barriers: what one gather costs in flags. */
+/* 64 gathers in one batch between two barriers: together they use the flags of one gather. */
 static void gathers_share_their_barriers(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static uint32_t steps_of(const struct cecl_plan *plan, enum cecl_step_kind kind)
     return count;
 }
 
-/* One exchange before the inputs are sent, in one batch, and one before they are reduced. */
+/* One barrier before the inputs are sent, in one batch, and one before they are reduced. */
 static void reductions_share_their_barriers(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void reductions_share_their_barriers(void **state)
     cecl_plan_free(&plan);
 }
 
-/* Results are one batch, too; where kernels write them, each kernel keeps its own. */
+/* Results are one batch, too; if kernels write the results, each kernel writes its own. */
 static void results_of_reductions_are_one_batch_unless_kernels_write_them(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void results_of_reductions_are_one_batch_unless_kernels_write_them(void *
     cecl_plan_free(&plan);
 }
 
-/* Each has 120 bytes of staging, and begins at a multiple of 256. */
+/* Each reduction has 120 bytes of staging, at a multiple of 256. */
 static void a_bundle_takes_no_more_than_staging(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void a_bundle_takes_no_more_than_staging(void **state)
     }
 }
 
-/* In chunks, and with the end of a share apart. */
+/* With chunks, and with the end of a share reduced separately. */
 static void reductions_on_both_lanes_are_in_no_bundle(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void reductions_on_both_lanes_are_in_no_bundle(void **state)
     cecl_plan_free(&plan);
 }
 
-/* Calls that share all of staging are in one bundle, and reductions that need some in the next. */
+/* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */
 static void reductions_take_no_staging_from_other_calls(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void give_the_first_ones(struct cecl_place *place)
         place->offset %= 256;
 }
 
-/* Two reductions of a bundle that have the same staging. */
+/* Two reductions of a bundle use the same staging. */
 static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
     free_plans(plans, 3);
 }
 
-/* A copy that goes to another call's buffer is found. */
+/* The verifier finds a copy that goes to another call's buffer. */
 static void the_verifier_tells_calls_of_a_group_apart(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static void staging_of_a_later_call_of_a_group_is_refused(void **state)
         groups[0][i] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 8);
     struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
-    for (int r = 0; r < 3; r++) /* alike on all ranks, so that nothing else is wrong */
+    for (int r = 0; r < 3; r++) /* equal on all ranks, so that this is the only fault */
         for (uint32_t i = 0; i < plans[r].ncopies; i++) {
             give_to_second_call(&plans[r].copies[i].dst);
             give_to_second_call(&plans[r].copies[i].src);

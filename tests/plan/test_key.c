@@ -1,5 +1,5 @@
-/* Descriptions as keys: calls that differ in any field have plans of their own, and ranks notice when
- * they make different calls. */
+/* Descriptions as keys: calls that differ in any field get different plans, and ranks notice when they make
+ * different calls. */
 #include "plans.h"
 
 #define RANKS 3
@@ -23,7 +23,7 @@ static void every_byte_of_a_description_counts(void **state)
     for (size_t i = 0; i < CECL_CALL_KEY_BYTES; i++) {
         if (i >= offsetof(struct cecl_call, layout_words) &&
             i < offsetof(struct cecl_call, layout_words) + sizeof(other.layout_words))
-            continue; /* the layout would not have so many words */
+            continue; /* the layout is shorter than the changed count */
         ((unsigned char *)&other)[i] ^= 1;
         if (cecl_call_equal(&call, &other))
             fail_msg("byte %zu does not count", i);
@@ -47,7 +47,7 @@ static void every_word_of_a_layout_counts(void **state)
     }
 }
 
-/* What is equal on all ranks, changed one by one. */
+/* Changes the fields that ranks must agree on, one by one. */
 static bool change(struct cecl_call *call, int field)
 {
     switch (field) {
@@ -112,7 +112,7 @@ static void a_groups_signature_tells_number_and_order_of_calls(void **state)
     assert_true(first != cecl_calls_signature(calls + 1, 2));
     assert_true(first != cecl_calls_signature(calls, 3));
     assert_true(first != cecl_calls_signature(calls, 1));
-    calls[1].in_place = true; /* this does not count */
+    calls[1].in_place = true; /* ranks may differ in this */
     assert_int_equal(first, cecl_calls_signature(calls, 2));
 }
 

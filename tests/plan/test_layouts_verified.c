@@ -1,10 +1,9 @@
-/* All-gathers whose blocks differ in size and place, also with empty blocks. Broadcasts are among
- * them. */
+/* All-gathers whose blocks differ in size and place, including empty blocks. Broadcasts are among them. */
 #include "plans.h"
 
 #define RANKS_MAX 16
 
-/* Blocks one after the other in a random order, with gaps; alike on all ranks. */
+/* Blocks one after the other in a random order, with gaps; equal on all ranks. */
 static void draw(uint64_t *x, int n, struct cecl_part *part, uint64_t layout[2 * RANKS_MAX])
 {
     uint64_t at = next(x) % 3;

@@ -1,10 +1,10 @@
-/* Own blocks where a copy engine was seen to run local copies: which way is chosen, what the plans
- * are, and how they are described. */
+/* Own blocks on a device whose copy engine runs local copies: which method is chosen, the resulting plans,
+ * and their descriptions. */
 #include "plans.h"
 
 #include <stdio.h>
 
-#define MOST (2u << 20) /* bytes of a block that is copied locally */
+#define MOST (2u << 20) /* bytes of the largest block that is copied locally */
 
 static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
 
@@ -54,7 +54,7 @@ static void larger_ones_go_as_without_an_engine(void **state)
             }
 }
 
-/* Else a sendbuff would have to be symmetric for small blocks, and for large ones not. */
+/* Otherwise a sendbuff would have to be symmetric for small blocks but not for large ones. */
 static void where_peers_would_return_blocks_small_ones_are_pushed_too(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void a_variable_all_to_all_stays_with_the_next_rank(void **state)
     }
 }
 
-/* A broadcast, or an all-gather by a layout in which one rank alone has anything. */
+/* A broadcast, or an all-gather by a layout in which only one rank contributes. */
 static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void the_way_is_printed(void **state)
     cecl_plan_free(&plan);
 }
 
-/* The second call's copies are of a kind that the engine does not run. */
+/* With `mixed`, the engine does not run the second call's copies. */
 static void in_a_group_each_call_counts_for_itself(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void in_a_group_each_call_counts_for_itself(void **state)
     }
 }
 
-/* ---- right for every number of ranks, among calls whose blocks peers return */
+/* ---- verified for every number of ranks, among calls whose blocks peers return */
 
 static void verify_among_others(enum cecl_op_index op, int nranks, uint64_t bytes, bool side)
 {

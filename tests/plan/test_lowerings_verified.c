@@ -35,7 +35,7 @@ static void all_gather_in_chunks_is_right(void **state)
             for (uint32_t c = 0; c < 4; c++) {
                 parts[c] =
                     part_of(CECL_OP_ALL_GATHER, in_place, c == 3 ? CECL_PULL : CECL_PUSH, 24);
-                parts[c].call.chunks = 1 + 3 * c; /* of 24 bytes: also more chunks than elements */
+                parts[c].call.chunks = 1 + 3 * c; /* up to more than elements */
             }
             verify_calls(parts, 4, rank_counts[i]);
         }
@@ -49,7 +49,8 @@ LOWERING_TEST(broadcast_pull_in_place_is_right, CECL_OP_BROADCAST, true, CECL_PU
 LOWERING_TEST(broadcast_pull_out_of_place_is_right, CECL_OP_BROADCAST, false, CECL_PULL)
 LOWERING_TEST(gather_out_of_place_is_right, CECL_OP_GATHER, false, CECL_PUSH)
 LOWERING_TEST(scatter_out_of_place_is_right, CECL_OP_SCATTER, false, CECL_PUSH)
-/* A kernel's copy of the own block beside what is pushed or pulled, between calls that do without. */
+/* A kernel copies the own block while other blocks are pushed or pulled, between calls without such a
+ * copy. */
 static void own_blocks_copied_on_the_side_lane_are_right(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state
     }
 }
 
-/* A rank's own block by way of its peers: from one of them, from several, in rounds. */
+/* Peers return a rank's own block: one peer, several peers, or in rounds. */
 static void without_sms(enum cecl_op_index op, bool in_place)
 {
     static const struct {
@@ -143,7 +144,7 @@ static void all_to_all_without_sms_is_right(void **state)
     without_sms(CECL_OP_ALL_TO_ALL, true);
 }
 
-/* Each rank is in place or not: each pattern of few ranks, and some of many. */
+/* Each rank is in place or not: all patterns for few ranks, some for many. */
 static void ranks_may_differ_in_being_in_place(void **state)
 {
     (void)state;
@@ -168,7 +169,7 @@ static void ranks_may_differ_in_being_in_place(void **state)
         }
 }
 
-/* Its peers return a block, and pass three barriers, only where somebody is out of place. */
+/* Peers return a block, and pass three barriers, only for ranks that are out of place. */
 static void peers_return_what_is_out_of_place_alone(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Groups of messages, and collectives between them: programs whose groups have any shape, as ranks post
- * them in any order. Every program that could run with each message by itself ends, with every byte at its
- * place; and faults that are planted are found. */
+/* Groups of messages, and collectives between them: programs with groups of any shape, in any order in
+ * which ranks may post them. Every program that would end with each message launched alone also ends in
+ * groups, with every byte in its place. The verifier finds planted faults. */
 #include "plans.h"
 
 #include "ce/messages.h"
@@ -8,15 +8,15 @@
 #define RANKS 4
 #define MESSAGES 24
 #define CALLS 3
-#define WORDS 3 /* bytes of a message at most */
+#define WORDS 3 /* largest message, in bytes */
 
-/* What a rank does, one after the other: a message, or a call that all make. */
+/* An entry of a rank's program: a message, or a call that all ranks make. */
 struct event {
-    int message, call; /* -1: not this */
+    int message, call; /* -1: none */
 };
 
 struct post {
-    int first; /* the rank that came first; -1: none yet */
+    int first; /* the rank that posted first; -1: none yet */
     uint64_t number, group;
 };
 
@@ -29,7 +29,7 @@ static uint32_t parts[RANKS][MESSAGES + CALLS][MESSAGES];
 static struct cecl_plan plans[RANKS][MESSAGES + CALLS];
 static struct cecl_verify_program program;
 static struct cecl_plan *calls;
-static const struct cecl_nodes *nodes; /* of program.nranks ranks; NULL: one node */
+static const struct cecl_nodes *nodes; /* of program.nranks ranks; NULL: all on one node */
 static uint64_t seed;
 
 static uint32_t draw(uint32_t below)
@@ -53,7 +53,7 @@ static void add_message(int i, int nranks, uint64_t counts[RANKS][RANKS])
     add_event(m->to, i, -1);
 }
 
-/* The calls are in-place all-gathers. */
+/* Draws a program. Its calls are in-place all-gathers. */
 static void make_program(uint64_t number, int ncalls)
 {
     uint64_t counts[RANKS][RANKS] = {{0}};
@@ -114,7 +114,7 @@ static struct cecl_message post(int rank, int index)
     return mine;
 }
 
-/* A rank's host makes its next launch: a call, or a group of its next messages. */
+/* Makes a rank's next launch: a call, or a group of its next messages. */
 static void make_launch(int rank)
 {
     struct cecl_message mine[MESSAGES];
@@ -139,7 +139,7 @@ static void make_launch(int rank)
     groups[rank]++;
 }
 
-/* Hosts go on in a random order, some far ahead of others. */
+/* Lets hosts continue in a random order, some far ahead of others. */
 static void post_all(void)
 {
     for (int left = program.nranks; left > 0;) {
@@ -156,7 +156,7 @@ static void run(uint64_t number, int ncalls)
 {
     make_program(number, ncalls);
     post_all();
-    program.order = number; /* lanes go on in a random order, too */
+    program.order = number; /* lanes continue in a random order, too */
     if (cecl_verify_program(&program) != ceclSuccess)
         fail_msg("program %llu: %s", (unsigned long long)number, cecl_message());
     free_program();
@@ -178,7 +178,7 @@ static void so_does_every_one_with_collectives_between(void **state)
             run(number, CALLS);
 }
 
-/* Over nodes of 2 + 2, 1 + 3 and 1 + 1 + 1 + 1 ranks, with the network's order kept between all launches. */
+/* Over nodes of 2 + 2, 1 + 3 and 1 + 1 + 1 + 1 ranks; the network's order holds across all launches. */
 static void so_does_every_one_over_nodes(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void so_does_every_one_over_nodes(void **state)
         }
 }
 
-/* The order in which lanes go on changes nothing. */
+/* The order in which lanes continue changes no result. */
 static void a_program_ends_in_whatever_order_lanes_go_on(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void a_program_ends_in_whatever_order_lanes_go_on(void **state)
 
 /* ---- planted faults */
 
-/* One lane for all peers: everything that this rank moves goes on the main lane. */
+/* One lane for all peers: all steps of this rank go to the main lane. */
 static void one_lane(struct cecl_plan *plan)
 {
     uint32_t n = 0;
@@ -226,7 +226,7 @@ static void drop(struct cecl_plan *plan, uint32_t at)
     plan->nsteps--;
 }
 
-/* Drops the steps of one kind that `is_it` says. */
+/* Drops the steps for which `is_it` is true. */
 static void drop_all(struct cecl_plan *plan, bool (*is_it)(const struct cecl_step *step))
 {
     for (uint32_t i = plan->nsteps; i > 0; i--)
@@ -274,7 +274,7 @@ static void no_fork(struct cecl_plan *plan)
     drop_all(plan, forks);
 }
 
-/* One word for ready and moved. */
+/* Uses one word for both ready and moved. */
 static void one_word(struct cecl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->nsteps; i++)
@@ -283,7 +283,7 @@ static void one_word(struct cecl_plan *plan)
             plan->steps[i].counter -= 2;
 }
 
-/* How many of so many programs are found to be wrong. `words`: in what the verifier says of one. */
+/* Returns how many of 200 programs the verifier refuses. `words`: part of at least one of its messages. */
 static uint32_t found(void (*plant)(struct cecl_plan *plan), const char *words)
 {
     uint32_t count = 0;
@@ -316,7 +316,7 @@ static void planted_faults_are_found(void **state)
     assert_true(found(one_word, "grow") > 20);
 }
 
-/* ---- what plans look like */
+/* ---- plans as text */
 
 static struct cecl_message with(int peer, enum cecl_role role, bool second, uint64_t group)
 {
@@ -328,7 +328,7 @@ static struct cecl_message with(int peer, enum cecl_role role, bool second, uint
                                  .group = group};
 }
 
-/* The plan of rank 0 of 4. */
+/* Makes the plan of rank 0 of 4. */
 static void lower_group(const struct cecl_message *group, uint32_t count, uint32_t *order,
                         struct cecl_plan *plan)
 {
@@ -377,7 +377,7 @@ static void messages_with_two_peers_have_a_lane_each(void **state)
         "cecl: rank 0:     13  wait for rank 3: receiver has moved message 1\n"
         "cecl: rank 0:     14  wait for lane 2\n"
         "cecl: rank 0:     15  wait for lane 3\n";
-    /* the earlier group of rank 2 comes first on its lane */
+    /* on its lane, rank 2's earlier group comes first */
     const struct cecl_message group[] = {
         with(2, CECL_SENDER, true, 1), with(1, CECL_SENDER, true, 7),
         with(2, CECL_RECEIVER, true, 0), with(3, CECL_SENDER, false, 0)};

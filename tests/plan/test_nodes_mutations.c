@@ -1,5 +1,5 @@
-/* Random changes to right plans over nodes, each a fault wherever it strikes. The verifier must find every
- * one. (Faults of copies and flags within a node: test_verifier_mutations.c.) */
+/* Random changes to right plans over nodes, each of which is a fault at any place. The verifier must find
+ * every one. (Faults of copies and flags within a node: test_verifier_mutations.c.) */
 #include "nodes_drawn.h"
 
 enum harm {
@@ -29,7 +29,7 @@ static uint32_t chance(uint32_t below)
     return (uint32_t)(next(&state_of_chance) % below);
 }
 
-/* A random step of a kind that `is_it` says, or NULL. */
+/* A random step for which `is_it` is true, or NULL. */
 static struct cecl_step *any_step(struct cecl_plan *plan, enum cecl_step_kind kind,
                                   bool (*is_it)(const struct cecl_plan *, const struct cecl_step *))
 {
@@ -50,7 +50,7 @@ static void drop_step(struct cecl_plan *plan, const struct cecl_step *step)
     plan->nsteps--;
 }
 
-/* Waits for what a batch right behind needs. */
+/* Whether the step waits for data that the batch directly after it needs. */
 static bool is_needed(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     return step->counter == CECL_COUNTER_NET && step + 1 < plan->steps + plan->nsteps &&
@@ -74,7 +74,7 @@ static bool is_partial(const struct cecl_plan *plan, const struct cecl_step *ste
     return plan->reductions[step->first].partial;
 }
 
-/* Two transfers of one direction with one peer, of as many bytes, from or to different places. */
+/* Swaps two transfers of equal size in the same direction with the same peer. */
 static bool swap_transfers(struct cecl_plan *plan)
 {
     for (uint32_t tries = 0; tries < 20 && plan->ntransfers > 1; tries++) {
@@ -92,7 +92,7 @@ static bool swap_transfers(struct cecl_plan *plan)
     return false;
 }
 
-/* The first exchange takes place of the next one that is with one of its peers. */
+/* Moves the first exchange to the place of the next one that shares a peer with it. */
 static bool swap_exchanges(struct cecl_plan *plan)
 {
     struct cecl_step *first = NULL;
@@ -159,7 +159,7 @@ static bool harm_wait(enum harm harm, struct cecl_plan *plan)
     return true;
 }
 
-/* The first time that the network's lane follows another one. */
+/* Drops the first step at which the network's lane waits for another lane. */
 static bool drop_follow(struct cecl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->nsteps && plan->nexchanges > 0; i++)
@@ -170,7 +170,7 @@ static bool drop_follow(struct cecl_plan *plan)
     return false;
 }
 
-/* To the rank of the next node. */
+/* Returns a rank of the next node. */
 static uint16_t elsewhere(const struct cecl_plan *plan)
 {
     const struct cecl_nodes *nodes = plan->part.means.nodes;
@@ -178,7 +178,7 @@ static uint16_t elsewhere(const struct cecl_plan *plan)
                                     0);
 }
 
-/* False: this harm finds nothing to harm here. */
+/* Applies a harm. Returns false if this plan has nothing for it to change. */
 static bool do_harm(enum harm harm, struct cecl_plan *plan, int nranks)
 {
     struct cecl_step *step;
@@ -208,8 +208,8 @@ static bool do_harm(enum harm harm, struct cecl_plan *plan, int nranks)
     }
 }
 
-/* Only calls that harms strike for certain: a rank of a broadcast may have right bytes from elsewhere, and
- * the bytes of a barrier are none. Waits are harmed where what follows is known to need them. */
+/* Returns a call in which the harm is certainly a fault. A rank of a broadcast may get the right bytes from
+ * elsewhere, and a barrier has no bytes. Waits are harmed only if the next step is known to need them. */
 static enum cecl_op_index draw_op(enum harm harm)
 {
     static const enum cecl_op_index ops[] = {

@@ -1,5 +1,5 @@
-/* Calls over several nodes: every collective, alone and in sequences, over layouts of 1 to 8 nodes of 1 to 8
- * ranks, even and uneven, with ranks node by node or mixed. */
+/* Calls over several nodes: every collective, alone and in sequences, over layouts of 1 to 8 nodes of 1 to
+ * 8 ranks, with equal or different node sizes, and ranks numbered node by node or mixed. */
 #include "nodes_drawn.h"
 
 #define CALLS 3
@@ -31,7 +31,7 @@ static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
         free_nodes_call(&calls[c]);
 }
 
-/* A call of one kind, twice in a row, over each layout. */
+/* Verifies a call of one kind, twice in a row, over each layout. */
 static void verify_everywhere(enum cecl_op_index op)
 {
     static struct cecl_nodes nodes;
@@ -67,7 +67,7 @@ EVERYWHERE(strided_all_gather_is_right_over_any_nodes, CECL_OP_ALL_GATHER_STRIDE
 EVERYWHERE(strided_all_to_all_is_right_over_any_nodes, CECL_OP_ALL_TO_ALL_STRIDED)
 EVERYWHERE(barrier_is_right_over_any_nodes, CECL_OP_BARRIER)
 
-/* Calls of different kinds on the same buffers: they use words, exchanges and staging again. */
+/* Calls of different kinds on the same buffers, which reuse words, exchanges and staging. */
 static void mixed_sequences_over_nodes_are_right(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void mixed_sequences_over_nodes_are_right(void **state)
     }
 }
 
-/* Groups: their calls follow one after the other, in one plan. */
+/* Groups: their calls follow each other in one plan. */
 static void groups_over_nodes_are_right(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void groups_over_nodes_are_right(void **state)
     }
 }
 
-/* ---- what a layout and a call over it are refused for */
+/* ---- refused layouts and calls */
 
 static void expect_words(ceclResult_t result, ceclResult_t expected, const char *words)
 {
@@ -139,7 +139,8 @@ static void a_layout_with_an_empty_node_is_refused_with_the_layout(void **state)
     expect_words(cecl_nodes_make(&nodes, gap, 0), ceclInvalidArgument, "0 ranks over nodes");
 }
 
-/* The rail partner of a rank in a smaller node is that node's rank of its index, modulo. */
+/* The rail partner of a rank in a smaller node is that node's rank with the same index, modulo the node's
+ * size. */
 static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
 {
     (void)state;
@@ -178,9 +179,9 @@ static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **s
                  "over 2 nodes of 3 + 5 ranks: it cannot leave a node");
 }
 
-/* ---- what plans look like */
+/* ---- the shape of plans */
 
-/* Each rank sends one message to each rank of its rail, however many ranks share its node. */
+/* Each rank sends one message to each rank of its rail, for any number of ranks in its node. */
 static void expect_one_message_each(enum cecl_op_index op)
 {
     static struct cecl_nodes nodes;
@@ -210,7 +211,7 @@ static void expect_one_message_each(enum cecl_op_index op)
         assert_int_equal(plans[r].nexchanges, 1);
         if (op == CECL_OP_ALL_TO_ALL_STRIDED) {
             assert_int_equal(sends, 2);
-            /* its rooms are free; one round; two within the node */
+            /* staging is free; one round; two within the node */
             assert_int_equal(plans[r].phases[CECL_LANE_MAIN], 4);
         }
     }

@@ -1,26 +1,27 @@
-/* One-sided calls through the verifier: random programs of puts and gets between ranks that agree by signals on who
- * may touch which memory. Every byte is in place, nothing races, and every signal is taken. Where a step is missing,
- * that is found. */
+/* One-sided calls in the verifier: random programs of puts and gets between ranks that agree by signals
+ * which rank may access which memory. Every byte arrives, nothing races, and every signal is taken. The
+ * verifier notices a missing step. */
 #include "plans.h"
 
 #include "ce/one_sided.h"
 
 #define RANKS_MOST 4
 #define TRANSFERS_MOST 12
-#define NUMBERS 2 /* signals of each pair */
+#define NUMBERS 2 /* signal numbers for each pair of ranks */
 #define BYTES 16
-#define FIRST CECL_COUNTERS /* counter of signal 0 */
+#define FIRST CECL_COUNTERS /* the counter of signal 0 */
 
-/* A put, or a get. `owner` has the window, and `mover` makes the call. Both use one number. */
+/* A put or a get. `owner` has the window, `mover` makes the call. Both use the same signal number. */
 struct transfer {
     int owner, mover, number;
     bool gets;
-    int extra; /* further signals of the mover's, which the owner takes in the same wait */
+    int extra; /* further signals of the mover that the owner takes in the same wait */
 };
 
 static struct transfer transfers[TRANSFERS_MOST];
 static struct cecl_verify_message messages[TRANSFERS_MOST];
-static struct cecl_plan plans[2 * TRANSFERS_MOST]; /* of transfer i: the owner's, the mover's */
+static struct cecl_plan
+    plans[2 * TRANSFERS_MOST]; /* transfer i has two: the owner's and the mover's */
 static uint32_t ids[TRANSFERS_MOST];
 static struct cecl_verify_launch launches[RANKS_MOST][TRANSFERS_MOST];
 static uint32_t sent[RANKS_MOST][RANKS_MOST][NUMBERS], taken[RANKS_MOST][RANKS_MOST][NUMBERS];
@@ -69,7 +70,7 @@ static void add_wait(struct cecl_plan *plan, int peer, int number, uint32_t coun
         &(struct cecl_one_sided){.waits = &wait, .nwaits = 1, .done = own(CECL_COUNTER_LINE)});
 }
 
-/* The owner says that its memory may be touched, and waits until it has been. */
+/* The owner signals that its memory may be accessed, and waits until the access has ended. */
 static void lower_owner(const struct transfer *t, struct cecl_plan *plan)
 {
     add_signal(plan, t->mover, t->number);
@@ -169,7 +170,8 @@ static bool is_own_mark(const struct cecl_step *step)
            (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_REACHED);
 }
 
-/* Whether a later signal in the plan brings the counter to a higher number, which is all that peers see. */
+/* Whether a later signal in the plan raises the counter further, so that peers cannot notice that this one
+ * is missing. */
 static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -181,7 +183,7 @@ static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
     return overtaken;
 }
 
-/* A step that only tells this rank's host may be missing, as far as the peers are concerned. */
+/* A step that only informs this rank's host may be missing without effect on peers. */
 static void every_missing_step_is_found(void **state)
 {
     uint32_t tried = 0;

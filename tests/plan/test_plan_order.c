@@ -1,5 +1,5 @@
-/* In which order plans do things: each series of signals, waits or copies starts with the right
- * neighbour, and chunks fit staging. Also: what building returns without memory. */
+/* The order of a plan's steps: each series of signals, waits or copies starts with the right neighbour, and
+ * chunks fit staging. Also: building a plan without memory. */
 #include "plans.h"
 
 #define RANKS 7
@@ -17,7 +17,7 @@ static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
     return plan;
 }
 
-/* Whom a copy of `rank` is about: the other end, or in a copy within `rank` the block's owner. */
+/* The peer that a copy of `rank` serves: the other end, or, in a copy within `rank`, the block's owner. */
 static int partner(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
     if (copy->dst.rank != plan->part.call.rank)
@@ -32,7 +32,7 @@ static void expect_rotation_of_batch(const struct cecl_plan *plan, const struct 
     assert_in_range(batch->count, RANKS - 1, RANKS);
     for (uint32_t i = 0; i < batch->count; i++) {
         const int expected =
-            (plan->part.call.rank + 1 + (int)i) % RANKS; /* own block, if any, last */
+            (plan->part.call.rank + 1 + (int)i) % RANKS; /* the own block, if any, comes last */
         assert_int_equal(partner(plan, &plan->copies[batch->first + i]), expected);
     }
 }
@@ -76,7 +76,7 @@ static void a_pull_out_of_place_copies_its_own_block_before_it_says_so(void **st
     assert_int_equal(plan.steps[0].count, 1);
     assert_int_equal(plan.copies[0].src.area, CECL_AREA_SEND);
     for (uint32_t i = 1; i < plan.ncopies; i++)
-        assert_int_equal(plan.copies[i].src.area, CECL_AREA_RECV); /* sendbuff: any memory */
+        assert_int_equal(plan.copies[i].src.area, CECL_AREA_RECV); /* sendbuff may be private */
     cecl_plan_free(&plan);
 }
 
@@ -90,7 +90,7 @@ static void chunks_through_staging_are_aligned_and_as_large_as_fit(void **state)
     assert_string_equal(plan.path, "push through staging, 3 chunks");
     for (uint32_t i = 0; i < plan.ncopies; i++) {
         const struct cecl_copy *copy = &plan.copies[i];
-        const bool last = i / (2 * (RANKS - 1)) == 2; /* to staging, and out of it */
+        const bool last = i / (2 * (RANKS - 1)) == 2; /* into staging, and out of it */
         const struct cecl_place *in_staging =
             copy->dst.area == CECL_AREA_STAGING ? &copy->dst : &copy->src;
         assert_int_equal(in_staging->area, CECL_AREA_STAGING);
@@ -119,7 +119,7 @@ static void a_builder_that_lost_a_step_hands_back_nothing(void **state)
     cecl_plan_init(&plan, &part);
     cecl_plan_barrier(&plan);
     const uint32_t nsteps = plan.nsteps;
-    plan.failed = true; /* what a refused allocation leaves */
+    plan.failed = true; /* the state after a failed allocation */
     cecl_plan_copy(&plan, (struct cecl_place){.rank = 1}, (struct cecl_place){.rank = 0}, 8);
     cecl_plan_barrier(&plan);
     assert_int_equal(plan.nsteps, nsteps);

@@ -1,4 +1,4 @@
-/* What plans look like: batches, order, local copies, and their printed form. */
+/* The shape of plans: batches, order, local copies, and their printed form. */
 #include "plans.h"
 
 #include <stdio.h>
@@ -107,7 +107,7 @@ static void a_forced_direction_wins_over_the_table(void **state)
                          CECL_PUSH);
         assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, pull).move.direction,
                          CECL_PULL);
-        /* what peers return was pushed to them */
+        /* peers return bytes that were pushed to them */
         assert_int_equal(chosen(CECL_OP_ALL_GATHER, false, bytes, never, pull).move.direction,
                          CECL_PUSH);
     }
@@ -158,8 +158,7 @@ static void a_plan_prints_one_line_a_step(void **state)
     cecl_plan_free(&plan);
 }
 
-/* A plan that nothing lowers to, of two calls, with one step of each kind that the test above has
- * not. */
+/* A plan of two calls that no lowering makes, with one step of each kind that the test above lacks. */
 static void every_kind_of_step_is_printed(void **state)
 {
     (void)state;
@@ -226,7 +225,7 @@ static ssize_t count_write(void *writes, const char *text, size_t bytes)
     return (ssize_t)bytes;
 }
 
-/* Through a stream without a buffer, as stderr is; 64 ranks: more than a buffer's worth of text. */
+/* Prints to an unbuffered stream such as stderr; the text of 64 ranks is larger than the internal buffer. */
 static void a_plan_is_written_at_once(void **state)
 {
     (void)state;

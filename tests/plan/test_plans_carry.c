@@ -1,6 +1,6 @@
-/* What comes next needs no lowering: plans that this file builds by hand, with counters of its own, through
- * the verifier and across the host device. A put, a copy whose size is a cell, and a plan of fixed cells
- * that runs again and again as a captured call does. */
+/* Future kinds of calls need no lowering: this file builds plans by hand, with its own counters, and runs
+ * them through the verifier and on the host device. A put, a copy whose size is a cell, and a plan of fixed
+ * cells that runs repeatedly, as a captured call does. */
 #include "plans.h"
 
 #include "ce/bound.h"
@@ -12,7 +12,7 @@
 #define BYTES 8
 #define REPLAYS 1000
 
-/* Rows of the table that this file adds: the words of all ranks lie side by side. */
+/* Rows that this file adds to the table: the words of all ranks lie next to each other. */
 enum { OPENED = CECL_COUNTERS, PUT, TURN_A, TURN_B, NCOUNTERS = TURN_B - CECL_COUNTERS + 1 };
 static uint32_t words[CECL_COUNTERS_MAX][RANKS][RANKS];
 
@@ -48,7 +48,7 @@ static void bind_ends(int rank, const struct cecl_plan *plan, const struct cecl_
 
 /* ---- a put: rank 1 opens its memory, rank 0 writes there and signals, and rank 1 waits */
 
-/* given: as in struct cecl_copy. */
+/* `given`: as in struct cecl_copy. */
 static void make_put(struct cecl_plan plans[2], uint32_t given)
 {
     const struct cecl_copy copy = {.src = {.area = CECL_AREA_SEND},
@@ -100,7 +100,7 @@ static void a_put_is_right(void **state)
     free_put(plans);
 }
 
-/* Drops the first step of rank 0's plan, or the last of a rank's. */
+/* Drops the first step of rank 0's plan, or the last step of a rank's plan. */
 static void expect_without(int rank, bool first, const char *words_of_fault)
 {
     struct cecl_plan plans[2];
@@ -118,10 +118,10 @@ static void expect_without(int rank, bool first, const char *words_of_fault)
 static void a_put_that_lacks_a_step_is_found(void **state)
 {
     (void)state;
-    expect_without(0, true, "race");      /* it writes before the memory is open */
-    expect_without(0, false, "deadlock"); /* no signal */
+    expect_without(0, true, "race");      /* writes before rank 1's memory is open */
+    expect_without(0, false, "deadlock"); /* the signal is missing */
     expect_without(1, true, "deadlock");
-    expect_without(1, false, "race"); /* it reads too early */
+    expect_without(1, false, "race"); /* reads too early */
 }
 
 static void each_signal_has_its_one_wait(void **state)
@@ -142,8 +142,8 @@ static void each_signal_has_its_one_wait(void **state)
     }
 }
 
-/* The plans are bound once. What the counters have come to differs from put to put, and so does what
- * is given. sizes: NULL: nothing is. */
+/* Binds the plans once. From put to put, counters have other values, and so do the given sizes. sizes NULL:
+ * no given sizes. */
 static void put_again_and_again(const struct cecl_plan plans[2], const uint64_t *sizes)
 {
     char from[BYTES], to[BYTES];
@@ -158,7 +158,7 @@ static void put_again_and_again(const struct cecl_plan plans[2], const uint64_t 
         memset(from, round + 1, sizeof(from));
         memset(to, 0, sizeof(to));
         for (int i = 0; i < 2; i++) {
-            const int r = (round + i) % 2; /* either comes first */
+            const int r = (round + i) % 2; /* alternates which rank comes first */
             bound[r].given = sizes ? &sizes[round % BYTES] : NULL;
             OK(cecl_engine_run(&comms[r]->engine, &bound[r], NULL, &started));
             comms[r]->engine.flags.epoch[OPENED]++;
@@ -205,7 +205,7 @@ static void bytes_that_are_given_late_arrive_on_the_host_device(void **state)
     free_put(plans);
 }
 
-/* ---- a plan of fixed cells: an in-place all-gather, whose two barriers take words by turns */
+/* ---- a plan of fixed cells: an in-place all-gather, whose two barriers alternate between words */
 
 static void add_barrier(struct cecl_plan *plan, uint32_t counter)
 {
@@ -235,7 +235,7 @@ static struct cecl_plan make_gather(int rank, int nranks, uint32_t first, uint32
     return plan;
 }
 
-/* The same plans, several times one after the other. */
+/* Repeats the same plans several times. */
 static ceclResult_t verify_replays(int nranks, uint32_t first, uint32_t last)
 {
     enum { TIMES = 4 };
@@ -268,7 +268,7 @@ static void words_that_take_turns_serve_every_replay(void **state)
             fail_msg("%d ranks: %s", n, cecl_message());
 }
 
-/* With one word for both, a peer may signal it again before it is reset. */
+/* With one word for both barriers, a peer may signal the word again before it is reset. */
 static void one_word_for_two_phases_is_found(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void one_word_for_two_phases_is_found(void **state)
 static char buffers[RANKS][RANKS * BYTES], inputs[RANKS][REPLAYS][BYTES],
     outputs[RANKS][REPLAYS][RANKS * BYTES];
 
-/* Enqueues all replays of a rank, with new input before each, and what comes of it kept behind. */
+/* Enqueues all replays of a rank, each with new input, and keeps a copy of each output. */
 static void replay(int r, const struct cecl_bound *bound, ceclStream_t stream)
 {
     struct cecl_device *dev = comms[r]->dev;
@@ -310,7 +310,7 @@ static void fixed_cells_run_a_thousand_times_on_the_host_device(void **state)
         bind_ends(r, &plans[r], &ends, &bound[r]);
         OK(ceclStreamCreate(comms[r], &streams[r]));
         assert_true(cecl_flags_begin(flags, &bound[r].advance));
-        cecl_cells_fill(bound[r].cells, bound[r].ncells, flags->epoch, NULL); /* once */
+        cecl_cells_fill(bound[r].cells, bound[r].ncells, flags->epoch, NULL); /* only once */
         replay(r, &bound[r], streams[r]);
         cecl_flags_commit(flags, &bound[r].advance);
     }

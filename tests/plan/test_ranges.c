@@ -1,5 +1,5 @@
-/* The ranges of a buffer that a call uses are the bytes of its blocks: no byte more, and none less. What
- * is found for random calls is compared with a table of bytes. */
+/* The ranges of a buffer that a call uses are exactly the bytes of its blocks. The ranges of random calls
+ * are compared with a table of bytes. */
 #include "plans.h"
 
 #define RANKS_MAX 7
@@ -17,8 +17,8 @@ static void mark(bool *used, const struct cecl_call *call, uint64_t offset, uint
     }
 }
 
-/* In place, the only buffer has the input too. Where only the root receives a result, other ranks
- * pass a recvbuff of the same size. */
+/* In place, the only buffer also holds the input. If only the root receives a result, other ranks pass a
+ * recvbuff of the same size. */
 static void mark_all(const struct cecl_call *call, bool written, bool *used)
 {
     const bool one = cecl_call_is_one_buffer(call);
@@ -34,8 +34,8 @@ static void mark_all(const struct cecl_call *call, bool written, bool *used)
     }
 }
 
-/* Ranges come in order, apart from each other, and are what is used; or are one if there are too
- * many. */
+/* Ranges are sorted, do not touch, and cover the used bytes. If there were too many, they are merged into
+ * one range. */
 static void check_part(const struct cecl_call *call, const struct cecl_touched *touched)
 {
     bool used[BYTES + 1] = {false};
@@ -71,7 +71,7 @@ static void check(const struct cecl_call *call)
         check_part(call, &touched[i]);
 }
 
-/* Blocks of this rank's layout, which lie one behind the other from some rank on, with gaps. */
+/* Blocks of this rank's layout, one after the other from some rank on, with gaps. */
 static void draw_blocks(uint64_t *x, int n, uint64_t *bytes, uint64_t *offsets)
 {
     const int first = (int)(next(x) % (uint64_t)n);
@@ -153,8 +153,8 @@ static uint32_t ranges_of_rows(uint64_t width, uint64_t rows, uint64_t pitch)
     return cecl_call_ranges(&call, &touched[0], ranges);
 }
 
-/* As many ranges as there is room for are told apart, and one more are not. Millions of rows take no
- * time: neither where they fill their pitch, nor where they do not. */
+/* As many ranges as fit stay separate, one more range merges them. Millions of rows take no time, whether
+ * or not they fill their pitch. */
 static void rows_are_bounded(void **state)
 {
     (void)state;

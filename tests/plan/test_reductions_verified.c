@@ -1,6 +1,6 @@
-/* Reductions: every lowering, verified over all ranks. Shares go whole and in chunks; blocks may be
- * shorter or empty; sequences and groups include calls that only move data. Also: faults that the
- * verifier must find. */
+/* Reductions: every lowering, verified over all ranks. Shares are whole or in chunks; blocks may be shorter
+ * or empty; sequences and groups include calls that only move data. Also: faults that the verifier must
+ * find. */
 #include "plans.h"
 #include "sm/reduce.h"
 
@@ -11,7 +11,7 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
                                              CECL_OP_REDUCE};
     const uint32_t element = 1u << next(x) % 3;
-    const uint64_t extra = next(x) % 3; /* elements by which shares are larger than need be */
+    const uint64_t extra = next(x) % 3; /* elements by which shares are larger than necessary */
     const enum cecl_op_index op = ops[next(x) % 3];
     *part = reduction_of(op, (uint64_t)n, 1 + next(x) % 40, element);
     if (op != CECL_OP_REDUCE_SCATTER)
@@ -40,7 +40,7 @@ static void reductions_are_right(void **state)
     }
 }
 
-/* Plans of ranks of which each is in place or not. */
+/* Plans of ranks each of which is in place or not. */
 static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n, uint64_t *x)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
@@ -71,7 +71,7 @@ static void ranks_may_differ_in_being_in_place(void **state)
     }
 }
 
-/* The verifier takes a peer's input by the area of this rank's own. */
+/* The verifier finds a peer's input by the area of this rank's own input. */
 static void an_input_in_the_other_area_is_refused(void **state)
 {
     (void)state;
@@ -106,8 +106,8 @@ static void reductions_of_many_ranks_are_right(void **state)
 
 #define GROUP_MOST 6
 
-/* Reductions and calls that only move data, with one staging for all of them: ample, or so scant that one
- * bundle has not room for all. */
+/* Reductions and calls that only move data, with one staging for all: ample, or too small for a single
+ * bundle. */
 static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t count)
 {
     const uint64_t staging = next(x) % 2 ? 4096 : 2 * (uint64_t)n * 4 * (GROUP_MOST + next(x) % 30);
@@ -118,7 +118,7 @@ static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t cou
         else
             parts[i] = part_of(next(x) % 2 ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL, next(x) % 2,
                                CECL_PUSH, 1 + next(x) % 20);
-        if (reduces && next(x) % 2) /* in one chunk, so it may be in a bundle */
+        if (reduces && next(x) % 2) /* a call in one chunk may be in a bundle */
             parts[i].way.reduce.chunk = 4096;
         if (!reduces)
             parts[i].way.move.no_sm = next(x) % 2;
@@ -126,7 +126,7 @@ static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t cou
     }
 }
 
-/* Groups of any calls, twice each. Ranks may differ in that reductions are in place. */
+/* Groups of any calls, each group twice. Ranks may differ in which reductions are in place. */
 static void reductions_in_groups_are_right(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void reductions_in_groups_are_right(void **state)
         for (int p = 0; p < 2 * n; p++)
             cecl_plan_free(&plans[p]);
     }
-    assert_true(together > 100 && apart > 20); /* or nothing was seen */
+    assert_true(together > 100 && apart > 20); /* otherwise the test has shown nothing */
 }
 
 static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
@@ -165,7 +165,7 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
     return lower_all(part, 1, 3);
 }
 
-/* 1024 elements of 4 bytes in chunks of 1280 at most: four even ones, the last of which is halved. */
+/* 1024 elements of 4 bytes in chunks of at most 1280: four equal chunks, the last of which is halved. */
 static void the_last_chunk_is_halved(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void the_last_chunk_is_halved(void **state)
     free_plans(plans, 3);
 }
 
-/* A block of a little more than two chunks' bytes goes in three that are about as large. */
+/* A block slightly larger than two chunks is split into three chunks of about equal size. */
 static void no_chunk_is_for_a_small_rest(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void no_chunk_is_for_a_small_rest(void **state)
     free_plans(plans, 3);
 }
 
-/* All but the last chunk's results go while that is reduced. */
+/* The results of all chunks but the last are sent while the last chunk is reduced. */
 static void an_all_reduce_sends_its_results_in_two(void **state)
 {
     struct cecl_part part;
@@ -226,7 +226,7 @@ static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind
     return 0;
 }
 
-/* Takes a step out of rank 0's plan, and sees the verifier object. */
+/* Removes a step from rank 0's plan, and checks that the verifier refuses the plan. */
 static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, const char *words)
 {
     struct cecl_part part;
@@ -246,10 +246,11 @@ static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, cons
 static void faults_are_found(void **state)
 {
     (void)state;
-    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early, */
-    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 1, "race"); /* and its last chunk */
-    without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3, "race");  /* reduced before it has come */
-    without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 6, "race");  /* a slot is not free yet */
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early */
+    without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 1, "race"); /* its last chunk is sent too early */
+    without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3,
+                 "race"); /* reduced before its data has arrived */
+    without_step(CECL_STEP_WAIT, CECL_LANE_MAIN, 6, "race"); /* a slot is not free yet */
     without_step(CECL_STEP_REDUCE, CECL_LANE_SIDE, 2, "");
 }
 
@@ -302,7 +303,7 @@ static void expect_refusal(struct cecl_plan *plans, const char *words)
         fail_msg("'%s' expected in '%s'", words, cecl_message());
 }
 
-/* Sums of these numbers are small again. */
+/* Sums that wrap around to small numbers. */
 static void reductions_whose_bounds_wrap_around_are_refused(void **state)
 {
     (void)state;
@@ -327,7 +328,7 @@ static void reductions_whose_bounds_wrap_around_are_refused(void **state)
     free_plans(plans, 3);
 }
 
-/* Right byte by byte, but no arithmetic is done on a part of an element. */
+/* Right byte by byte, but a part of an element cannot be reduced. */
 static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
 {
     (void)state;
@@ -340,7 +341,7 @@ static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
     free_plans(plans, 3);
 }
 
-/* Sizes around those where staging has room for one block of all senders, no multiples of anything. */
+/* Sizes around those at which staging holds one block of all senders; no multiples of a power of 2. */
 static void no_reduction_leaves_its_staging(void **state)
 {
     (void)state;
@@ -372,7 +373,7 @@ static void too_little_staging_is_named(void **state)
     cecl_plan_free(&plan);
 }
 
-/* A reduction whose inputs peers can read, or cannot. */
+/* A reduction whose inputs peers can or cannot read. */
 static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elements,
                                    uint32_t element, bool readable)
 {
@@ -382,7 +383,7 @@ static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elemen
     return part;
 }
 
-/* How a reduction whose inputs could be read at the peers is carried out. */
+/* How a reduction whose inputs can be read at the peers is carried out. */
 static struct cecl_way chosen(enum cecl_op_index op, uint64_t bytes, uint64_t staging,
                               ceclDirection_t direction)
 {
@@ -428,7 +429,8 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     assert_false(chosen(all, 1 << 20, ample, push).reduce.sms_send);
 }
 
-/* Even where the caller asks for it. Nor is one whose place some rank does not know. */
+/* SMs do not read such an input even if the caller requests it, nor a buffer whose place some rank does not
+ * know. */
 static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
 {
     (void)state;
@@ -449,8 +451,8 @@ static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
                 }
 }
 
-/* 192 MiB without staging: copy engines send all but the end, where there are no more ranks than a
- * kernel writes to. */
+/* 192 MiB without staging: copy engines send all but the end, if there are no more ranks than a kernel
+ * writes to. */
 static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 {
     (void)state;
@@ -464,14 +466,14 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
     }
 }
 
-/* The end of each block, as far as a rank has any of it; of its beginning copy engines send all. */
+/* SMs send the end of each block, as far as a rank has any of it; copy engines send the beginning. */
 static void the_end_of_a_block_is_apart(void **state)
 {
     (void)state;
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 4, 3600, 1);
-    part.way.reduce.share = 1000; /* the last one has 600 */
+    part.way.reduce.share = 1000; /* the last share has 600 bytes */
     part.way.reduce.read_at_peers = true;
-    part.way.reduce.sms_end = 300; /* all but that, down to a multiple of 256 */
+    part.way.reduce.sms_end = 300; /* copy engines send the rest, a multiple of 256 */
     struct cecl_plan *plans = lower_all(&part, 1, 4);
     for (int r = 0; r < 4; r++) {
         const struct cecl_plan *plan = &plans[r];
@@ -485,8 +487,8 @@ static void the_end_of_a_block_is_apart(void **state)
     free_plans(plans, 4);
 }
 
-/* For each chunk ranks meet before it is sent, before it is reduced and before its result is sent; and
- * once in the end. */
+/* For each chunk, ranks meet before it is sent, before it is reduced and before its result is sent; and
+ * once at the end. */
 static void a_reduce_in_rounds_has_no_empty_round(void **state)
 {
     (void)state;
@@ -501,7 +503,7 @@ static void a_reduce_in_rounds_has_no_empty_round(void **state)
     free_plans(plans, 3);
 }
 
-/* One rank has no peers to share staging among. */
+/* A single rank has no peers with which to share staging. */
 static void one_rank_reduces_blocks_of_any_size(void **state)
 {
     (void)state;
@@ -519,7 +521,7 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
     }
 }
 
-/* Beyond, copies send what was reduced, and the plan says so. */
+/* Above the limit, copies send the reduced data, and the plan says so. */
 static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
     (void)state;

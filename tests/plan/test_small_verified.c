@@ -1,6 +1,6 @@
-/* Small calls: each has one exchange and none before it, and calls alternate between two halves of
- * the slots. That is enough for sequences of small and other calls on one buffer; one half alone is
- * not. Also: what their plans look like, and faults in them that the verifier must find. */
+/* Small calls: each has one exchange, and no barrier before it. Calls alternate between two halves of the
+ * slots. Two halves are enough for sequences of small and other calls on one buffer; one half is not. Also:
+ * the shape of these plans, and faults in them that the verifier must find. */
 #include "plans.h"
 
 #define SLOT 512
@@ -11,7 +11,7 @@ static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCAT
                                          CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
-/* Of `bytes` to each peer, small; in this half of the slots. */
+/* A small call of `bytes` to each peer, through this half of the slots. */
 static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_place, uint64_t bytes,
                                  uint8_t half)
 {
@@ -25,7 +25,7 @@ static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_plac
     return part;
 }
 
-/* A small call, or another one. */
+/* Draws a small call or another one. */
 static struct cecl_part draw(uint64_t *x, uint64_t n, bool small, uint8_t half)
 {
     const enum cecl_op_index op = ops[next(x) % OPS];
@@ -41,7 +41,7 @@ static struct cecl_part draw(uint64_t *x, uint64_t n, bool small, uint8_t half)
     return part;
 }
 
-/* Calls of one sequence. Small ones use both halves in turn, or one alone. */
+/* Draws the calls of a sequence. Small calls alternate between both halves, or always use one half. */
 static void draw_all(uint64_t seed, uint64_t n, unsigned others, bool both,
                      struct cecl_part parts[CALLS])
 {
@@ -100,9 +100,9 @@ static void slots_of_one_half_alone_are_a_race(void **state)
     }
 }
 
-/* ---- what a plan looks like */
+/* ---- the shape of a plan */
 
-/* Whether a place is the slot that `sender` has at `holder`. */
+/* Whether a place is `sender`'s slot at `holder`. */
 static bool is_slot(const struct cecl_part *part, const struct cecl_place *place, int holder,
                     int sender)
 {
@@ -111,7 +111,7 @@ static bool is_slot(const struct cecl_part *part, const struct cecl_place *place
            place->offset == part->means.slots_offset + slot * CECL_SLOT_FACTOR * SLOT;
 }
 
-/* Signals, posts, waits, in this order: one of each for a peer, from the right neighbour on. */
+/* Checks the order: signals, posts, waits; one of each for each peer, from the right neighbour on. */
 static void each_peer_is_met_once(const struct cecl_plan *plan)
 {
     static const enum cecl_step_kind kinds[] = {CECL_STEP_SIGNAL, CECL_STEP_POST, CECL_STEP_WAIT};
@@ -124,14 +124,14 @@ static void each_peer_is_met_once(const struct cecl_plan *plan)
         assert_int_equal(step->peer, ((uint32_t)plan->part.call.rank + 1 + s % peers) % n);
         assert_int_equal(step->phase, 1);
         if (step->kind == CECL_STEP_WAIT)
-            assert_int_equal(step->first, CECL_COUNTER_SLOTS); /* nobody waits for the signals */
+            assert_int_equal(step->first, CECL_COUNTER_SLOTS); /* no rank waits for these signals */
     }
     assert_int_equal(plan->phases[CECL_LANE_MAIN], 1);
     assert_int_equal(plan->phases[CECL_LANE_SIDE], 0);
     assert_int_equal(plan->phases[CECL_COUNTER_SLOTS], 1);
 }
 
-/* Each post has a copy of its own, from this rank's memory to its slot at the peer. */
+/* Each post has one copy, from this rank's memory to its slot at the peer. */
 static void each_peer_gets_one_post(const struct cecl_plan *plan)
 {
     const int me = plan->part.call.rank, peers = plan->part.call.nranks - 1;
@@ -147,7 +147,7 @@ static void each_peer_gets_one_post(const struct cecl_plan *plan)
     }
 }
 
-/* Copies of the plan's COPY steps. */
+/* Counts the copies of the plan's COPY steps. */
 static uint32_t copies_of(const struct cecl_plan *plan)
 {
     uint32_t count = 0;
@@ -156,7 +156,7 @@ static uint32_t copies_of(const struct cecl_plan *plan)
     return count;
 }
 
-/* Behind the waits one step takes what came: a reduction in the order of ranks, or one batch. */
+/* After the waits, one step takes the data out of the slots: a reduction in rank order, or one batch. */
 static void one_step_takes_all_slots(const struct cecl_plan *plan)
 {
     const struct cecl_call *call = &plan->part.call;
@@ -201,12 +201,12 @@ static void a_small_plan_is_one_exchange_of_posts(void **state)
 
 /* ---- faults */
 
-/* What the verifier may say of a fault: one of these. */
+/* Words in the verifier's message for a fault; one of them must occur. */
 struct words {
     const char *one, *other;
 };
 
-/* Breaks what is between a rank and its `peer`-th peer (from 0). */
+/* Breaks the steps between a rank and its `peer`-th peer (from 0). */
 typedef void breaks(struct cecl_plan *plan, uint32_t peer);
 
 static void remove_step(struct cecl_plan *plan, uint32_t at)
@@ -225,7 +225,7 @@ static struct cecl_step *step_of(struct cecl_plan *plan, enum cecl_step_kind kin
     return NULL;
 }
 
-/* Sees the verifier object to a plan that is right but for this. */
+/* Checks that the verifier refuses a plan whose only fault is this one. */
 static void is_found(const struct cecl_part *part, int n, int rank, uint32_t peer, breaks *fault,
                      struct words words)
 {
@@ -240,7 +240,7 @@ static void is_found(const struct cecl_part *part, int n, int rank, uint32_t pee
     free_plans(plans, n);
 }
 
-/* In every call, at every rank and for every peer. */
+/* Breaks every call, at every rank, for every peer. */
 static void is_found_everywhere(int least, breaks *fault, struct words words)
 {
     for (int n = least; n <= 5; n++)
@@ -274,7 +274,7 @@ static void a_missing_wait_for_a_slot_is_a_race(void **state)
     is_found_everywhere(2, without_wait, (struct words){"race: staging", "race: staging"});
 }
 
-/* The flags that the watchdog sees say nothing of the data in slots. */
+/* The flags that the watchdog reads do not order the data in slots. */
 static void waiting_for_the_signal(struct cecl_plan *plan, uint32_t peer)
 {
     step_of(plan, CECL_STEP_WAIT, peer)->first = CECL_LANE_MAIN;
@@ -292,7 +292,7 @@ static struct cecl_copy *posted(struct cecl_plan *plan, uint32_t peer)
     return &plan->copies[step_of(plan, CECL_STEP_POST, peer)->first];
 }
 
-/* At the right rank, in the slot of whoever comes after this rank. */
+/* At the right rank, but in the slot of the next sender. */
 static void in_the_slot_of_another_sender(struct cecl_plan *plan, uint32_t peer)
 {
     const struct cecl_means *means = &plan->part.means;
@@ -301,7 +301,7 @@ static void in_the_slot_of_another_sender(struct cecl_plan *plan, uint32_t peer)
         means->slots_offset + (means->half * n + (me + 1) % n) * CECL_SLOT_FACTOR * SLOT;
 }
 
-/* Two ranks write there, or nobody looks. */
+/* Two ranks write that slot, or no rank reads it. */
 static void a_post_in_the_slot_of_another_sender_is_found(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void a_post_in_the_other_half_is_found(void **state)
     is_found_everywhere(2, in_the_other_half, (struct words){"output is not", "result is not"});
 }
 
-/* Data to one peer, its flag to another. */
+/* Sends the data to one peer, but its flag to another. */
 static void at_another_rank(struct cecl_plan *plan, uint32_t peer)
 {
     posted(plan, peer)->dst.rank = step_of(plan, CECL_STEP_POST, peer ? 0 : 1)->peer;
@@ -345,7 +345,7 @@ static void a_second_post_to_one_rank_is_found(void **state)
                         (struct words){"does not grow", "does not grow"});
 }
 
-/* Two calls suffice, of any two kinds; with another half each they are right. */
+/* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */
 static void one_half_twice_in_a_row_is_a_race(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ static void one_half_twice_in_a_row_is_a_race(void **state)
             }
 }
 
-/* ---- what is small */
+/* ---- which calls are small */
 
 static uint64_t small_most(int n)
 {
@@ -372,7 +372,7 @@ static uint64_t small_most(int n)
     return cecl_tuning_largest_small(&tuning);
 }
 
-/* What is small is told by the call, the ranks and what the caller chose alone. */
+/* Only the call, the ranks and the caller's options decide whether a call is small. */
 static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                        ceclDirection_t direction)
 {
@@ -394,10 +394,10 @@ static void tuning_knows_what_is_small(void **state)
     assert_true(goes_small(CECL_OP_REDUCE_SCATTER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_ALL_TO_ALL, 16, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
-    /* zero SM is a promise */
+    /* the caller was promised zero SMs */
     assert_false(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
     assert_false(goes_small(CECL_OP_ALL_TO_ALL, 4, 4096, CECL_SM_NEVER, CECL_DIRECTION_AUTO));
-    /* who names a direction means copies or reads */
+    /* a caller that names a direction wants copies or reads */
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PUSH));
     assert_false(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_PULL));
     assert_false(goes_small(CECL_OP_ALL_REDUCE, 1, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
@@ -419,7 +419,7 @@ static void tuning_knows_what_is_small(void **state)
     assert_false(goes_small(CECL_OP_ALL_TO_ALLV, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
 }
 
-/* A slot is dense, and as large as the communicator made it. */
+/* A slot holds contiguous data only, up to the communicator's slot size. */
 static void what_does_not_fit_a_slot_is_not_small(void **state)
 {
     const uint64_t layout[2 * 4] = {9};

@@ -1,5 +1,5 @@
-/* Plans of calls by splits on the device: right for all numbers of ranks, for splits of no row, of one, of
- * what just fits and of more, among other calls, and captured; and the verifier sees what is missing. */
+/* Plans of calls by splits on the device: right for all numbers of ranks, for splits of no row, of one row,
+ * that just fit and that do not fit, among other calls, and captured. The verifier notices missing steps. */
 #include "plans.h"
 
 #include "call/splits.h"
@@ -12,7 +12,7 @@
 #define TIMES 7
 #define TURNS (((1u << CECL_TURNS) - 1) << CECL_COUNTER_TURN)
 
-/* Splits, and behind them offsets, and layouts of all ranks of a call. */
+/* The splits, the offsets after them, and the layouts of all ranks of a call. */
 struct drawn {
     enum cecl_op_index op;
     uint64_t splits[MOST][2 * MOST * EXPERTS], out[MOST][2 * MOST * EXPERTS],
@@ -21,7 +21,7 @@ struct drawn {
 
 enum shape { NONE, ONE, FILLED, BEYOND, RANDOM, SHAPES };
 
-/* The rows of a recvbuff are those of all ranks' blocks of `rows` each, where these just fit. */
+/* A recvbuff has as many rows as all ranks' blocks of `rows` each; the shape FILLED just fits. */
 static void draw(struct drawn *d, int n, enum shape shape, uint64_t rows, uint64_t *x)
 {
     memset(d, 0, sizeof(*d));
@@ -84,7 +84,7 @@ static void rows_of_all_shapes_arrive(void **state)
             }
 }
 
-/* Several blocks for each rank: out, by experts with gaps, or back from there. */
+/* Several blocks for each rank: to experts with gaps, or back from experts. */
 static void draw_experts(struct drawn *d, int n, bool back, uint64_t rows, uint64_t *x)
 {
     const uint64_t align = 1 + next(x) % 4, blocks = (uint64_t)n * EXPERTS;
@@ -120,7 +120,7 @@ static void rows_of_experts_arrive(void **state)
         }
 }
 
-/* Tables of one call are not written while another is read. */
+/* A call does not write its table while a rank still reads the previous call's. */
 static void calls_follow_each_other(void **state)
 {
     static struct drawn d[CALLS];
@@ -133,7 +133,7 @@ static void calls_follow_each_other(void **state)
     }
 }
 
-/* Other calls stand before and behind. Peers may still read their staging when `op` has ended here. */
+/* Other calls come before and after. When `op` has ended on this rank, peers may still read their staging. */
 static void verify_beside(enum cecl_op_index op)
 {
     static struct drawn d;
@@ -167,7 +167,7 @@ static void other_calls_stand_beside(void **state)
     verify_beside(CECL_OP_REDUCE_SCATTER);
 }
 
-/* Without the steps from the `from`-th on, `count` of them. */
+/* Removes `count` steps from step `from` on, and returns the verifier's message. */
 static const char *verdict_without(uint32_t from, uint32_t count)
 {
     static struct drawn d;
@@ -191,7 +191,8 @@ static void a_missing_step_or_wait_is_seen(void **state)
 {
     (void)state;
     assert_non_null(strstr(verdict_without(0, 1), "has not told its splits"));
-    assert_non_null(strstr(verdict_without(3, 2), "rank")); /* rows come before the peers do */
+    assert_non_null(
+        strstr(verdict_without(3, 2), "rank")); /* rows arrive before the peers are ready */
     assert_non_null(strstr(verdict_without(5, 1), "output"));
     assert_non_null(strstr(verdict_without(8, 2), "rank"));
 }
@@ -214,7 +215,7 @@ static void a_table_beyond_staging_is_refused(void **state)
     cecl_plan_free(&plan);
 }
 
-/* Captured calls among eager ones, as often as they run. */
+/* Captured calls among other calls, repeated. */
 static void captured_calls_are_right_in_replays(void **state)
 {
     static struct drawn d[TIMES];

@@ -1,5 +1,5 @@
-/* All-gathers and all-to-alls of strided blocks: side by side or one behind the other, with gaps,
- * in place and out of place, through staging that cuts rows, alone and in groups. */
+/* All-gathers and all-to-alls of strided blocks: side by side or one after the other, with gaps, in place
+ * and out of place, through staging that cuts rows, alone and in groups. */
 #include "plans.h"
 
 #define RANKS_MAX 16

@@ -1,12 +1,12 @@
-/* Reduce-scatters of tiles, verified over all ranks: tiles with gaps, beside each other, over each other and in any
- * order, on each rank elsewhere; in chunks that begin and end within a row and within a tile; in sequences and
- * groups, and where ranks come late. */
+/* Reduce-scatters of tiles, verified over all ranks: tiles with gaps, next to each other, above each other
+ * and in any order, at different places on each rank; in chunks that begin and end within a row and within
+ * a tile; in sequences and groups, and with late ranks. */
 #include "plans.h"
 
 #include "call/tiles.h"
 
 #define RANKS_MAX 9
-#define TILES_MAX 4 /* for a rank */
+#define TILES_MAX 4 /* for each rank */
 #define CALLS 3
 
 /* A call of all ranks. */
@@ -75,7 +75,7 @@ static void tiles_are_reduced(void **state)
     }
 }
 
-/* In a group with calls that only move data; the group twice. */
+/* In a group with calls that only move data; the group runs twice. */
 static void tiles_are_reduced_in_groups(void **state)
 {
     uint64_t x = 38;
@@ -103,7 +103,7 @@ static void tiles_are_reduced_in_groups(void **state)
     }
 }
 
-/* Nobody's buffer but its own is touched by a rank, so late ranks change nothing. */
+/* A rank accesses only its own buffers, so late ranks change nothing. */
 static void late_ranks_change_nothing(void **state)
 {
     uint64_t x = 39;
@@ -123,7 +123,7 @@ static void late_ranks_change_nothing(void **state)
     }
 }
 
-/* Whichever way is asked for, no kernel reads at the peers. */
+/* Whichever method is requested, no kernel reads at the peers. */
 static void the_way_is_through_staging(void **state)
 {
     uint64_t x = 40;

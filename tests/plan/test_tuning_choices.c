@@ -1,5 +1,5 @@
-/* What the built-in table chooses at and around each threshold, as literal values. Also: any table
- * that a file can hold gives plans that are right. */
+/* The choices of the built-in table at and around each threshold, as literal values. Also: any table that a
+ * file can contain gives right plans. */
 #include "plans.h"
 
 #define KIB UINT64_C(1024)
@@ -15,7 +15,7 @@ static struct cecl_part moving(enum cecl_op_index op, bool in_place, int n, uint
     return part;
 }
 
-/* With room for 192 MiB of staging, and inputs that SMs could read at the peers. */
+/* With 192 MiB of staging, and inputs that SMs can read at the peers. */
 static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, uint8_t direction)
 {
     struct cecl_part part = reduction_of(op, (uint64_t)n, bytes, 1);
@@ -27,7 +27,7 @@ static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, u
     return part;
 }
 
-/* ---- what only moves data */
+/* ---- calls that only move data */
 
 static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
 {
@@ -107,7 +107,7 @@ static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
     assert_int_equal(rounds_of_a_broadcast(8, 1024 * MIB), 8);
 }
 
-/* All ranks must choose alike, and some would pull if they were alone. */
+/* All ranks must make the same choice, although some would choose to pull on their own. */
 static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static struct cecl_part draw_call(uint64_t *x, int n)
     return part;
 }
 
-/* `n` ranks on two nodes, or on three, one of which has one rank. */
+/* `n` ranks on two nodes, or on three nodes, one of which has one rank. */
 static void draw_nodes(uint64_t *x, struct cecl_nodes *nodes, int n)
 {
     const int first = 1 + (int)(next(x) % (uint64_t)(n - 1)), third = next(x) % 2 && first > 1;
@@ -347,7 +347,8 @@ static void blocks_leave_a_node_in_quarters_of_1_to_8_mib(void **state)
         assert_int_equal(part.way.net.chunk, cases[i].chunk);
         assert_int_equal(part.way.net.chain, cases[i].chain);
         assert_int_equal(part.way.net.wave, 8);
-        assert_false(part.way.small || part.way.by_host); /* they are one node's */
+        assert_false(part.way.small ||
+                     part.way.by_host); /* these methods work only within one node */
     }
 }
 

@@ -1,6 +1,6 @@
-/* Urgent calls go through memory of the host: one exchange and none before it, and calls alternate
- * between two halves of that memory. That is enough for sequences of urgent, small and
- * other calls; one half alone is not. Also: which calls go this way, and what their plans look like. */
+/* Urgent calls go through host memory: one exchange, and no barrier before it. Calls alternate between two
+ * halves of that memory. Two halves are enough for sequences of urgent, small and other calls; one half is
+ * not. Also: which calls go through host memory, and the shape of their plans. */
 #include "plans.h"
 
 #define HALF 4096
@@ -39,7 +39,7 @@ static struct cecl_part draw(uint64_t *x, uint64_t n, enum kind kind, uint8_t ha
     return part;
 }
 
-/* Urgent and small calls use both halves in turn, or one alone. */
+/* Urgent and small calls alternate between both halves, or always use one half. */
 static void draw_all(uint64_t seed, uint64_t n, unsigned kinds, bool both,
                      struct cecl_part parts[CALLS])
 {
@@ -101,7 +101,7 @@ static void no_copy_goes_between_devices(void **state)
                 const struct cecl_copy *copy = &plans[r].copies[c];
                 assert_true((copy->dst.area == CECL_AREA_HOST) !=
                             (copy->src.area == CECL_AREA_HOST));
-                /* a rank writes its own part alone, and its own recvbuff */
+                /* a rank writes only its own part and its own recvbuff */
                 assert_int_equal(copy->dst.rank, r);
             }
         }
@@ -121,7 +121,7 @@ static void a_block_for_all_ranks_is_sent_once(void **state)
     free_plans(plans, 4);
 }
 
-/* ---- which calls go this way */
+/* ---- which calls go through host memory */
 
 static bool goes_by_host(struct cecl_part part, int nranks)
 {
@@ -141,7 +141,7 @@ static void only_small_calls_that_move_data_go_through_host_memory(void **state)
     assert_false(goes_by_host(part, 4));
     part = urgent_of(CECL_OP_ALL_TO_ALL, false, 1 << 18, false, 0);
     assert_true(goes_by_host(part, 4));
-    assert_false(goes_by_host(part, 5)); /* it sends a block to each rank */
+    assert_false(goes_by_host(part, 5)); /* each rank sends a different block to each rank */
     /* the root of a scatter sends a block to each rank; each rank of a gather sends one */
     assert_true(goes_by_host(urgent_of(CECL_OP_GATHER, false, 1 << 20, false, 0), 4));
     assert_true(goes_by_host(urgent_of(CECL_OP_SCATTER, false, 1 << 18, false, 0), 4));

@@ -1,6 +1,6 @@
-/* Calls in which each rank knows only its own blocks: all-to-alls with layouts of random sizes and
- * places, gathers and scatters. Also broadcasts, whole and in pieces. Each alone, in sequences, and
- * in groups with all other calls. */
+/* Calls in which each rank knows only its own blocks: all-to-alls with layouts of random sizes and places,
+ * gathers and scatters. Also broadcasts, whole and in pieces. Each call alone, in sequences, and in groups
+ * with all other calls. */
 #include "plans.h"
 
 #define PARTS_MAX 4
@@ -8,12 +8,12 @@
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32};
 
-/* A call and what each rank has of it. */
+/* A call, and each rank's view of it. */
 struct drawn {
     struct cecl_part part;
-    uint64_t *layouts; /* of each rank, or one alike for all, or NULL */
-    int in_place_at;   /* the one rank whose own block stands, or -1; -2: as `part` says */
-    uint64_t differ;   /* bit r % 64: rank r is not as `part` says, where ranks may differ */
+    uint64_t *layouts; /* each rank's own, or one for all ranks, or NULL */
+    int in_place_at;   /* the only rank in place, or -1 for none; -2: as `part` says */
+    uint64_t differ;   /* bit r % 64: whether rank r is in place differs from `part` */
 };
 
 static uint64_t *word(const struct drawn *d, int n, int rank, int array, int peer)
@@ -21,8 +21,8 @@ static uint64_t *word(const struct drawn *d, int n, int rank, int array, int pee
     return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
-/* Fills in the rest from sizes: blocks one after the other from some rank on, with gaps. Blocks that
- * are sent may lie anywhere. */
+/* Fills in the rest from the sizes: received blocks one after the other from some rank on, with gaps; sent
+ * blocks at any place. */
 static void place(uint64_t *x, const struct drawn *d, int n, bool gaps)
 {
     for (int r = 0; r < n; r++) {
@@ -62,7 +62,7 @@ static struct drawn draw_exchange(uint64_t *x, int n)
     return d;
 }
 
-/* An exchange whose blocks are those of a gather or a scatter. */
+/* An all-to-all with the blocks of a gather or a scatter. */
 static struct drawn draw_rooted_exchange(uint64_t *x, int n)
 {
     struct drawn d = without_blocks(x, n);
@@ -76,7 +76,7 @@ static struct drawn draw_rooted_exchange(uint64_t *x, int n)
     return d;
 }
 
-/* A gather, or a scatter: the root alone may be in place. */
+/* A gather or a scatter, in which only the root may be in place. */
 static struct drawn rooted(enum cecl_op_index op, int root, bool in_place, uint64_t bytes)
 {
     struct drawn d = {.part = part_of(op, false, CECL_PUSH, bytes),
@@ -110,7 +110,7 @@ static struct drawn draw_broadcast(uint64_t *x, int n)
     return d;
 }
 
-/* A variable all-gather to which one rank alone contributes. */
+/* A variable all-gather to which only one rank contributes. */
 static struct drawn draw_only_block(uint64_t *x, int n)
 {
     struct drawn d = {.part =
@@ -181,17 +181,17 @@ static void drop(struct drawn *d)
     free(d->layouts);
 }
 
-/* When ranks come to a call, and what they then tell. */
+/* The order in which ranks come to a call, and what they announce. */
 struct arrivals {
     bool late;
     int turn[64];                    /* [n] how many ranks come before each rank */
-    uint64_t send_at[PARTS_MAX][64]; /* room for struct cecl_part's */
+    uint64_t send_at[PARTS_MAX][64]; /* storage for the fields of struct cecl_part */
     uint64_t outside[PARTS_MAX][CECL_MAX_RANKS / 64];
 };
 
 static struct arrivals on_time;
 
-/* All orders are equally likely. */
+/* Draws an order; all orders are equally likely. */
 static struct arrivals draw_arrivals(uint64_t *x, int n)
 {
     struct arrivals arrivals = {.late = n > 1};
@@ -203,7 +203,7 @@ static struct arrivals draw_arrivals(uint64_t *x, int n)
     return arrivals;
 }
 
-/* What choosing a way does for a call to which ranks come late. */
+/* Fills in what choosing fills in for a call with late ranks. */
 static void be_late(struct cecl_part *part, const struct drawn *d, int n, struct arrivals *arrivals,
                     uint64_t *send_at)
 {
@@ -280,7 +280,7 @@ static void verify_groups(struct drawn groups[][PARTS_MAX], const uint32_t *size
     verify_arrivals(groups, sizes, n, arrivals, what);
 }
 
-/* `kind`: KINDS for all mixed. */
+/* `kind`: KINDS mixes all kinds. */
 static void verify_random(int n, int rounds, enum kind kind, uint32_t most, bool late)
 {
     uint64_t x = 20261121 + (uint64_t)n;
@@ -371,7 +371,7 @@ static void groups_that_ranks_come_late_to_are_right(void **state)
     verify_random(32, 2, KINDS, PARTS_MAX, true);
 }
 
-/* Each rank carries a block by way of the staging of the next one, in any number of chunks. */
+/* Each rank sends its own block through the next rank's staging, in any number of chunks. */
 static void carried_blocks_arrive(void **state)
 {
     (void)state;
@@ -390,7 +390,7 @@ static void carried_blocks_arrive(void **state)
 
 /* ---- every root */
 
-/* Bits of how a call goes. */
+/* Bits that vary a call. */
 enum { IN_PLACE = 1, NO_SM = 2, HOWS = 4 };
 
 static struct drawn as(struct drawn d, int how, uint64_t staging)
@@ -401,7 +401,7 @@ static struct drawn as(struct drawn d, int how, uint64_t staging)
     return d;
 }
 
-/* The call itself, then from another root and not in place, then the way back. */
+/* The call itself, then with another root and out of place, then in the reverse direction. */
 static void verify_root(enum cecl_op_index op, int n, int root, int how)
 {
     static const struct {
@@ -465,8 +465,8 @@ static void a_broadcast_from_every_root_is_right(void **state)
     }
 }
 
-/* A gather, a scatter, a broadcast and another call as one; then two of them; then one. Staging that two
- * share is too small for the own block of the scatter. */
+/* A gather, a scatter, a broadcast and another call in one group; then two calls; then one. The staging
+ * that two calls share is too small for the scatter's own block. */
 static void groups_with_every_root_are_right(void **state)
 {
     (void)state;
@@ -497,9 +497,9 @@ static void groups_with_every_root_are_right(void **state)
     }
 }
 
-/* ---- what plans look like */
+/* ---- the shape of plans */
 
-/* Two ranks that keep `own` bytes each and swap 4. */
+/* Two ranks that keep `own` bytes each and exchange 4. */
 static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
 {
     for (int r = 0; r < 2; r++)
@@ -523,7 +523,7 @@ static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
     (void)state;
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
-    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; and of each round two */
+    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
     for (size_t i = 0; i < 5; i++) {
         const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
         struct cecl_plan plan;
@@ -547,7 +547,7 @@ static void staging_of_one_byte_is_refused_by_all(void **state)
     }
 }
 
-/* Staging of 7 has halves of 3: a block of 20 bytes goes in 7 rounds, there and back. */
+/* Staging of 7 has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
 static void the_roots_own_block_goes_in_rounds(void **state)
 {
     (void)state;
@@ -568,7 +568,7 @@ static void the_roots_own_block_goes_in_rounds(void **state)
     }
 }
 
-/* Whole, a block passes its root's link for each peer; in pieces, once. */
+/* A whole block passes its root's link once for each peer; in pieces, once in total. */
 static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
 {
     (void)state;
@@ -584,7 +584,7 @@ static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
         }
 }
 
-/* Rounds in which a call would go in pieces. */
+/* The number of rounds that a call would take in pieces. */
 static uint64_t spread_of(const struct cecl_call *call)
 {
     struct cecl_part part = {.call = *call, .means.staging_bytes = 1 << 20};
@@ -611,20 +611,20 @@ static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
         set_layout(&part, layout, cases[i].nranks);
         layout[1] = cases[i].bytes;
         assert_int_equal(spread_of(&part.call), cases[i].rounds);
-        layout[0] = 1; /* two contribute: no broadcast */
+        layout[0] = 1; /* two ranks contribute: not a broadcast */
         assert_int_equal(spread_of(&part.call), 0);
         part.call.op = &cecl_ops[CECL_OP_BROADCAST];
         part.call.root = 1;
         part.call.view.layout = NULL;
         part.call.layout_words = 0;
         assert_int_equal(spread_of(&part.call), cases[i].rounds);
-        part.call.op = &cecl_ops[CECL_OP_ALL_GATHER]; /* all contribute */
+        part.call.op = &cecl_ops[CECL_OP_ALL_GATHER]; /* all ranks contribute */
         part.call.root = 0;
         assert_int_equal(spread_of(&part.call), 0);
     }
 }
 
-/* ---- what the verifier finds */
+/* ---- faults that the verifier finds */
 
 static struct cecl_plan *swap_plans(uint64_t layout[2][10])
 {
@@ -646,7 +646,7 @@ static void found(struct cecl_plan *plans, const char *words)
     free_plans(plans, 2);
 }
 
-/* Rank 0's first and second batch as one. */
+/* Merges rank 0's first and second batch. */
 static void a_fetch_beside_its_lending_is_a_race(void **state)
 {
     (void)state;
@@ -665,20 +665,20 @@ static void wrong_places_are_found(void **state)
     (void)state;
     uint64_t layout[2][10];
     struct cecl_plan *plans = swap_plans(layout);
-    plans[0].copies[1].src.offset--; /* of another's block */
+    plans[0].copies[1].src.offset--; /* a byte of another rank's block */
     found(plans, "is not byte");
     plans = swap_plans(layout);
     plans[0].copies[1].dst.offset++;
-    found(plans, "race: recvbuff of rank 1"); /* over a byte of its own */
+    found(plans, "race: recvbuff of rank 1"); /* overwrites a byte of its own block */
     plans = swap_plans(layout);
-    layout[0][5]++; /* where rank 1 is said to want it */
+    layout[0][5]++; /* changes the place that rank 0 assumes for rank 1 */
     found(plans, "the block for rank 1 is not the one that it receives");
     plans = swap_plans(layout);
     layout[1][6]++;
     found(plans, "the block for rank 1 is not the one that it receives");
 }
 
-/* A gather, scatter or broadcast of two ranks, out of place, with copies on every GPU. */
+/* A gather, scatter or broadcast of two ranks, out of place, with local copies on every GPU. */
 static struct cecl_plan *rooted_plans(enum cecl_op_index op)
 {
     struct cecl_part part = part_of(op, false, CECL_PUSH, 6);
@@ -700,10 +700,10 @@ static void roots_and_sizes_that_differ_are_found(void **state)
         plans[1].part.call.bytes++;
         found(plans, "ranks are in different calls");
         plans = rooted_plans(ops[i]);
-        plans[0].part.call.root = plans[1].part.call.root = 2; /* no rank */
+        plans[0].part.call.root = plans[1].part.call.root = 2; /* not a rank */
         found(plans, "ranks are in different calls");
         plans = rooted_plans(ops[i]);
-        plans[0].part.call.root = plans[1].part.call.root = 0; /* not that of the plans */
+        plans[0].part.call.root = plans[1].part.call.root = 0; /* not the root of the plans */
         assert_int_equal(cecl_verify(plans, 1, 2), ceclInternalError);
         free_plans(plans, 2);
     }
@@ -715,12 +715,12 @@ static void an_own_block_that_stands_is_not_written(void **state)
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct cecl_plan *plans = rooted_plans(ops[i]);
-        plans[1].part.call.in_place = true; /* the root copies its block all the same */
+        plans[1].part.call.in_place = true; /* the root still copies its block */
         found(plans, "own part of an in-place call");
     }
 }
 
-/* What no rank but the root has: a result of a gather, an input of a scatter. */
+/* Buffers that only the root has: the result of a gather, the input of a scatter. */
 static void what_the_root_alone_has_is_nowhere_else(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The verifier works: it finds the fault in plans that are broken in each of many ways, and its
- * message says what is wrong. Random changes to plans do not crash it. */
+/* The verifier finds the fault in plans that are broken in each of many ways, and its message names the
+ * fault. Random changes to plans do not crash it. */
 #include "plans.h"
 
 #define RANKS 4
@@ -43,8 +43,9 @@ static void a_dropped_signal_is_caught(void **state)
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(
         &plans[5],
-        find_step(&plans[5], CECL_STEP_SIGNAL,
-                  RANKS)); /* of the last phase of the last call: nothing later makes up for it */
+        find_step(
+            &plans[5], CECL_STEP_SIGNAL,
+            RANKS)); /* in the last phase of the last call, so that no later signal replaces it */
     expect_fault(plans, "deadlock");
 }
 
@@ -99,7 +100,7 @@ static void a_target_offset_that_is_off_by_one_is_caught(void **state)
     (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.offset++;
-    expect_fault(plans, "race"); /* with the neighbour's block */
+    expect_fault(plans, "race"); /* races with the neighbour's block */
 }
 
 static void a_source_offset_that_is_off_by_one_is_caught(void **state)
@@ -115,7 +116,7 @@ static void a_wrong_source_rank_is_caught(void **state)
     (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     plans[0].copies[0].src.rank = plans[0].copies[1].src.rank;
-    expect_fault(plans, "race"); /* with that rank's own pull into the place */
+    expect_fault(plans, "race"); /* races with that rank's own pull into the same place */
 }
 
 static void a_copy_beyond_its_area_is_caught(void **state)
@@ -151,7 +152,7 @@ static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
     expect_fault(plans, "own part");
 }
 
-/* There is a byte between any two blocks of the output, and each rank's own block ends before one. */
+/* A gap byte separates any two blocks of the output, and each rank's own block ends in front of one. */
 static void one_stray_write_between_blocks_is_caught(void **state)
 {
     (void)state;
@@ -224,12 +225,12 @@ static void staging_reused_without_a_barrier_is_caught(void **state)
 {
     (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
-    remove_barrier(plans, 2); /* the first of the second chunk */
+    remove_barrier(plans, 2); /* the first barrier of the second chunk */
     expect_fault(plans, "race: staging");
 }
 
-/* Anything at all may be in a plan: the verifier answers, and touches nothing out of bounds (the
- * sanitizers look). */
+/* A plan may contain anything: the verifier returns a result, and accesses nothing out of bounds
+ * (sanitizers check). */
 static void random_garbage_is_answered(void **state)
 {
     (void)state;
@@ -252,10 +253,10 @@ static void random_garbage_is_answered(void **state)
         caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
         free_plans(plans, 2 * RANKS);
     }
-    assert_true(caught > 1500); /* not all: some bytes of a step have no meaning for its kind */
+    assert_true(caught > 1500); /* not all, because some bytes of a step are unused by its kind */
 }
 
-/* Of changes that always matter, every single one is caught. */
+/* Every change of a kind that always matters is caught. */
 static void random_harmful_changes_are_all_caught(void **state)
 {
     (void)state;

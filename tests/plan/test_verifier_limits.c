@@ -1,6 +1,5 @@
-/* The verifier gives an answer, whatever it is given: calls that are invalid, sizes beyond any
- * memory, ranks that disagree. It never accesses memory out of bounds (the sanitizers check), and
- * accepts nothing that is invalid. */
+/* The verifier returns a result for every input: invalid calls, sizes beyond any memory, ranks that
+ * disagree. It never accesses memory out of bounds (the sanitizers check), and accepts no invalid input. */
 #include "plans.h"
 
 #define RANKS 4
@@ -26,7 +25,7 @@ static void blocks_beyond_any_memory_are_refused(void **state)
     (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     for (int i = 0; i < 2 * RANKS; i++) {
-        plans[i].part.call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS is 0 again */
+        plans[i].part.call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS wraps around to 0 */
         plans[i].nsteps = 0;
     }
     expect_fault(plans, "tracked byte by byte");
@@ -38,7 +37,7 @@ static void copies_to_staging_beyond_any_memory_are_refused(void **state)
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
     for (int i = 0; i < 2 * RANKS; i++)
         plans[i].part.means.staging_bytes =
-            UINT64_MAX / RANKS + 17; /* times RANKS is small again */
+            UINT64_MAX / RANKS + 17; /* times RANKS wraps around to a small number */
     plans[RANKS].copies[0].dst.offset = (uint64_t)1 << 40;
     expect_fault(plans, "of staging: more than can be tracked");
 }
@@ -97,7 +96,7 @@ static void a_layout_of_another_length_is_refused(void **state)
     }
 }
 
-/* Changes one field in which ranks must agree. */
+/* Changes one field that must be equal on all ranks. */
 static bool disagree(struct cecl_part *part, int field)
 {
     switch (field) {
@@ -130,7 +129,7 @@ static void ranks_that_disagree_are_caught(void **state)
     }
 }
 
-/* Sums of these numbers are small again, or 0. */
+/* Sums that wrap around to small numbers, or 0. */
 static void numbers_whose_sum_wraps_around_are_refused(void **state)
 {
     (void)state;
@@ -199,7 +198,8 @@ static void a_race_names_both_uses_and_their_steps(void **state)
     uint32_t last = 0;
     while (plan->steps[last].kind != CECL_STEP_COPY)
         last++;
-    plan->steps[last - 1].phase = plan->steps[0].phase; /* keep form; wait for rank 0 twice */
+    plan->steps[last - 1].phase =
+        plan->steps[0].phase; /* keeps the form, but waits for rank 0 twice */
     assert_int_equal(plan->steps[last - 1].peer, 0);
     plan->steps[last - 1].peer = 2;
     assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
@@ -209,7 +209,7 @@ static void a_race_names_both_uses_and_their_steps(void **state)
     free_plans(plans, 2 * RANKS);
 }
 
-/* Another row of the table than `op`; or none at all. */
+/* Changes the call's row of the table to another one, or to none. */
 static const struct cecl_op *another_op(const struct cecl_op *op, int which)
 {
     const int step = which % CECL_OP_COUNT;
@@ -232,7 +232,7 @@ static void turn_over(struct cecl_plan *plan, int field, int bit)
     }
 }
 
-/* One bit of what a plan says of its call is turned over, on one rank or on all alike. */
+/* Flips one bit of a plan's description of its call, on one rank or on all ranks. */
 static void random_garbage_in_calls_is_answered(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void random_garbage_in_calls_is_answered(void **state)
         caught += cecl_verify(plans, 2, RANKS) == ceclInternalError;
         free_plans(plans, 2 * RANKS);
     }
-    assert_true(caught > 900); /* not all: more staging than is used is no fault */
+    assert_true(caught > 900); /* not all: more staging than needed is no fault */
 }
 
 int main(void)

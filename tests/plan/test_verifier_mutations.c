@@ -1,8 +1,8 @@
-/* Random changes to right plans of every lowering and of mixed sequences. Each kind of change below
- * is a fault wherever it strikes, so the verifier must find every one. Changes that may be harmless
- * are left out, for these reasons. A later signal may make up for a missing one (so only the very
- * last signals are dropped). A wait may be for more than is needed. The signal "staging is free" of
- * an in-place all-to-all is true anyway while no rank has used staging yet. */
+/* Random changes to right plans of every lowering and of mixed sequences. Each kind of change below is a
+ * fault at any place, so the verifier must find every one. Changes that may be harmless are left out: a
+ * later signal may replace a missing one (so only the very last signals are dropped); a wait may be for
+ * more than necessary; the signal "staging is free" of an in-place all-to-all is true anyway while no rank
+ * has used staging yet. */
 #include "plans.h"
 
 #define CALLS 3
@@ -42,7 +42,7 @@ static void drop_step(struct cecl_plan *plan, uint32_t at)
     plan->nsteps--;
 }
 
-/* A random step of a kind, phase at least `phase`, or NULL. */
+/* A random step of a kind with a phase of at least `phase`, or NULL. */
 static struct cecl_step *any_step(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t phase)
 {
     uint32_t found = 0;
@@ -63,7 +63,7 @@ static struct cecl_step *find(struct cecl_plan *plan, enum cecl_step_kind kind, 
     return NULL;
 }
 
-/* The batch loses its copy `at`; a batch of none is dropped. */
+/* Removes copy `at` from the batch; drops a batch that becomes empty. */
 static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t at)
 {
     plan->copies[at] = plan->copies[batch->first + batch->count - 1];
@@ -71,11 +71,11 @@ static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t 
         drop_step(plan, (uint32_t)(batch - plan->steps));
 }
 
-/* Copy `at` of the batch takes the place of the next one. */
+/* Overwrites the next copy of the batch with copy `at`. */
 static bool double_copy(struct cecl_plan *plan, const struct cecl_step *batch, uint32_t at)
 {
     if (batch->count == 1)
-        return false; /* the other would be dropped for it: that is a dropped copy */
+        return false; /* no other copy to overwrite */
     const uint32_t next = batch->first + (at - batch->first + 1) % batch->count;
     plan->copies[next] = plan->copies[at];
     return true;
@@ -90,7 +90,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
 {
     struct cecl_step *batch = any_step(plan, CECL_STEP_COPY, 0);
     if (!batch)
-        return false; /* of a rooted call, a rank may have nothing to copy */
+        return false; /* in a call with a root, a rank may have nothing to copy */
     const uint32_t at = batch->first + chance(batch->count);
     struct cecl_copy *copy = &plan->copies[at];
     const uint16_t other = (uint16_t)(1 + chance((uint32_t)nranks - 1));
@@ -108,7 +108,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
     case SHORTEN_COPY: copy->bytes--; break;
     case LENGTHEN_COPY:
         if (copy->dst.area == CECL_AREA_STAGING)
-            return false; /* may end in staging that nobody uses */
+            return false; /* the copy may end in staging that no rank uses */
         copy->bytes++;
         break;
     default: fail_msg("no harm to copies: %d", (int)harm);
@@ -116,7 +116,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
     return true;
 }
 
-/* False: this harm finds nothing to harm here. */
+/* Applies a harm. Returns false if this plan has nothing for it to change. */
 static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
 {
     const int call = harm == DROP_LAST_SIGNAL ? CALLS - 1 : (int)chance(CALLS);
@@ -142,7 +142,7 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
             ((uint32_t)rank + 1 + chance((uint32_t)nranks - 1)) % (uint32_t)nranks;
         const uint32_t phase = 1 + chance(plan->phases[CECL_LANE_MAIN]);
         struct cecl_plan *theirs = &plans[call * nranks + (int)peer];
-        for (int i = 0; i < 2; i++) { /* both must, or one makes up for it */
+        for (int i = 0; i < 2; i++) { /* on both ranks: one alone is harmless */
             struct cecl_plan *here = i ? theirs : plan;
             const uint32_t there = i ? (uint32_t)rank : peer;
             struct cecl_step *signal = find(here, CECL_STEP_SIGNAL, there, phase);
@@ -158,8 +158,8 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
     }
 }
 
-/* Calls with a root, of which copies alone are harmed: many of their waits are for more than is
- * needed. Of a broadcast, another rank may well have the same bytes: that source is not wrong. */
+/* In calls with a root, only copies are harmed, because many of their waits are for more than necessary. In
+ * a broadcast, another rank may have the same bytes, so such a source is not wrong. */
 static struct cecl_part random_rooted(enum harm harm, int nranks)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};

@@ -1,10 +1,11 @@
-/* Which order the verifier derives from flags: also through third ranks, and no more order than
- * there is. */
+/* The order that the verifier derives from flags: also through third ranks, and no more order than the
+ * flags guarantee. */
 #include "plans.h"
 
 #define RANKS 4
 
-/* A barrier in which all tell rank 0 and rank 0 tells all: order among the others is indirect. */
+/* A barrier in which all ranks signal rank 0 and rank 0 signals all: the other ranks are ordered
+ * indirectly. */
 static void barrier_through_rank_0(struct cecl_plan *plan)
 {
     plan->phases[CECL_LANE_MAIN]++;
@@ -18,7 +19,7 @@ static void barrier_through_rank_0(struct cecl_plan *plan)
     }
 }
 
-/* An in-place all-gather by push between two such barriers; twice, plans[c * RANKS + r]. */
+/* An in-place all-gather by push between two such barriers, twice. Returns plans[c * RANKS + r]. */
 static struct cecl_plan *gathers_through_rank_0(void)
 {
     struct cecl_plan *plans = calloc(2 * RANKS, sizeof(*plans));
@@ -56,14 +57,15 @@ static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 {
     (void)state;
     struct cecl_plan *plans = gathers_through_rank_0();
-    assert_int_equal(plans[0].steps[RANKS - 2].kind, CECL_STEP_WAIT); /* for the last rank */
+    assert_int_equal(plans[0].steps[RANKS - 2].kind,
+                     CECL_STEP_WAIT); /* the wait for the last rank */
     plans[0].steps[RANKS - 2].peer = 1;
     assert_int_equal(cecl_verify(plans, 2, RANKS), ceclInternalError);
     assert_non_null(strstr(cecl_message(), "race"));
     free_plans(plans, 2 * RANKS);
 }
 
-/* Flags only grow: a wait is over with any later signal, and whoever sent that has come further. */
+/* Flags only grow: any later signal also ends a wait, and its sender has come further. */
 static void a_later_signal_makes_up_for_a_missing_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A communicator whose ranks are all in this process, on the host device: comms[rank] is rank's handle. A
- * test defines RANKS before it includes this. */
+/* A communicator whose ranks all belong to this process, on the host device: comms[r] is the handle of rank
+ * r. A test defines RANKS before it includes this file. */
 #ifndef CECL_TESTS_UNIT_COMMS_H
 #define CECL_TESTS_UNIT_COMMS_H
 

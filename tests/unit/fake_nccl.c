@@ -15,7 +15,7 @@ struct config {
 };
 
 struct fake_nccl fake_nccl;
-static int left; /* polls of the call in progress */
+static int left; /* polls until the call in progress ends */
 
 static void note(const char *what)
 {

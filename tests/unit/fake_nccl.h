@@ -1,4 +1,4 @@
-/* A library with NCCL's interface that moves nothing, and writes down what it is asked to do. */
+/* A library with NCCL's interface that moves no data and logs the calls that it receives. */
 #ifndef CECL_TEST_FAKE_NCCL_H
 #define CECL_TEST_FAKE_NCCL_H
 
@@ -6,14 +6,14 @@
 
 struct fake_nccl {
     int version;
-    int polls; /* how often a call goes on in the background; negative: for ever */
-    int state; /* what it comes to */
-    int ends;  /* what a group's end returns at once; 0: it goes on */
-    /* what it was given */
+    int polls; /* for how many polls a call stays in progress; negative: for ever */
+    int state; /* the call's final state */
+    int ends;  /* what ncclGroupEnd returns at once; 0: the group stays in progress */
+    /* the arguments that it received */
     int nranks, rank, blocking, max_ctas;
     size_t config_size;
     char log[512];
-    /* is called as a group ends */
+    /* called when a group ends */
     void (*on_group)(void *context);
     void *context;
 };

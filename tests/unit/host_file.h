@@ -1,5 +1,5 @@
-/* Mappings of files, and the regions that the host device finds in them. Each test program is one
- * process and includes this once. */
+/* Mappings of files, and the regions that the host device finds in them. A test program includes this file
+ * once. */
 #ifndef CECL_TESTS_UNIT_HOST_FILE_H
 #define CECL_TESTS_UNIT_HOST_FILE_H
 
@@ -10,7 +10,7 @@
 
 #define PAGES 3
 
-/* Of a region, without the padding at its end. */
+/* Bytes of a region, without the padding at its end. */
 #define REGION_BYTES (offsetof(struct cecl_region, kind) + sizeof(uint32_t))
 
 static inline size_t page(void)
@@ -18,7 +18,7 @@ static inline size_t page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A file of PAGES pages. */
+/* Makes a file of PAGES pages. */
 static inline int new_file(void)
 {
     const int fd = memfd_create("program", MFD_CLOEXEC);

@@ -1,4 +1,4 @@
-/* A host device for each test, and short names for common steps of tests. */
+/* A host device for each test, and short names for frequent steps. */
 #ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
 #define CECL_TESTS_UNIT_HOST_FIXTURE_H
 
@@ -60,7 +60,7 @@ static inline void synchronize(ceclStream_t stream)
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
 }
 
-/* Maps one granule of memory at a reservation of its own. */
+/* Maps one granule of memory at its own reservation. */
 static inline void *map_granule(const struct cecl_mem *mem)
 {
     void *base = NULL;

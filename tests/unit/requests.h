@@ -1,4 +1,5 @@
-/* What the tests of requests share: all ranks in one thread, memory of all kinds, and what a gather gives. */
+/* What the tests of requests share: all ranks in one thread, memory of all kinds, and the expected output
+ * of a gather. */
 #ifndef CECL_TESTS_UNIT_REQUESTS_H
 #define CECL_TESTS_UNIT_REQUESTS_H
 
@@ -42,7 +43,8 @@ static inline int close_ranks(void **state)
     return close_all(state);
 }
 
-/* Peers can open a shared mapping of a file that stays open. The descriptor is kept before the memory. */
+/* Peers can open a shared mapping of a file whose descriptor stays open. The descriptor is stored in front
+ * of the mapping. */
 static inline int *map_file(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -63,7 +65,7 @@ static inline void unmap_file(int *buffer, size_t bytes)
     assert_int_equal(munmap(mapped, page + bytes), 0);
 }
 
-/* Buffers of all ranks, of so many elements. */
+/* Allocates buffers of `count` elements on all ranks. */
 static inline void allocate(enum memory memory, size_t elements, int *buffers[RANKS])
 {
     const size_t bytes = elements * sizeof(int);

@@ -1,6 +1,6 @@
-/* A rank dies, or revokes the parent, at any of its calls to the system while ranks make a communicator of
- * another one, the parent, in which all of them have other numbers. Every error of another rank names
- * this one by its number in the parent, and no other rank. Ranks are processes of this test. */
+/* While ranks make a communicator from another one (the parent), in which all of them have other numbers,
+ * one rank dies or revokes the parent at each of its system calls in turn. Every error of another rank must
+ * name this rank by its number in the parent, and no other rank. Ranks are child processes of this test. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,13 +24,14 @@
 
 #define RANKS 4
 #define EXCLUDED 0
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds; more than a busy machine takes, below the default time limit */
 
-#define PAUSE_MS 20 /* in which the others hear of a revocation */
+#define PAUSE_MS 20 /* ms in which the others learn of a revocation */
 
 /* ---- the fault */
 
-static _Thread_local int calls_left; /* 0: this thread does nothing wrong */
+static _Thread_local int
+    calls_left; /* system calls until the fault; 0: this thread commits no fault */
 static void (*commit)(void);
 
 static void count_call(void)
@@ -59,7 +60,7 @@ FAULT_AT(int, socket, (int domain, int type, int protocol), (domain, type, proto
 
 struct meeting {
     _Atomic int ready, joined, over;
-    _Atomic bool committed; /* the fault */
+    _Atomic bool committed; /* the fault was committed */
     ceclUniqueId id;
 };
 
@@ -68,13 +69,13 @@ enum call { SHRINK, SPLIT };
 struct trial {
     enum call call;
     void (*commit)(void);
-    int faulty, at; /* which rank, and at which of its calls to the system */
+    int faulty, at; /* the faulty rank, and at which of its system calls it commits the fault */
 };
 
 enum end { MADE_IT, NAMED_IT, FAILED };
 
-static struct meeting *meeting; /* shared by the processes */
-static ceclComm_t comm;         /* the parent */
+static struct meeting *meeting; /* shared by all processes */
+static ceclComm_t comm;         /* the parent communicator */
 
 static void die(void)
 {
@@ -149,7 +150,7 @@ static _Noreturn void live(const struct trial *trial, int rank)
         const ceclResult_t result = make(trial, rank);
         end = judge(trial, rank, result, now() - start);
     }
-    meeting->over++; /* all keep what they have until then: another one's end is no news here */
+    meeting->over++; /* so that no rank sees another one's normal end */
     while (meeting->over < RANKS)
         usleep(200);
     _exit((int)end);
@@ -157,7 +158,7 @@ static _Noreturn void live(const struct trial *trial, int rank)
 
 /* ---- the test's own process */
 
-/* Returns whether the rank came to its fault. *named: errors that named it. */
+/* Returns whether the rank reached its fault. *named: number of errors that named the rank. */
 static bool try(const struct trial *trial, int *named)
 {
     pid_t ranks[RANKS];
@@ -180,12 +181,13 @@ static bool try(const struct trial *trial, int *named)
     return committed;
 }
 
-/* The calls to the system at which a rank does it: each rank at others. */
+/* The system calls at which faults are tried: every `step`-th up to `last`. Each rank starts at another
+ * call. */
 struct calls {
     int step, last;
 };
 
-/* Returns the number of errors; *faults: of faults. */
+/* Returns the number of errors that name the faulty rank. *faults: number of committed faults. */
 static int try_each(enum call call, void (*commit_it)(void), struct calls calls, int *faults)
 {
     int named = 0;
@@ -200,7 +202,7 @@ static int try_each(enum call call, void (*commit_it)(void), struct calls calls,
     return named;
 }
 
-/* Every survivor fails, except where the rank dies behind the last that it has to say. */
+/* Every survivor fails, except if the rank dies after its last message. */
 static void each_death_is_blamed_on_the_dead(enum call call, int step)
 {
     int deaths;
@@ -220,8 +222,8 @@ static void a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent(voi
     each_death_is_blamed_on_the_dead(SPLIT, 17);
 }
 
-/* Some ranks hear of it before they join, and give up. Others wait for these and hear of it from them. It
- * has no effect on ranks that join, so later calls to the system need no trial. */
+/* Some ranks learn of the revocation before they join, and give up. Others wait for them, and learn of it
+ * from them. A revocation has no effect on ranks that already join, so later system calls need no trial. */
 static void a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail(void **state)
 {
     (void)state;

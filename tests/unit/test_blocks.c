@@ -1,5 +1,4 @@
-/* Sub-allocation of the pool's address range, compared with a plain table of bytes, and its
- * limits. */
+/* Compares sub-allocation of the pool's address range with a plain table of units, and tests its limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +103,7 @@ static void find_knows_the_inside_of_taken_blocks_only(void **state)
     cecl_blocks_clear(&blocks);
 }
 
-/* The plain table: which unit belongs to which block (0: none), regions of REGION units. */
+/* The reference: which block each unit belongs to (0: none). A region has REGION units. */
 #define REGIONS 4
 #define REGION 64
 static uint16_t owner[REGIONS * REGION];

@@ -1,5 +1,5 @@
-/* The door hears callers side by side, and keeps none for ever. Callers are sockets of this test, and
- * time passes by moving back when they came. */
+/* The door serves callers in parallel, and keeps no caller for ever. Callers are sockets of this test. Time
+ * passes by setting back the callers' arrival times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 #include "boot/door.h"
 #include "util/clock.h"
 
-#define BYTES 8  /* that a caller must send */
-#define ROOM 300 /* for callers, which are half of the descriptors */
+#define BYTES 8  /* size of a complete message from a caller */
+#define ROOM 300 /* most callers at a time: half of the descriptors */
 
 static struct cecl_door door;
 static struct sockaddr_un address;
@@ -59,26 +59,26 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A caller that has sent so many bytes, and has been looked at. */
+/* Connects a caller, sends `bytes` bytes, and lets the door read them. */
 static int call(size_t bytes)
 {
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
     if (bytes > 0)
         assert_int_equal(send(fd, "12345678", bytes, MSG_NOSIGNAL), (ssize_t)bytes);
-    cecl_door_attend(&door, 0); /* lets it in */
-    cecl_door_attend(&door, 0); /* hears it */
+    cecl_door_attend(&door, 0); /* accepts the caller */
+    cecl_door_attend(&door, 0); /* reads its bytes */
     return fd;
 }
 
-/* Whether the door has hung up. */
+/* Whether the door has closed the connection. */
 static bool is_closed(int fd)
 {
     char byte;
     return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-/* No caller gets older before FAR ms have passed: the machine may be slow. */
+/* Moves arrival times FAR ms into the future, so that no caller's time passes on a slow machine. */
 #define FAR 1000000
 static void let_time_stand(void)
 {
@@ -129,18 +129,19 @@ static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
     close(fd);
 }
 
-/* The door is full: the newcomer takes the place of the first one that has not said all. */
+/* The door is full: a newcomer replaces the oldest caller whose message is incomplete. */
 static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
 {
     (void)state;
     static int fds[ROOM];
-    limit_descriptors(4 * ROOM); /* both ends are here */
+    limit_descriptors(4 * ROOM); /* both ends of each connection belong to this process */
     for (int i = 0; i < ROOM; i++)
         fds[i] = call(i == 0 ? BYTES : 1);
     assert_int_equal(door.count, ROOM);
     let_time_stand();
     const int newcomer = call(0);
-    assert_false(is_closed(fds[1])); /* it was not heard long enough yet */
+    assert_false(
+        is_closed(fds[1])); /* the door has not yet listened to fds[1] for the minimum time */
     let_time_pass(FAR + 1001);
     assert_false(is_closed(fds[0]));
     assert_true(is_closed(fds[1]));
@@ -157,7 +158,7 @@ static void ask_to_come_again(const struct cecl_caller *caller)
     assert_int_equal(send(caller->fd, "again", 5, MSG_NOSIGNAL | MSG_DONTWAIT), 5);
 }
 
-/* Who may come again is heard for a shorter time, and told. */
+/* A caller that may come again is closed after a shorter time, and receives a request to do so. */
 static void a_caller_that_may_come_again_is_put_off_soon(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void a_caller_that_may_come_again_is_put_off_soon(void **state)
         close(fds[i]);
 }
 
-/* All have said all: each is handed over once, and makes room. */
+/* All callers have sent complete messages: the door hands over each one once, and frees its place. */
 static void many_callers_are_handed_over_in_their_order(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void many_callers_are_handed_over_in_their_order(void **state)
     for (int i = 0; i < ROOM; i++) {
         assert_true(cecl_door_next(&door, &caller));
         assert_int_equal(send(caller.fd, "x", 1, MSG_NOSIGNAL), 1);
-        assert_false(is_closed(fds[i])); /* it is this one: there is a byte */
+        assert_false(is_closed(fds[i])); /* this caller: its byte has arrived */
         close(caller.fd);
     }
     assert_false(cecl_door_next(&door, &caller));

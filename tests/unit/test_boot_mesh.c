@@ -1,5 +1,5 @@
-/* Joining as threads, and connecting the mesh: a rank gives up, dies, stays away, or is one of many
- * that connect. */
+/* Joining as threads, and connecting the mesh: a rank gives up, dies or never comes, or many callers
+ * connect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,8 +34,8 @@
 #include "util/clock.h"
 
 #define RANKS 3
-#define INVITATION 72 /* bytes of what a rank first tells the others: name, secret, process */
-#define SECRET 40     /* where the secret begins there */
+#define INVITATION 72 /* bytes of a rank's first message to the others: name, secret, process */
+#define SECRET 40     /* offset of the secret in the invitation */
 
 /* The first bytes on a connection of the mesh. */
 struct hello {
@@ -44,7 +44,7 @@ struct hello {
     uint8_t secret[16];
 };
 #define HELLO_MAGIC 0x6d657368u
-#define FRAME_MAGIC 0x6365636cu /* what a frame of an exchange begins with */
+#define FRAME_MAGIC 0x6365636cu /* the first word of an exchange's frame */
 
 struct rank {
     pthread_t thread;
@@ -58,9 +58,9 @@ struct rank {
 static struct oob_threads oobs;
 static struct rank ranks[RANKS];
 
-#define LONG_MS 20000 /* what takes so long has hung */
+#define LONG_MS 20000 /* ms; a step that takes longer has hung */
 
-static int64_t patience_ms; /* of exchanges, once ranks have joined */
+static int64_t patience_ms; /* time limit of exchanges after joining */
 
 static void make_group(int64_t timeout_ms)
 {
@@ -122,7 +122,7 @@ static void start(struct rank *rank, void *(*run)(void *))
     assert_int_equal(pthread_create(&rank->thread, NULL, run, rank), 0);
 }
 
-/* With the limits of joining, and of exchanges after that. */
+/* Opens the mesh with a time limit for joining and another for later exchanges. */
 static void open_with(int64_t join_ms, int64_t timeout_ms)
 {
     make_group(join_ms);
@@ -163,7 +163,7 @@ static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
     drop_group();
 }
 
-/* A frame was cut, so nothing that comes after it could be understood. */
+/* The timeout cut a frame, so later bytes have no known meaning. */
 static void a_broken_mesh_gives_its_first_reason_again(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void a_broken_mesh_gives_its_first_reason_again(void **state)
                      ceclTimeout);
     assert_string_equal(cecl_message(), words);
     cecl_mesh_joined(ranks[0].mesh);
-    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with a limit of its own */
+    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with its own time limit */
     const int64_t start = cecl_now_ms();
     assert_int_equal(cecl_mesh_allgather(ranks[0].mesh, "x", &ranks[0].index, all, sizeof(int)),
                      ceclTimeout);
@@ -197,7 +197,7 @@ static void *run_fds(void *argument)
     return NULL;
 }
 
-/* Ranks 1 and 2 send descriptors, while rank 0 exchanges bytes. */
+/* Ranks 1 and 2 send descriptors while rank 0 exchanges bytes. */
 static void descriptors_of_another_call_are_closed(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void *run_share(void *argument)
     return NULL;
 }
 
-/* A program that this process starts must not inherit memory of peers. */
+/* A program that this process starts must not inherit descriptors of peers' memory. */
 static void received_descriptors_are_closed_on_exec(void **state)
 {
     (void)state;
@@ -275,8 +275,8 @@ static void *run_exchange_and_tell(void *argument)
     return NULL;
 }
 
-/* Rank 1 sends its frame to rank 0, and then stops. Rank 2 waits for that frame, and rank 0 in the
- * next exchange for both. */
+/* Rank 1 sends its frame to rank 0 and then stops. Rank 2 waits for rank 1's frame; rank 0, in the next
+ * exchange, waits for both. */
 static void wait_for_one_that_waits(bool joins, const char *words)
 {
     int all[RANKS];
@@ -320,7 +320,7 @@ static void a_rank_that_waits_itself_is_not_blamed_while_ranks_join(void **state
                                   "3000 ms (CECL_INIT_TIMEOUT_MS); has a process ended?");
 }
 
-/* Rank 1 gives up because rank 0 did, and rank 2 hears it from rank 1. */
+/* Rank 1 gives up because rank 0 did, and rank 2 learns it from rank 1. */
 static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
 {
     (void)state;
@@ -335,8 +335,8 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
     drop_group();
 }
 
-/* While ranks join, rank 0 hears by the exchange with which they join that a rank of the parent began. Once
- * it has joined, such words are some other communicator's. */
+/* While ranks join, a reason that begins at a rank of the parent is passed on without "rank 0 gave up".
+ * After joining, it is quoted as the reason of rank 0. */
 static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void a_rank_that_never_connects_is_named(void **state)
     assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, mine, room, sizeof(mine)), ceclSuccess);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
-    /* One of them gives up first, and the other may hear of that. */
+    /* one of the two gives up first, and the other may learn of that */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
     assert_non_null(
@@ -376,12 +376,12 @@ static void a_rank_that_never_connects_is_named(void **state)
     drop_group();
 }
 
-/* ---- a rank that makes some of its connections */
+/* ---- a rank that makes only some of its connections */
 
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
 static int hold[4], nheld;
 
-/* Where the rank with this invitation listens. */
+/* Returns the address at which the rank with this invitation listens. */
 static socklen_t address_of(const char *invitation, struct sockaddr_un *address)
 {
     const size_t length = strnlen(invitation, SECRET);
@@ -428,7 +428,7 @@ static void a_rank_that_lacks_one_connection_is_named(void **state)
     drop_group();
 }
 
-/* A rank sends more than fits in a frame, and all get all of it. */
+/* A rank sends more bytes than fit in a frame, and all ranks receive all of them. */
 static void an_exchange_of_many_frames_is_whole(void **state)
 {
     (void)state;
@@ -445,7 +445,8 @@ static void an_exchange_of_many_frames_is_whole(void **state)
     drop_group();
 }
 
-/* Rank 0 sends more frames than the others, and hears with the first that they make another call. */
+/* Rank 0 sends more frames than the others, and learns from their first frames that they make another
+ * call. */
 static void ranks_that_send_other_numbers_of_frames_find_out(void **state)
 {
     (void)state;
@@ -459,19 +460,19 @@ static void ranks_that_send_other_numbers_of_frames_find_out(void **state)
         assert_int_equal(ranks[r].result, ceclInvalidUsage);
         start(&ranks[r], run_exchange);
     }
-    for (int r = 0; r < RANKS; r++) { /* all are at the same exchange afterwards */
+    for (int r = 0; r < RANKS; r++) { /* afterwards all ranks are at the same exchange */
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].result, ceclSuccess);
     }
     drop_group();
 }
 
-/* ---- callers that are no rank */
+/* ---- callers that are not ranks */
 
 static int turned_away;
 
-/* Says `hello` to the listener that `invitation` names. Whether it hangs up, while it still waits for
- * ranks. */
+/* Sends `hello` to the listener that `invitation` names. Returns whether the listener closes the connection
+ * while it still waits for ranks. */
 static bool is_turned_away(const char *invitation, const struct hello *hello)
 {
     const struct timeval patience = {.tv_sec = LONG_MS / 1000};
@@ -487,8 +488,8 @@ static bool is_turned_away(const char *invitation, const struct hello *hello)
     return away;
 }
 
-/* Rank 2 has heard where rank 0 listens. Before it connects, others call there, who know everything
- * but one byte. */
+/* Rank 2 knows where rank 0 listens. Before rank 2 connects, others call there that know all but one byte
+ * of the hello. */
 static ceclResult_t allgather_and_lie(struct cecl_oob *oob, const void *send, void *recv,
                                       size_t bytes)
 {
@@ -530,8 +531,8 @@ static void callers_that_know_all_but_one_byte_are_turned_away(void **state)
 
 enum death { BEFORE_CONNECTING, AFTER_CONNECTING };
 
-/* Exit code 0: rank 2's end was noticed, and `words` were said. HEARD_OF_ANOTHER: another rank gave up
- * first, and had not connected so far that it could say why. */
+/* Exit code 0: this rank noticed rank 2's end, and the message is `words`. HEARD_OF_ANOTHER: another rank
+ * gave up first, and its connection was not ready to pass on the reason. */
 #define HEARD_OF_ANOTHER 10
 static int live(const ceclUniqueId *id, int rank, enum death death, const char *words)
 {
@@ -611,7 +612,7 @@ static void a_rank_that_died_before_an_exchange_is_named_at_once(void **state)
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
-/* The first bytes that rank 0 tells: where it listens. */
+/* The first bytes that rank 0 sends: its invitation. */
 static char heard[INVITATION];
 static _Atomic bool is_heard;
 
@@ -624,8 +625,8 @@ static ceclResult_t allgather_aloud(struct cecl_oob *oob, const void *send, void
     return true_allgather(oob, send, recv, bytes);
 }
 
-/* Calls `address` so often, in a process with descriptors of its own. Returns it once all have called;
- * it stays until it is killed. */
+/* Connects to `address` `count` times, from a process with its own descriptors. Returns that process once
+ * all connections exist; it lives until it is killed. */
 static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t length, int count)
 {
     int ends[2];
@@ -656,7 +657,7 @@ static void limit_descriptors(rlim_t most)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* More strangers than the door keeps: it leaves half of the descriptors to others. */
+/* More strangers call than the door keeps: the door leaves half of the descriptors for other uses. */
 static void strangers_at_the_mesh_disturb_nobody(void **state)
 {
     (void)state;
@@ -706,7 +707,7 @@ static void a_long_list_of_ranks_is_cut_and_counted(void **state)
     assert_non_null(strstr(cecl_rank_list_words(&list), ", 64014, 64015 and 984 more"));
 }
 
-/* A clone of a machine may have its host id. */
+/* A cloned machine may have the same host id. */
 static void rank_with_this_host_id_that_is_elsewhere_is_named(void **state)
 {
     (void)state;

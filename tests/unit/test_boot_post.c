@@ -1,5 +1,5 @@
-/* Messages between ranks of the mesh at any time: they arrive whole and in order, with working
- * descriptors, wake whoever watches, and end with the peer. Ranks are threads of this test. */
+/* Messages between ranks of the mesh at any time: they arrive whole and in order, with working descriptors,
+ * wake the thread that watches, and end with the peer. Ranks are threads of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +29,9 @@ struct rank {
     ceclResult_t result;
 };
 
-#define LONG_MS 20000 /* what takes so long has hung */
+#define LONG_MS 20000 /* ms; a step that takes longer has hung */
 
-/* What cecl_mesh_take gave. */
+/* The result of cecl_mesh_take. */
 struct taken {
     int peer, nfds, fds[CECL_MESH_POST_FDS];
     size_t bytes;
@@ -102,7 +102,7 @@ static void expect_nothing(int rank)
     assert_int_equal(take(rank, &taken), ceclInProgress);
 }
 
-/* The rank's own sockets to all peers, as its end closes them. */
+/* Shuts down the rank's sockets to all peers, as the end of its process does. */
 static void cut_off(int rank)
 {
     for (int r = 0; r < RANKS; r++)
@@ -205,7 +205,7 @@ static void *post_many(void *argument)
     return NULL;
 }
 
-/* The taker is asleep now and then, so the sender finds the socket full. */
+/* The receiver sleeps now and then, so that the sender finds the socket full. */
 static void many_messages_are_neither_lost_nor_mixed(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
         snprintf(text, sizeof(text), "%d", i);
         expect_text(1, 0, text);
     }
-    expect_nothing(1); /* nothing came of the message that timed out */
+    expect_nothing(1); /* no part of the message that timed out arrives */
     assert_int_equal(post(0, 1, "again", NULL, 0), ceclSuccess);
     expect_text(1, 0, "again");
 }
@@ -268,7 +268,8 @@ static void a_post_to_a_peer_that_left_or_died_says_so(void **state)
     cut_off(2);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
-    expect_text(0, 1, "farewell"); /* what a peer posted before it left is still there */
+    expect_text(0, 1,
+                "farewell"); /* a message that a peer posted before it left is still received */
     expect_nothing(0);
 }
 
@@ -280,7 +281,7 @@ static void *fill(void *argument)
     return NULL;
 }
 
-/* A forked child may keep a dead rank's sockets open, and nobody would take the message. */
+/* A forked child may keep a dead rank's sockets open, although no process receives from them. */
 static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
 {
     (void)state;
@@ -333,7 +334,8 @@ static void a_message_beyond_the_limits_is_refused(void **state)
     expect_text(1, 0, "good");
 }
 
-/* Sends what cecl_mesh_post does not: `bytes` bytes with `nfds` descriptors, from rank 0 to 1. */
+/* Sends a message that cecl_mesh_post never sends: `bytes` bytes with `nfds` descriptors, from rank 0
+ * to 1. */
 static void send_raw(const void *bytes, size_t length, int nfds)
 {
     union {
@@ -356,7 +358,7 @@ static void send_raw(const void *bytes, size_t length, int nfds)
                      (ssize_t)length);
 }
 
-/* Rank 1 refuses what came from rank 0, closes its descriptors, and hears rank 2 as before. */
+/* Rank 1 refuses rank 0's message, closes its descriptors, and still receives from rank 2. */
 static void expect_refusal(const char *words)
 {
     struct taken taken = {.peer = -1};
@@ -398,7 +400,7 @@ static void too_many_descriptors_end_their_connection(void **state)
     expect_refusal("it has more or fewer descriptors");
 }
 
-/* The limit of open files leaves room for some of them. */
+/* The limit of open files leaves room for only some of the descriptors. */
 static void lost_descriptors_end_their_connection(void **state)
 {
     (void)state;
@@ -411,7 +413,8 @@ static void lost_descriptors_end_their_connection(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
     const ceclResult_t result = take(1, &taken);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(result, ceclSystemError); /* its own trouble, and not rank 0's */
+    assert_int_equal(result,
+                     ceclSystemError); /* rank 1's own lack of descriptors, not rank 0's fault */
     assert_non_null(strstr(cecl_message(), "rank 0"));
     assert_non_null(strstr(cecl_message(), "ulimit -n"));
     assert_int_equal(open_descriptors(), before);
@@ -437,7 +440,7 @@ static void a_message_ends_the_wait_for_one(void **state)
     expect_text(1, 0, "wake up");
 }
 
-/* The watchdog has nothing to do with messages, which another thread takes when it can. */
+/* The watchdog ignores messages; another thread receives them. */
 static void the_watch_rests_while_a_message_is_there(void **state)
 {
     (void)state;
@@ -465,7 +468,7 @@ static void the_wait_for_a_message_can_be_ended(void **state)
     pthread_join(ranks[0].thread, NULL);
     const int64_t roused = cecl_now_ms();
     assert_true(roused - start < LONG_MS / 2);
-    cecl_mesh_await(ranks[1].mesh, 50); /* once only */
+    cecl_mesh_await(ranks[1].mesh, 50); /* a single wait */
     assert_true(cecl_now_ms() - roused >= 50);
 }
 
@@ -474,7 +477,7 @@ static void the_wait_for_a_message_rests_when_a_connection_has_ended(void **stat
 {
     (void)state;
     shutdown(ranks[0].mesh->peers[1].post, SHUT_RDWR);
-    cecl_mesh_await(ranks[1].mesh, 1000); /* learns of it */
+    cecl_mesh_await(ranks[1].mesh, 1000); /* notices that the peer has left */
     const int64_t start = cecl_now_ms();
     cecl_mesh_await(ranks[1].mesh, 100);
     assert_true(cecl_now_ms() - start >= 100);
@@ -487,7 +490,7 @@ static void a_message_of_a_peer_that_left_is_heard(void **state)
     cecl_mesh_close(ranks[0].mesh);
     ranks[0].mesh = NULL;
     const int64_t start = cecl_now_ms();
-    assert_int_equal(cecl_mesh_watch(ranks[1].mesh, LONG_MS), ceclSuccess); /* the goodbye */
+    assert_int_equal(cecl_mesh_watch(ranks[1].mesh, LONG_MS), ceclSuccess); /* reads the goodbye */
     cecl_mesh_await(ranks[1].mesh, LONG_MS);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_true(cecl_mesh_left(ranks[1].mesh, 0));

@@ -1,5 +1,5 @@
-/* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks
- * are processes of this test. */
+/* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child
+ * processes of this test. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,12 +33,12 @@
 #include "util/clock.h"
 
 #define RANKS 3
-#define LONG_MS 20000   /* what takes so long has hung */
+#define LONG_MS 20000   /* ms; a step that takes longer has hung */
 #define LONG "20000"    /* the same, for CECL_INIT_TIMEOUT_MS */
-#define SHORT "3000"    /* where a rank does not come */
-#define PROMPT_MS 10000 /* far above what a busy machine takes, and below LONG_MS */
+#define SHORT "3000"    /* ms, for tests in which a rank never comes */
+#define PROMPT_MS 10000 /* ms; far above what a busy machine takes, and below LONG_MS */
 
-/* Joins, and tells and hears one number of each rank. */
+/* Joins, and all-gathers one number of each rank. */
 static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeout_ms, int mine,
                          int *all)
 {
@@ -52,8 +52,7 @@ struct life {
     bool stays_away, wrong_secret;
 };
 
-/* Exit code: the result, or 100 when an all-gather gave wrong bytes, or 101 when `words` are not
- * said. */
+/* Exit code: the result; 100 if the all-gather gave wrong bytes; 101 if `words` are not in the message. */
 static int live(const ceclUniqueId *given, const struct life *life, const char *words)
 {
     ceclUniqueId id = *given;
@@ -72,7 +71,7 @@ static int live(const ceclUniqueId *given, const struct life *life, const char *
     return wrong ? 100 : (int)result;
 }
 
-/* Runs the lives and compares each one's result. */
+/* Runs the lives, and compares each result with the expected one. */
 static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
                      const ceclResult_t expected[RANKS], const char *words)
 {
@@ -92,8 +91,8 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
     }
 }
 
-/* A process that makes an id and lives until it is told to end: the id's thread must not be here
- * when ranks are forked. */
+/* A process that makes an id and lives until `end` closes. The id's thread must not be in this process when
+ * ranks are forked. */
 struct host {
     pid_t process;
     int end; /* closing it ends the process */
@@ -112,7 +111,7 @@ static void open_host(struct host *host)
     fflush(NULL);
     host->process = fork();
     if (host->process == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it may stand still when a test fails */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the process may be stopped when a test fails */
         close(ends[1]);
         byte = cecl_tcp_unique_id(host->id) == ceclSuccess;
         (void)!write(ready[1], &byte, 1);
@@ -134,7 +133,7 @@ static void close_host(struct host *host)
     munmap(host->id, sizeof(*host->id));
 }
 
-/* Returns when every thread of the child stands still: kill() returns before. */
+/* Returns when every thread of the child is stopped; kill() returns earlier. */
 static void stop(pid_t child)
 {
     int status = 0;
@@ -218,8 +217,8 @@ static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
     }
 }
 
-/* Nobody on the way can change what a rank says of itself, or use its tag for another secret or
- * another connection. The magic number has one value, and needs no tag. */
+/* A third party cannot change a rank's answer, nor use its tag for another secret or another connection.
+ * The magic number has only one valid value, so the tag leaves it out. */
 static void a_ranks_tag_covers_all_that_it_says(void **state)
 {
     (void)state;
@@ -289,8 +288,8 @@ static void an_interface_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
-/* Stand before the system's own (by the linker, see CMakeLists.txt): tell of these interfaces, if
- * there are any. */
+/* Replaces the system's functions (by the linker, see CMakeLists.txt): reports the interfaces in `told`, or
+ * the real ones if `told` is NULL. */
 static struct ifaddrs *told;
 int __real_getifaddrs(struct ifaddrs **all);
 int __wrap_getifaddrs(struct ifaddrs **all);
@@ -327,7 +326,7 @@ static void interfaces_that_are_down_or_have_no_address_are_passed_over(void **s
     told = NULL;
 }
 
-/* Makes an id whose job is over at once, and looks into it. */
+/* Makes an id whose job ends at once, and looks into the id. */
 static struct cecl_tcp_id make_id(void)
 {
     ceclUniqueId id;
@@ -363,7 +362,7 @@ static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
     assert_non_null(strstr(cecl_message(), "set CECL_SOCKET_IFNAME there"));
 }
 
-/* Skipped where there is loopback alone. */
+/* Skipped on a machine that has only the loopback interface. */
 static void an_id_is_for_the_interface_that_is_named(void **state)
 {
     (void)state;
@@ -385,7 +384,7 @@ static void an_id_is_for_the_interface_that_is_named(void **state)
     freeifaddrs(all);
 }
 
-/* Opens a host whose root takes `callers` connections at a time. */
+/* Opens a host whose root accepts at most `callers` connections at a time. */
 static void open_small_host(struct host *host, rlim_t callers)
 {
     struct rlimit before, small;
@@ -397,8 +396,8 @@ static void open_small_host(struct host *host, rlim_t callers)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-/* Many more strangers than the root takes at a time: silent ones, and ones that talk nonsense. The job
- * does not notice. */
+/* Many more strangers than the root accepts at a time: some silent, some sending nonsense. The job succeeds
+ * all the same. */
 static void strangers_do_not_disturb_the_job(void **state)
 {
     (void)state;
@@ -429,7 +428,7 @@ static void strangers_do_not_disturb_the_job(void **state)
         close(sockets[i]);
 }
 
-/* All of them stand in the root's queue before the only rank does. */
+/* All strangers are in the root's queue before the only rank is. */
 static void a_rank_behind_a_queue_of_strangers_joins(void **state)
 {
     (void)state;
@@ -453,7 +452,7 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
         alarm(40);
         _exit((int)join(host.id, 1, 0, LONG_MS, 0, &all));
     }
-    usleep(100000); /* it is in the queue now */
+    usleep(100000); /* the rank is in the queue by then */
     kill(host.process, SIGCONT);
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
@@ -462,7 +461,8 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
         close(sockets[i]);
 }
 
-/* The rank stands still before it answers, so that the root puts it off for the strangers behind it. */
+/* The rank is stopped before it answers, so that the root sends it away in favour of the strangers behind
+ * it. */
 static void a_rank_that_is_put_off_comes_again(void **state)
 {
     (void)state;
@@ -478,14 +478,14 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     const pid_t rank = fork();
     if (rank == 0) {
         int all;
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it may stand still when a test fails */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the rank may be stopped when a test fails */
         alarm(40);
         const ceclResult_t result = join(host.id, 1, 0, LONG_MS, 0, &all);
         if (result != ceclSuccess)
             fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
         _exit((int)result);
     }
-    usleep(200000); /* it is in the queue now, and waits for the challenge */
+    usleep(200000); /* the rank is in the queue by then, and waits for the challenge */
     stop(rank);
     for (int i = 0; i < STRANGERS; i++) {
         sockets[i] = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -493,7 +493,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
             fail_msg("stranger %d: %s", i, strerror(errno));
     }
     kill(host.process, SIGCONT);
-    usleep(500000); /* the root has heard the rank long enough */
+    usleep(500000); /* the root has listened to the rank for its minimum time by then */
     kill(rank, SIGCONT);
     waitpid(rank, &status, 0);
     assert_int_equal(status, 0);
@@ -502,7 +502,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
         close(sockets[i]);
 }
 
-/* Who listens takes nobody, and its queue is full: TCP answers nothing. */
+/* The listener accepts no connection, and its queue is full, so TCP does not answer. */
 static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void **state)
 {
     (void)state;
@@ -530,7 +530,8 @@ static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void
     close(listener);
 }
 
-/* Joins as rank 1 of 3, alone. Exit code 0: it heard who is missing. GAVE_UP: it gave up itself. */
+/* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: this rank's own
+ * time limit passed first. */
 #define GAVE_UP 10
 static int join_alone(const ceclUniqueId *id, int patience_ms)
 {
@@ -546,8 +547,8 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
                                                       : 2;
 }
 
-/* The root's own patience is longer: it goes by that of the ranks. On a busy machine its thread may
- * come too late to tell a rank of one second's patience; more patience makes up for that. */
+/* The root's own time limit is longer, so the root must use the rank's. On a busy machine the root's thread
+ * may answer a rank with a limit of 1 s too late; then a larger limit is tried. */
 static void a_rank_of_little_patience_hears_who_is_missing(void **state)
 {
     (void)state;
@@ -566,8 +567,8 @@ static void a_rank_of_little_patience_hears_who_is_missing(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Joins with any patience and timeout, as another version of the library may. Returns its socket,
- * after the proof. */
+/* Joins with any time limits, as another version of the library may. Returns the rank's socket, after the
+ * proof. */
 static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t patience_ms,
                         int64_t timeout_ms)
 {
@@ -591,8 +592,8 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     return fd;
 }
 
-/* The longest and the shortest numbers that the wire carries: the root's own limit holds. All jobs wait
- * at the same time. */
+/* With the largest and smallest limits that the message can carry, the root's own limit applies. All jobs
+ * wait at the same time. */
 static void a_rank_of_any_patience_is_served(void **state)
 {
     (void)state;
@@ -608,14 +609,14 @@ static void a_rank_of_any_patience_is_served(void **state)
     for (int i = 0; i < JOBS; i++) {
         struct cecl_tcp_reply reply = {0};
         assert_int_equal(recv(ranks[i], &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
-        assert_int_equal(reply.status, ceclTimeout); /* the other rank never came */
+        assert_int_equal(reply.status, ceclTimeout); /* rank 0 never came */
         close(ranks[i]);
     }
-    for (int i = JOBS - 1; i >= 0; i--) /* later ones have the ends of earlier ones */
+    for (int i = JOBS - 1; i >= 0; i--) /* later hosts inherited the pipe ends of earlier ones */
         close_host(&hosts[i]);
 }
 
-/* Rank 2 reads nothing of the reply until the others have all of theirs. */
+/* Rank 2 reads no part of the reply until the others have received theirs. */
 static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
 {
     (void)state;
@@ -651,8 +652,8 @@ static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
     close_host(&host);
 }
 
-/* Rank 2 of 3 comes and goes, or dies and leaves a child that keeps its socket open, before rank 0 has
- * come: rank 1 hears of it. */
+/* Before rank 0 comes, rank 2 of 3 joins and leaves, or dies while its child keeps its socket open. Rank 1
+ * learns of it. */
 static void expect_rank_2_named(bool dies, const char *words)
 {
     struct host host;
@@ -671,7 +672,7 @@ static void expect_rank_2_named(bool dies, const char *words)
                 if (dies)
                     die_and_leave_a_child();
                 close(fd);
-                pause(); /* its process lives on */
+                pause(); /* the process lives on */
             }
             const ceclResult_t result = join(host.id, RANKS, r, LONG_MS, r, all);
             if (result != ceclRemoteError || !strstr(cecl_message(), words)) {
@@ -687,7 +688,7 @@ static void expect_rank_2_named(bool dies, const char *words)
     waitpid(ranks[2], NULL, 0);
     assert_int_equal(status, 0);
     assert_true(cecl_now_ms() - start < PROMPT_MS);
-    left_child_let_go(); /* it has the host's pipe, too */
+    left_child_let_go(); /* the child also holds the host's pipe */
     close_host(&host);
 }
 
@@ -703,8 +704,8 @@ static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
     expect_rank_2_named(true, "rank 2 ended while ranks were joining");
 }
 
-/* The root's process dies `us` after it has begun. Whether rank 0 of 2, which has joined by then, is told so: on
- * a busy machine it may come too late to join. */
+/* The root's process dies `us` after it has begun. Returns whether rank 0 of 2, if it has joined by then,
+ * receives that reason: on a busy machine the rank may join too late. */
 static bool a_root_that_dies_after_is_told(useconds_t us)
 {
     ceclUniqueId *id =
@@ -755,7 +756,7 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
-/* A connection that cannot be taken stays ready: the root must not run in circles about it. */
+/* A connection that cannot be accepted stays ready: the root must not spin on it. */
 static void a_root_without_descriptors_rests(void **state)
 {
     (void)state;
@@ -782,7 +783,7 @@ static void a_root_without_descriptors_rests(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Whether every connected TCP socket of this process sends at once. Returns how many do, or -1. */
+/* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
 static int sockets_that_send_at_once(void)
 {
     int count = 0;
@@ -808,7 +809,7 @@ static void *join_and_wait(void *id)
     return NULL;
 }
 
-/* Both ends of a rank's connection are in this process: the kernel holds back no small message. */
+/* This process has both ends of a rank's connection: the kernel must delay no small message. */
 static void both_ends_of_a_connection_send_at_once(void **state)
 {
     (void)state;
@@ -834,7 +835,7 @@ static void both_ends_of_a_connection_send_at_once(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Looks whether this process comes back to so many descriptors: the root's thread closes its own when
+/* Waits until this process has that many descriptors again: the root's thread closes its descriptors when
  * it ends. */
 static bool comes_back_to(int descriptors)
 {
@@ -846,7 +847,7 @@ static bool comes_back_to(int descriptors)
     return false;
 }
 
-/* A process forks while it joins: the child has copies of all sockets. */
+/* A process forks while it joins, so the child has copies of all sockets. */
 static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
 {
     (void)state;
@@ -894,8 +895,8 @@ static void *live_as_thread(void *argument)
     return NULL;
 }
 
-/* Ranks as threads, in the process that makes the ids. Tests that fork come before: there are
- * threads from here on. */
+/* Ranks as threads, in the process that makes the ids. Tests that fork come before, because threads exist
+ * from here on. */
 static void the_root_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -916,7 +917,7 @@ static void the_root_leaves_nothing_behind(void **state)
         }
     }
     for (int tries = 0; tries < 1500 && open_descriptors() > before; tries++)
-        usleep(10000); /* the last root's thread is ending */
+        usleep(10000); /* the last root's thread is about to end */
     assert_int_equal(open_descriptors(), before);
 }
 

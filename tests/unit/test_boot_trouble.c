@@ -1,5 +1,5 @@
-/* The system refuses a socket's call for lack of memory or descriptors: whoever met that says so, and
- * no peer is blamed for it. Ranks are threads of this test. */
+/* The system refuses a socket call for lack of memory or descriptors: the rank that was refused reports it,
+ * and no peer is blamed. Ranks are threads of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 
 enum call { NONE, CONNECT, SEND, SENDMSG, RECV, RECVMSG };
 
-/* What is refused, and why: to this thread, and to threads that the library started. */
+/* Which call is refused, and with which errno: to this thread, and to threads that the library started. */
 static _Thread_local struct {
     enum call call;
     int error;
@@ -56,9 +56,8 @@ WRAP(ssize_t, sendmsg, SENDMSG, (int fd, const struct msghdr *message, int flags
      (fd, message, flags))
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 
-#define CRUMB 50u /* bytes; more than any other message of the root */
-static _Atomic unsigned
-    crumbs; /* not 0: threads that the library started send in crumbs; a count */
+#define CRUMB 50u               /* bytes; larger than all other messages of the root */
+static _Atomic unsigned crumbs; /* not 0: library threads send in pieces of CRUMB bytes; a count */
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
@@ -86,9 +85,9 @@ struct rank {
     int index;
     struct cecl_oob oob;
     struct cecl_mesh *mesh;
-    enum call refused; /* while it opens the mesh, or joins */
+    enum call refused; /* the call that is refused while the rank opens the mesh or joins */
     int limit_ms;
-    int all[RANKS]; /* what it heard when it joined */
+    int all[RANKS]; /* the numbers that it received when it joined */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
 };
@@ -96,7 +95,7 @@ struct rank {
 static struct oob_threads oobs;
 static struct rank ranks[RANKS];
 
-/* The peers of a rank that is refused a call wait for it until then. */
+/* How long the peers of a refused rank wait for it. */
 static int limit_ms(enum call refused_to_one)
 {
     return refused_to_one == NONE ? 15000 : 3000;
@@ -112,7 +111,7 @@ static void *run_open(void *argument)
     return NULL;
 }
 
-/* Opens the mesh, in which `call` is refused to rank 1. */
+/* Opens the mesh; rank 1 is refused `call`. */
 static void open_ranks(enum call call)
 {
     refuse(NONE, 0);
@@ -216,7 +215,7 @@ static void *send_descriptor(void *argument)
     return NULL;
 }
 
-/* Rank 0 has no descriptor left for the one that rank 1 sends. */
+/* Rank 0 has no free descriptor for the one that rank 1 sends. */
 static void a_descriptor_too_many_is_told_as_that(void **state)
 {
     (void)state;
@@ -277,7 +276,7 @@ static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
                                         "No buffer space available");
 }
 
-/* The sockets take little at a time, and nothing every other time. */
+/* The sockets accept few bytes at a time, and none every other time. */
 static void a_reply_that_goes_in_crumbs_is_whole(void **state)
 {
     (void)state;

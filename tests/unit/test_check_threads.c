@@ -1,4 +1,4 @@
-/* CECL_CHECK=1 where ranks are threads of one process, on the host device: what each rank is told. */
+/* CECL_CHECK=1 with ranks as threads of one process, on the host device: the error that each rank gets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* ---- messages that are longer than what ranks send each other */
+/* ---- messages longer than what ranks send each other */
 
 #define LONG 400
 
@@ -55,7 +55,7 @@ struct refusal {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Rank 0 has refused its arguments. */
+/* Makes the call; rank 0's call has invalid arguments. */
 static void *call(void *argument)
 {
     struct refusal *me = argument;
@@ -108,7 +108,8 @@ static void so_has_one_that_asks_for_places(void **state)
 
 /* ---- failures */
 
-/* Otherwise rank 1 would have an error of a call on a communicator that works, until its watchdog looks. */
+/* Without this, rank 1 would have an error on a communicator that works, until its watchdog notices the
+ * failure. */
 static void a_refusal_for_a_failed_communicator_fails_it_on_the_peers(void **state)
 {
     struct refusal refusals[RANKS];
@@ -151,18 +152,18 @@ static void no_check_is_advised_where_there_is_one(void **state)
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
 }
 
-/* ---- one thread that has several ranks */
+/* ---- one thread with several ranks */
 
-#define TIMEOUT_MS 3000 /* where it is waited for */
+#define TIMEOUT_MS 3000 /* ms, in tests that wait for it */
 #define CURE "CECL_CHECK=1 needs a thread for each rank, or the calls of all ranks in one group"
-#ifdef __SANITIZE_THREAD__ /* which has a thread of its own, and it may be the program's */
+#ifdef __SANITIZE_THREAD__ /* its own thread looks like the program's */
 #define REFUSED ceclTimeout
 #define TIMEOUT "3000" /* TIMEOUT_MS */
 #else
 #define REFUSED ceclInvalidUsage
 #define TIMEOUT "30000"
 #endif
-#define SOON_MS 15000 /* on a busy machine, and before TIMEOUT where nobody should wait for it */
+#define SOON_MS 15000 /* enough if busy; below TIMEOUT, which must not pass */
 
 static void must_be_refused(ceclResult_t got, ceclResult_t expected, int64_t start_ms)
 {
@@ -182,7 +183,8 @@ static void one_thread_is_refused_at_once(void **state)
         return;
     must_be_refused(ceclBarrier(comms[1], NULL), REFUSED, start);
     must_be_refused(ceclMemAlloc(comms[1], &ptr, 64), REFUSED, start);
-    assert_int_equal(ceclMemFree(comms[0], &ptr), ceclInvalidArgument); /* its own words */
+    assert_int_equal(ceclMemFree(comms[0], &ptr),
+                     ceclInvalidArgument); /* the error of ceclMemFree itself */
     assert_non_null(strstr(ceclGetLastError(NULL), "not memory of ceclMemAlloc"));
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
@@ -207,7 +209,7 @@ static int open_all_for_a_while(void **state)
     return result;
 }
 
-/* It may come to make the calls of the other rank. */
+/* The other thread may still make the other rank's calls. */
 static void another_thread_is_waited_for(void **state)
 {
     (void)state;
@@ -222,7 +224,7 @@ static void another_thread_is_waited_for(void **state)
     pthread_join(other, NULL);
 }
 
-/* Rank 2 is the child. It is forked before this process has threads, and reads the id. */
+/* Rank 2 is the child. It was forked before this process had threads, and reads the id from a pipe. */
 static int barrier_in_child(int from)
 {
     ceclComm_t comm = NULL;
@@ -232,7 +234,7 @@ static int barrier_in_child(int from)
         return 1;
     const int64_t start = cecl_now_ms();
     const ceclResult_t result = ceclBarrier(comm, NULL);
-    if (REFUSED == ceclTimeout) /* then its own time is up, too */
+    if (REFUSED == ceclTimeout) /* then the child's own time limit passes, too */
         return result == ceclSuccess;
     if (result == ceclSuccess || !strstr(ceclGetLastError(comm), "CECL_CHECK=1 needs a thread"))
         return 2;
@@ -260,7 +262,7 @@ static void another_process_hears_of_it_at_once(void **state)
     unsetenv("CECL_CHECK");
     const int64_t start = cecl_now_ms();
     const ceclResult_t result = ceclBarrier(mine[0], NULL);
-    if (REFUSED == ceclTimeout) /* or the child's time is up first */
+    if (REFUSED == ceclTimeout) /* or the child's time limit passes first */
         assert_int_not_equal(result, ceclSuccess);
     else
         must_be_refused(result, REFUSED, start);

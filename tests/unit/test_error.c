@@ -1,4 +1,4 @@
-/* What is recorded of an error: its words, which a thread keeps to itself, and a name for each result. */
+/* How errors are recorded: a message for each thread, and a name for each result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
     assert_string_equal(out, "...");
 }
 
-/* As where the cause is told with the call that it stopped. */
+/* As in a message that quotes the cause together with the call that failed. */
 static void words_may_be_part_of_new_words(void **state)
 {
     (void)state;

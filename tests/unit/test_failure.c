@@ -1,5 +1,5 @@
-/* Ranks that die, leave, never come or give up, while other ranks are in a call of any kind. The
- * others soon learn which rank it was and why, and can end. Ranks are processes of this test. */
+/* Ranks that die, leave, never come or give up while other ranks are in a call of any kind. The others soon
+ * learn which rank it was and why, and can end. Ranks are child processes of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,32 +21,32 @@
 
 #define RANKS 3
 #define ROUNDS 40
-#define VICTIM 1 /* misbehaves in the middle */
+#define VICTIM 1 /* the rank that misbehaves, halfway through the calls */
 #define DEADLINE_MS "20000"
-/* Where the victim never calls: its peers' first calls must not take so long. */
+/* For a victim that never calls: its peers' first calls must take less time than this. */
 #define TIMEOUT_MS "2000"
 #define LONGER_TIMEOUT_MS "6000"
-#define PROMPT 10.0 /* seconds: far above what a busy machine takes, far below the deadline */
+#define PROMPT 10.0 /* seconds; more than a busy machine takes, below the time limit */
 
 enum misdeed {
     DIES,
     LEAVES,
-    EXITS, /* its process ends, without a word of the program's */
+    EXITS, /* its process ends without ending the communicator */
     NEVER_CALLS,
     ABORTS,
-    ABORTS_IN_A_CALL, /* to which its peers come later */
+    ABORTS_IN_A_CALL, /* its peers make that call later */
     DIES_BEFORE_GROWTH
 };
 
-/* What the others are in. Sizes: as these calls are told apart on the host device and on GPUs. */
+/* The call in which the peers are. The sizes select the same kind of call on the host device and on GPUs. */
 enum call {
     GATHER,
     SMALL_GATHER, /* under CECL_SM_ALLOW */
     SMALL_REDUCTION,
-    READING_SCATTER, /* SMs read at the peers */
+    READING_SCATTER, /* SMs read peers' memory */
     READING_REDUCTION,
-    STAGED_REDUCTION, /* in chunks, on two lanes */
-    URGENT_GATHER,    /* flags and blocks are in memory of the host */
+    STAGED_REDUCTION, /* has several chunks, on two lanes */
+    URGENT_GATHER,    /* flags and blocks are in host memory */
     CALLS
 };
 static const char *const call_names[CALLS] = {"gather",
@@ -56,7 +56,7 @@ static const char *const call_names[CALLS] = {"gather",
                                               "reading reduction",
                                               "staged reduction",
                                               "urgent gather"};
-#define READ_FLOATS 100000 /* of a block: not small on any device */
+#define READ_FLOATS 100000 /* floats of a block: too large for a small call on any device */
 #define STAGED_FLOATS 40000
 #define STAGING_BYTES "16384"
 
@@ -91,17 +91,17 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* What the ranks share. Rank 0 makes the id, which starts a thread: this process must have none when
- * it forks. */
+/* Memory shared by the ranks. Rank 0 makes the id, which starts a thread; the test's own process must have
+ * no threads when it forks. */
 struct meeting {
     _Atomic int ready, aborted;
-    _Atomic int idle; /* ranks that have nothing pending */
+    _Atomic int idle; /* ranks without pending calls */
     _Atomic int told; /* ranks that know of the misdeed */
     ceclUniqueId id;
-    double misdeed_at, known_at; /* of the victim; of rank 0 */
+    double misdeed_at, known_at; /* when the victim misbehaved; when rank 0 knew of it */
 };
 
-/* The alarm ends a wait that is in vain. */
+/* The alarm ends a wait that would never end. */
 static void await(const _Atomic int *word, int wanted)
 {
     while (*word < wanted)
@@ -122,7 +122,7 @@ static void misbehave(struct meeting *meeting, ceclComm_t comm, enum misdeed mis
         result = ceclCommAbort(comm);
         meeting->aborted = 1;
         _exit(result != ceclSuccess);
-    case NEVER_CALLS: await(&meeting->told, RANKS - 1); _exit(0); /* without a word */
+    case NEVER_CALLS: await(&meeting->told, RANKS - 1); _exit(0); /* without any message */
     }
 }
 
@@ -135,7 +135,7 @@ static void be_halfway(struct meeting *meeting, ceclComm_t comm, int rank, enum 
         misbehave(meeting, comm, misdeed);
 }
 
-/* Calls until one fails; the victim misbehaves halfway. */
+/* Makes calls until one fails; the victim misbehaves halfway. */
 static ceclResult_t call_until_failure(struct meeting *meeting, ceclComm_t comm, int rank,
                                        enum misdeed misdeed, enum call call, float *buffer,
                                        ceclStream_t stream)
@@ -179,7 +179,7 @@ static void join(struct meeting *meeting, int rank, ceclComm_t *comm, float **bu
     _exit(11);
 }
 
-/* What a rank is to do. */
+/* What a rank must do, and what its peers must find. */
 struct role {
     int (*live)(struct meeting *meeting, int rank, const struct role *role);
     enum call call;
@@ -188,7 +188,7 @@ struct role {
     const char *words;
 };
 
-/* One rank's life. Exit code 0: the failure came as it should. */
+/* One rank's life. Exit code 0: the failure was as expected. */
 static int live_to_a_failure(struct meeting *meeting, int rank, const struct role *role)
 {
     const ceclResult_t expected = role->expected;
@@ -204,7 +204,7 @@ static int live_to_a_failure(struct meeting *meeting, int rank, const struct rol
     meeting->told++;
     if (rank == 0)
         meeting->known_at = failed_at;
-    /* A peer's timeout may come as its word that it gave up. */
+    /* a peer's timeout may arrive as the peer's message that it gave up */
     if (result == expected || (expected == ceclTimeout && result == ceclRemoteError))
         code = strstr(ceclGetLastError(comm), role->words) ? 0 : 12;
     if (code)
@@ -219,8 +219,8 @@ static int live_to_a_failure(struct meeting *meeting, int rank, const struct rol
     return code;
 }
 
-/* After its last call the victim goes in its way, and its peers need it no more. Exit code 0: they never
- * hear of an error. */
+/* The victim ends after its last call, and its peers no longer need it. Exit code 0: the peers never get an
+ * error. */
 static int live_on(struct meeting *meeting, int rank, const struct role *role)
 {
     ceclComm_t comm;
@@ -230,7 +230,7 @@ static int live_on(struct meeting *meeting, int rank, const struct role *role)
     join(meeting, rank, &comm, &buffer, &stream);
     for (int i = 0; i < 3 && result == ceclSuccess; i++)
         result = make(role->call, comm, rank, buffer, stream);
-    if (rank == 0) /* its peers are done before it looks */
+    if (rank == 0) /* the peers' calls end before rank 0 synchronizes */
         usleep(2000);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(comm, stream);
@@ -246,7 +246,8 @@ static int live_on(struct meeting *meeting, int rank, const struct role *role)
     return 16;
 }
 
-/* Peers may have kernels that wait for the victim, which no call tells: they hear of its end. */
+/* The peers may have kernels that wait for the victim. The library cannot know of these kernels, so the
+ * peers must learn of the victim's end. */
 static int live_with_kernels(struct meeting *meeting, int rank, const struct role *role)
 {
     ceclComm_t comm;
@@ -280,7 +281,7 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     return 12;
 }
 
-/* What a handler that was given to atexit before anything else finds at the end. */
+/* The state for a handler that was registered with atexit before anything else. */
 static struct {
     ceclComm_t comm;
     float *buffer;
@@ -302,7 +303,7 @@ static void call_at_exit(void)
     _exit(result == ceclSuccess ? 0 : 13);
 }
 
-/* Ranks end one after the other, and make a call in doing so. */
+/* Ranks exit one after the other, and each makes a call in its exit handler. */
 static int live_until_exit(struct meeting *meeting, int rank, const struct role *role)
 {
     at_exit.rank = rank;
@@ -319,7 +320,7 @@ static void exit_at_once(int number)
     exit(0);
 }
 
-/* A signal's handler ends the victim while it is in calls that take locks. */
+/* A signal handler ends the victim while it is in calls that take locks. */
 static int live_until_a_signal(struct meeting *meeting, int rank, const struct role *role)
 {
     const struct itimerval soon = {.it_value = {.tv_usec = 30000}};
@@ -343,7 +344,7 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
 
 static void set_environment(const struct role *role, const char *timeout_ms)
 {
-    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
+    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
@@ -355,7 +356,7 @@ static void set_environment(const struct role *role, const char *timeout_ms)
         unsetenv("CECL_STAGING_BYTES");
 }
 
-/* Whether all ranks found what they should. */
+/* Whether all ranks ended with exit code 0 in time. */
 static bool ends_well(const struct role *role, const char *timeout_ms)
 {
     pid_t children[RANKS];
@@ -379,7 +380,8 @@ static bool ends_well(const struct role *role, const char *timeout_ms)
         is = is && status == 0;
     }
     const double took =
-        meeting->known_at - meeting->misdeed_at; /* known_at: 0 if nobody had to know */
+        meeting->known_at -
+        meeting->misdeed_at; /* known_at: 0 if no rank had to learn of the misdeed */
     if (took > PROMPT)
         print_error("%s: rank 0 knew after %.2f s\n", call_names[role->call], took);
     munmap(meeting, sizeof(*meeting));
@@ -467,7 +469,7 @@ static void handlers_that_are_older_than_communicators_make_calls(void **state)
 {
     (void)state;
     if (getenv("CECL_TEST_DEVICE"))
-        return; /* CUDA has ended by then */
+        return; /* CUDA has ended before the exit handler runs */
     for (int call = GATHER; call < CALLS; call++) {
         const struct role role = {live_until_exit, (enum call)call, EXITS, ceclSuccess, NULL};
         run_role(&role);

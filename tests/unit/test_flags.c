@@ -1,6 +1,6 @@
-/* Flags without peers: one rank's view of a pool of three ranks, whose memory is this program's.
- * The tests cover the values that are filled into the cells of a plan, how calls move the epochs, and what the
- * watchdog reads and releases. */
+/* Flags without peers: one rank's view of a pool of three ranks, all in this program's memory. The tests
+ * cover the values that fill the cells of a plan, how calls advance the epochs, and what the watchdog reads
+ * and releases. */
 #include "host_fixture.h"
 
 #include "flags/flags.h"
@@ -11,7 +11,7 @@
 #define SLICE ((size_t)1 << 20)
 #define MAIN CECL_LANE_MAIN
 #define SIDE CECL_LANE_SIDE
-#define HALF 0x8000u /* of a flag's cycle, in phases */
+#define HALF 0x8000u /* half of a flag's cycle, in phases */
 
 static struct cecl_pool pool;
 static struct cecl_flags flags;
@@ -63,7 +63,7 @@ static int close_flags(void **state)
     return tear_down(state);
 }
 
-/* What a cell of a word has in it once it is filled: the value of a counter at +k. */
+/* Returns the word that a filled cell holds: the value of `counter` at +k. */
 static uint32_t filled(uint32_t counter, uint32_t k)
 {
     uint32_t words[3] = {7, 7, 7};
@@ -78,7 +78,7 @@ static uint32_t filled(uint32_t counter, uint32_t k)
     return words[1];
 }
 
-/* The same of a cell that says where the value is stored. */
+/* The same for a cell that holds the address of the value. */
 static const uint32_t *filled_source(int lane, uint32_t phase)
 {
     void *source = NULL;
@@ -105,7 +105,8 @@ static void a_source_holds_what_a_written_flag_would_be(void **state)
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase < 4; phase++)
             assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
-    assert_ptr_not_equal(filled_source(MAIN, 1), filled_source(SIDE, 951)); /* of equal values */
+    assert_ptr_not_equal(filled_source(MAIN, 1),
+                         filled_source(SIDE, 951)); /* their values are equal */
 }
 
 static void done_is_filled_with_the_whole_epoch(void **state)
@@ -133,7 +134,7 @@ static void values_go_on_past_the_wrap(void **state)
     assert_ptr_equal(filled_source(MAIN, 1), cecl_flags_source(&flags, MAIN, 0));
     assert_int_equal(filled(SIDE, 2), 1u << 16);
     assert_ptr_equal(filled_source(SIDE, 2), cecl_flags_source(&flags, SIDE, 1));
-    /* A value behind the wrap still counts as later than one before it. */
+    /* After a wrap-around, a value still counts as later than one before it. */
     assert_true((int32_t)(filled(MAIN, 1) - cecl_flag_value(UINT32_MAX)) > 0);
 }
 
@@ -153,7 +154,7 @@ static void every_cell_of_a_list_is_filled(void **state)
         assert_int_equal(words[99 - i], 1000 + i);
 }
 
-/* A number of bytes and an address that the caller gives; both fill all of their place. */
+/* A byte count and an address that the caller gives; both fill their whole cell. */
 static void cells_hold_what_the_caller_gives(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void cells_hold_what_the_caller_gives(void **state)
     assert_ptr_equal(pointer, there + 6);
 }
 
-/* The half of the slots that the next small call uses. */
+/* Which half of the slots the next small call uses. */
 static void a_pointer_takes_the_halves_by_turns(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void a_pointer_takes_the_halves_by_turns(void **state)
     }
 }
 
-/* The same cells, filled with values that do not depend on what was called before. */
+/* The same cells, filled with fixed values instead of counters. */
 static void cells_may_be_filled_with_fixed_values(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
 {
     (void)state;
     cecl_flags_begin(&flags, &two_phases);
-    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the call's own values */
+    assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the values of this call */
     cecl_flags_commit(&flags, &two_phases);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1003);
     assert_int_equal(filled(SIDE, 1), 52u << 16);
@@ -249,7 +250,7 @@ static void a_call_without_phases_moves_done_and_no_flag(void **state)
     assert_false(cecl_flags_idle(&flags));
     *flags.done = 1001;
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as at peers that made none */
+    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as on peers without such calls */
     assert_int_equal(filled(SIDE, 1), 51u << 16);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
@@ -277,7 +278,7 @@ static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
 static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
 {
     (void)state;
-    set_epochs(UINT32_MAX, 0); /* with a wrap on the way */
+    set_epochs(UINT32_MAX, 0); /* the counters wrap around within the calls */
     assert_true(cecl_flags_idle(&flags));
     for (int i = 0; i < 2; i++) {
         cecl_flags_begin(&flags, &two_phases);
@@ -304,7 +305,8 @@ static void another_stream_waits_for_calls_before_the_one_that_began(void **stat
     assert_int_equal(end.value, 1002);
 }
 
-/* This rank tells rank 0, which is looked at, that it has come to a phase of the call. */
+/* Simulates that this rank has signalled a phase of the call to rank 0. The watchdog looks at rank 0's
+ * flag. */
 static void come_to(int lane, uint32_t phase)
 {
     *cecl_flags_word(&flags, 0, RANK, lane) = cecl_flag_value(flags.epoch[lane] + phase);
@@ -336,7 +338,7 @@ static void peers_that_have_not_come_are_named(void **state)
 {
     (void)state;
     uint32_t rows[CECL_LANES * RANKS];
-    set_epochs(UINT32_MAX, 50); /* flags wrap within the call */
+    set_epochs(UINT32_MAX, 50); /* flags wrap around within the call */
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 2);
     hear_from(0, MAIN, 2);
@@ -353,7 +355,7 @@ static void of_two_late_peers_the_one_further_behind_is_named(void **state)
     set_epochs(UINT32_MAX, 50);
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 2);
-    hear_from(0, MAIN, 1); /* it may wait for rank 2, as this rank does */
+    hear_from(0, MAIN, 1); /* rank 0 may itself be waiting for rank 2, so it is not late */
     hear_from(2, MAIN, 0);
     struct cecl_progress progress = progress_now(rows);
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 2");
@@ -373,7 +375,8 @@ static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
     assert_string_equal(cecl_rank_list_words(&progress.late), "rank 0");
 }
 
-/* A call with phases that follows 5 calls without is in progress, though `done` is ahead of its flags. */
+/* After 5 calls without phases, a call with phases counts as in progress although `done` is ahead of its
+ * flags. */
 static void calls_without_phases_hide_no_late_peer(void **state)
 {
     (void)state;
@@ -418,7 +421,7 @@ static void pending_calls_around_the_tables_end_are_silenced(void **state)
             assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
 }
 
-/* Another thread may come to this between the watchdog's silence and its release. */
+/* Another thread may try to begin a call between the watchdog's silence and its release. */
 static void no_call_begins_after_a_silence(void **state)
 {
     (void)state;
@@ -429,7 +432,7 @@ static void no_call_begins_after_a_silence(void **state)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* How many phases of the side lane are pending follows from the calls' own ratio. */
+/* The number of pending side-lane phases follows from each call's own ratio of phases. */
 static void all_side_flags_of_pending_calls_are_silenced(void **state)
 {
     (void)state;
@@ -445,7 +448,7 @@ static void all_side_flags_of_pending_calls_are_silenced(void **state)
     }
 }
 
-/* A stream memory operation for each of 131,072 words would take 0.1 s. */
+/* One stream memory operation for each of the 131,072 words would take 0.1 s in total. */
 static void silence_leaves_values_that_no_pending_call_copies(void **state)
 {
     (void)state;
@@ -464,7 +467,8 @@ static void written_flags_are_not_silenced(void **state)
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
 
-/* A wait holds while its value is later than the flag: a cycle has a later half for each flag. */
+/* A wait blocks while its value is later than the flag. Each flag value has a later half of the cycle, so
+ * one release cannot end all waits. */
 static void repeated_releases_let_every_pending_wait_go(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The way of a call down to the device: how many functions are on the stack. docs/architecture.md draws them.
- * The files on the way are compiled for this program without optimization, so no function is inlined. */
+/* The number of function calls between ceclAllGather and the device (the call path in
+ * docs/architecture.md). The files on that path are compiled for this program without optimization, so no
+ * function is inlined. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,11 +18,11 @@
 
 #define COUNT 1000
 #define FRAMES_MOST 10
-#define CALLS 5 /* the last is a warm one */
+#define CALLS 5 /* only the last is a warm call */
 
 static const struct cecl_device_ops *real;
 static struct cecl_device_ops watched;
-static int caller, deepest, batches; /* depths of the stack */
+static int caller, deepest, batches; /* `caller` and `deepest`: stack depths */
 
 static int depth(void)
 {

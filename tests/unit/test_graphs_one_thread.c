@@ -1,5 +1,5 @@
-/* Captured calls of ranks that one thread has: in a group they are captured and replayed, and outside of
- * one the first is refused at once, because it would wait for the others. */
+/* Captured calls of several ranks in one thread: in a group, they are captured and replayed. Outside a
+ * group, the first is refused at once, because it would wait for the others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static void a_group_of_all_ranks_is_captured(void **state)
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
     for (uint32_t round = 1; round < 50; round++) {
-        for (int r = 0; r < RANKS; r++) /* the host device's memory is the program's to write */
+        for (int r = 0; r < RANKS;
+             r++) /* the program may write the host device's memory directly */
             for (uint32_t i = 0; i < COUNT; i++)
                 recv[r][(uint32_t)r * COUNT + i] = round * 1000 + (uint32_t)r * 100 + i;
         for (int r = 0; r < RANKS; r++)
@@ -75,7 +76,7 @@ static void a_lone_call_is_refused_at_once(void **state)
     ceclGraph_t graph;
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    skip(); /* the sanitizer has a thread, which could make the other ranks' calls */
+    skip(); /* the sanitizer has a thread, which might make the other ranks' calls */
 #endif
     OK(ceclStreamBeginCapture(comms[0], streams[0]));
     assert_int_equal(gather(0), ceclInvalidUsage);

@@ -1,5 +1,5 @@
-/* The running hash of each rank's calls: what differs is found, and what is equal or still to come
- * is not. */
+/* The running hash of each rank's calls: it finds calls that differ, and reports none that are equal or
+ * still to come. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A rank makes calls `first` to `last`; `other` is a call that it makes in another way. */
+/* A rank makes the calls `first` to `last`, and makes the call `other` differently. */
 static void makes(int rank, uint32_t first, uint32_t last, uint32_t other)
 {
     for (uint32_t call = first; call <= last; call++)
@@ -76,7 +76,8 @@ static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
     all_make(1, 10);
     makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
     agree();
-    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS, 0); /* no common call is kept */
+    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS,
+          0); /* the ranks keep no call in common */
     agree();
     makes(0, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
     makes(2, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
@@ -101,7 +102,7 @@ static void a_difference_is_found_long_after_it(void **state)
     makes(0, 1, 1000, 0);
     makes(1, 1, 1000, 3);
     makes(2, 1, 1000, 0);
-    finds(0, 1, 1000 - CECL_HISTORY_CALLS + 1); /* the first that is still kept */
+    finds(0, 1, 1000 - CECL_HISTORY_CALLS + 1); /* the first call that is still kept */
 }
 
 static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)

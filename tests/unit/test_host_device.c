@@ -1,5 +1,5 @@
-/* The host device does what device.h describes: streams are ordered and independent, words have
- * cyclic waits, and memory is shared by descriptor. */
+/* The host device does what device.h specifies: streams are ordered and independent, waits compare words
+ * cyclically, and memory is shared by descriptor. */
 #include "host_fixture.h"
 
 #include <stdatomic.h>
@@ -46,7 +46,7 @@ static void waits_compare_cyclically(void **state)
         } else {
             while (!atomic_load(&begun))
                 usleep(1000);
-            usleep(20000); /* it would go on meanwhile */
+            usleep(20000); /* the stream would continue in this time */
             assert_int_equal(dev->ops->stream_query(dev, stream), ceclInProgress);
         }
         assert_int_equal(dev->ops->words_release(dev, &word, 1, cases[i].want), ceclSuccess);
@@ -107,7 +107,7 @@ static void closing_abandons_what_waits(void **state)
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
     assert_int_equal(other->ops->stream_create(other, &stream), ceclSuccess);
     assert_int_equal(other->ops->memops(other, stream, &wait, 1), ceclSuccess);
-    other->ops->close(other); /* returns: that is the test */
+    other->ops->close(other); /* the test is that this returns */
 }
 
 static void stream_ids_are_never_used_again(void **state)
@@ -143,9 +143,9 @@ static void more_than_the_machine_has_is_out_of_memory(void **state)
     assert_int_equal(mem.handle, 0);
 }
 
-/* Two processes share a page: one waits for a word and reads the data before it, the other copies
- * data and then the word. Each opens its device after the fork, so that no thread is there when it
- * happens. */
+/* Two processes share a page: one waits for a word and reads the data in front of it, the other copies data
+ * and then the word. Each process opens its device after the fork, so that the fork happens without
+ * threads. */
 static int send_across(int fd)
 {
     struct cecl_device *other;

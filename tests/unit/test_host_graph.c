@@ -1,5 +1,5 @@
-/* Graphs of the host device: what a stream captures is done when the graph is launched, and not before;
- * an event gives launches an order on any streams; whoever keeps a graph hears when it is gone. */
+/* Graphs of the host device: captured work runs when the graph is launched, and not before; an event orders
+ * launches on all streams; the owner of a graph learns when it is destroyed. */
 #include "host_fixture.h"
 
 #include <stdatomic.h>
@@ -48,8 +48,8 @@ static void captured_work_is_done_by_each_launch_alone(void **state)
     assert_int_equal(CAPTURES->graph_destroy(graph), ceclSuccess);
 }
 
-/* Graphs on one stream, and work on another, add to a list in the order in which the host enqueues
- * them. The first of all is held up. */
+/* Graphs on one stream and work on another stream add to a list. The list must have the order in which the
+ * host enqueued them, although the first is held up. */
 static void an_event_orders_graphs_and_other_work(void **state)
 {
     struct cecl_event *event = NULL;
@@ -61,7 +61,7 @@ static void an_event_orders_graphs_and_other_work(void **state)
     for (uint32_t i = 0; i < 20; i++)
         sources[i] = i;
     memset(list, 0xff, sizeof(list));
-    for (int g = 0; g < 10; g++) { /* each copies what the list's end holds by then */
+    for (int g = 0; g < 10; g++) { /* each copies the value that its source holds at that time */
         const struct cecl_capture capture = begin_on(streams[0]);
         assert_int_equal(CAPTURES->begin(dev, event, streams[0], &capture), ceclSuccess);
         copy(streams[0], &list[2 * g], last, sizeof(*last));
@@ -88,7 +88,7 @@ static void an_event_orders_graphs_and_other_work(void **state)
     CAPTURES->event_destroy(dev, event);
 }
 
-/* Of two calls in one graph the first waits, and the second records. */
+/* Of two calls in one graph, the first waits for the event and the second records it. */
 static void several_calls_of_a_graph_are_one_launch(void **state)
 {
     struct cecl_event *event = NULL;
@@ -105,7 +105,7 @@ static void several_calls_of_a_graph_are_one_launch(void **state)
     void *graph = end_on(stream);
     launch(graph, stream);
     assert_int_equal(CAPTURES->event_wait(dev, event, other), ceclSuccess);
-    usleep(20000); /* the first call is over */
+    usleep(20000); /* the first call has ended by then */
     assert_int_equal(dev->ops->stream_query(dev, other), ceclInProgress);
     dev->ops->host_write(dev, &gate, 1, 1);
     synchronize(other);

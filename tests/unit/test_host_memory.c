@@ -1,5 +1,5 @@
-/* The host device's memory: it is shared by descriptor and mapped into reservations, is refused
- * where the machine has too little, and leaves nothing behind. */
+/* The host device's memory: it is shared by descriptor and mapped into reservations, allocation fails if
+ * the machine has too little memory, and no resource is left behind. */
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
 #include "host_fixture.h"
@@ -13,7 +13,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-/* Whether the kernel can read a byte at `addr`: asked, so that no fault is needed to know. */
+/* Whether the kernel can read a byte at `addr`. A system call finds out without a fault. */
 static bool is_readable(const void *addr)
 {
     int ends[2];
@@ -27,7 +27,7 @@ static bool is_readable(const void *addr)
     return sent == 1;
 }
 
-/* Whether something, reserved or mapped, stands at `addr`. */
+/* Whether something is reserved or mapped at `addr`. */
 static bool is_taken(void *addr)
 {
     void *got = mmap(addr, dev->granularity, PROT_NONE,
@@ -94,7 +94,7 @@ static void a_descriptor_is_the_callers_and_lives_apart(void **state)
     assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
     dev->ops->mem_release(dev, &mine);
     assert_int_equal(dev->ops->mem_import(dev, fd, dev->granularity, &theirs), ceclSuccess);
-    assert_int_equal(close(fd), 0); /* it was not closed by the import */
+    assert_int_equal(close(fd), 0); /* the import did not close the descriptor */
     unmap_granule(map_granule(&theirs));
     dev->ops->mem_release(dev, &theirs);
 }
@@ -139,7 +139,7 @@ static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
     assert_false(is_readable(second));
     assert_int_equal(dev->ops->mem_map(dev, second, &mem), ceclSuccess);
     assert_true(is_readable(second));
-    assert_false(is_readable(base)); /* only what is mapped is backed */
+    assert_false(is_readable(base)); /* only mapped ranges have memory */
     dev->ops->mem_unmap(dev, second, granule);
     assert_false(is_readable(second));
     assert_true(is_taken(second));
@@ -157,7 +157,7 @@ static void more_than_is_available_is_out_of_memory_and_says_how_much(void **sta
     struct sysinfo info;
     char number[32];
     assert_int_equal(sysinfo(&info), 0);
-    /* Just below all there is: the kernel and this program have some of it. */
+    /* Just below the machine's total memory: the kernel and this program already use some of it. */
     const size_t all = (size_t)(info.totalram + info.totalswap) * info.mem_unit,
                  bytes = all / dev->granularity * dev->granularity - dev->granularity;
     assert_int_equal(dev->ops->mem_create(dev, bytes, &mem), ceclOutOfMemory);
@@ -195,7 +195,7 @@ static void without_a_descriptor_left_memory_is_refused(void **state)
     dev->ops->mem_release(dev, &mine);
 }
 
-/* Files of this process may not grow so far: the memory has its file, but not its size. */
+/* Files of this process must not grow that far: the memory gets its file, but not its size. */
 static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
 {
     (void)state;
@@ -266,11 +266,11 @@ static void a_range_that_wraps_around_is_refused(void **state)
     (void)state;
     const char plain = 0;
     assert_pointer_refused(&plain, SIZE_MAX);
-    assert_pointer_refused(&plain, SIZE_MAX - (uintptr_t)&plain + 2); /* its last byte is at 0 */
+    assert_pointer_refused(&plain, SIZE_MAX - (uintptr_t)&plain + 2); /* ends at address 0 */
     assert_pointer_refused((const void *)UINTPTR_MAX, 2);
 }
 
-/* [hole | memory | hole]: what begins or ends in a hole is refused, whatever lies between. */
+/* [hole | memory | hole]: a range that begins or ends in a hole is refused. */
 static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
     assert_pointer_refused(middle + granule, 1);
     assert_pointer_refused((const void *)16, 4);
     dev->ops->mem_unmap(dev, middle, granule);
-    assert_pointer_refused(middle, granule); /* gone since */
+    assert_pointer_refused(middle, granule); /* the memory is no longer mapped */
     dev->ops->unreserve(dev, base, 3 * granule);
     dev->ops->mem_release(dev, &mem);
 }
@@ -337,7 +337,7 @@ static void a_thousand_lives_leave_nothing(void **state)
         one_life();
     assert_int_equal(open_descriptors(), descriptors);
     assert_int_equal(threads_alive(), threads);
-    /* The C library keeps the stacks of some ended threads; a thousand would be 8 GiB. */
+    /* The C library keeps the stacks of some ended threads; a thousand stacks would be 8 GiB. */
     assert_true(address_space_pages() < pages + STACKS / (size_t)sysconf(_SC_PAGESIZE));
 }
 

@@ -1,5 +1,5 @@
-/* Memory that a program already has, on the host device: shared mappings of open files are shared,
- * other memory is found to be private, and ids tell memory from what was there before. */
+/* Memory that a program already has, on the host device: shared mappings of open files can be shared, other
+ * memory is recognized as private, and ids tell memory from earlier memory at the same address. */
 #include "host_file.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static uint64_t id_at(const void *ptr)
     return id;
 }
 
-/* Imports into a reservation of the region's size, and returns it. */
+/* Imports into a reservation of the region's size, and returns its address. */
 static char *import_of(const struct cecl_region_export *exported)
 {
     void *base = NULL, *addr = NULL;
@@ -70,8 +70,8 @@ static void assert_private(const void *ptr)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
-/* [file | hole | file], with nothing in the hole or memory without rights; other memory ends the
- * region, and is no part of it. */
+/* [file | hole | file], with nothing in the hole, or with memory without access rights. Other memory ends
+ * the region and does not belong to it. */
 static void a_mapping_with_a_hole_is_one_region(void **state)
 {
     (void)state;
@@ -147,12 +147,13 @@ static void a_mapping_whose_file_was_closed_is_private(void **state)
     assert_int_equal(region.kind, CECL_REGION_FILE);
     close(fd);
     assert_private(memory);
-    /* A region that was found before is refused too. */
+    /* A region that was found earlier is refused, too. */
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
     munmap(memory, PAGES * page());
 }
 
-/* Peers cannot map it, though it can be read, and written where it was mapped before the seal. */
+/* Peers cannot map a sealed file, although this process can read it, and write it where it was mapped
+ * before the seal. */
 static void a_file_that_is_sealed_against_writing_is_private(void **state)
 {
     (void)state;
@@ -169,7 +170,8 @@ static void a_file_that_is_sealed_against_writing_is_private(void **state)
         if (cases[i].seal == F_SEAL_WRITE) /* refused while there is a mapping */
             assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
         char *memory = mmap(NULL, page(), cases[i].rights, MAP_SHARED, fd, 0);
-        if (memory == MAP_FAILED) /* older kernels map no file with this seal as shared */
+        if (memory ==
+            MAP_FAILED) /* older kernels refuse a shared mapping of a file with this seal */
             assert_int_equal(cases[i].seal, F_SEAL_WRITE);
         else {
             assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
@@ -180,7 +182,7 @@ static void a_file_that_is_sealed_against_writing_is_private(void **state)
     }
 }
 
-/* The kernel itself reads no such page for another process, or by process_vm_readv. */
+/* The kernel itself reads no such page for another process, not even by process_vm_readv. */
 static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
 {
     (void)state;
@@ -264,7 +266,7 @@ static void memory_mapped_anew_has_another_id(void **state)
 {
     (void)state;
     const int fd = new_file(), other = new_file();
-    /* The page stays reserved: another thread may map something where nothing is. */
+    /* The page stays reserved, because another thread might map something into a free page. */
     char *memory = mmap(NULL, page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
     const uint64_t nothing = id_at(memory);
@@ -298,8 +300,8 @@ static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
     close(other);
 }
 
-/* More mappings than one read of /proc/self/maps returns, with
- * a path longer than what is kept of a line. */
+/* More mappings than one read of /proc/self/maps returns, and a path longer than the part of a line that is
+ * kept. */
 static void regions_are_found_behind_many_mappings(void **state)
 {
     enum { MANY = 200 };
@@ -394,7 +396,7 @@ static void an_export_of_another_kind_is_refused(void **state)
     assert_null(addr);
 }
 
-/* The descriptor's number is sent apart, as a descriptor; it means nothing in another process. */
+/* The number of a descriptor means nothing in another process, so the descriptor itself is sent. */
 static void send_export(int socket, const struct cecl_region_export *exported)
 {
     union {
@@ -414,8 +416,8 @@ static void send_export(int socket, const struct cecl_region_export *exported)
     assert_int_equal(sendmsg(socket, &message, 0), sizeof(*exported));
 }
 
-/* The child's part: imports what it receives, checks the words there and adds its own. Returns its
- * exit status. No asserts here: cmocka's jump home must not leave the child. */
+/* The child's part: imports the memory that it receives, checks the words there and adds its own. Returns
+ * its exit status. No asserts here: cmocka's longjmp must not leave the child. */
 static int import_in_child(int socket, uint64_t parent)
 {
     struct cecl_region_export exported;
@@ -450,7 +452,7 @@ static int import_in_child(int socket, uint64_t parent)
     return 0;
 }
 
-/* The device is opened after the fork, so that no thread is there when it happens. */
+/* Opens the device after the fork, so that the fork happens without threads. */
 static void another_process_imports_memory_that_was_mapped_after_the_fork(void **state)
 {
     int sockets[2], status = -1;

@@ -1,6 +1,5 @@
-/* Small collectives on the host device: they run in stream order, their arguments are copied when
- * they are enqueued, and the words that end waits end them. Two ranks are two streams of one
- * device. */
+/* Small collectives on the host device: they run in stream order, their arguments are copied when they are
+ * enqueued, and writing their release word ends their waits. Two ranks are two streams of one device. */
 #include "host_fixture.h"
 
 #define RANKS 2
@@ -8,7 +7,7 @@
 #define BLOCK 1000
 #define SOON_MS 20000 /* only a hang takes longer */
 
-/* What the ranks share. */
+/* Words and buffers that the ranks share. */
 static struct {
     unsigned char *slots[RANKS];
     uint32_t rows[RANKS][RANKS]; /* [holder][writer] */
@@ -35,7 +34,7 @@ static int open_ranks(void **state)
 
 static int close_ranks(void **state)
 {
-    const int failed = tear_down(state); /* its streams are at rest then */
+    const int failed = tear_down(state); /* its streams are idle by then */
     for (int r = 0; r < RANKS; r++)
         free(all.slots[r]);
     return failed;
@@ -61,7 +60,7 @@ static void await_word(const uint32_t *at, uint32_t value)
     assert_int_equal(word(at), value);
 }
 
-/* A rank's all-gather; its arguments do not outlive the call. */
+/* Enqueues a rank's all-gather; its arguments do not outlive the call. */
 static void gather(int rank, uint32_t epoch)
 {
     struct cecl_meeting meeting = {.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
@@ -127,9 +126,9 @@ static void it_runs_in_the_order_of_its_stream(void **state)
     }
 }
 
-/* Behind each call of rank 0 its other stream waits for `done`, and what both wait for comes after
- * that. An unwoken sleeper looks again after 50 ms, so ten rounds would take half a second. Other work of
- * this machine may hold up some of the tens, not all. */
+/* After each call of rank 0 its other stream waits for `done`, and later work waits for both. A sleeper
+ * that is not woken looks again after 50 ms, so ten rounds would take half a second. Other work of this
+ * machine may delay some groups of ten rounds, but not all. */
 static void who_sleeps_until_it_is_done_is_woken(void **state)
 {
     enum { ROUNDS = 200, TEN = 10, UNWOKEN_MS = TEN * 50 };
@@ -155,7 +154,7 @@ static void who_sleeps_until_it_is_done_is_woken(void **state)
         synchronize(all.streams[r]);
 }
 
-/* As a watchdog does it. */
+/* Writes the word as a watchdog does. */
 static void its_waits_end_by_a_word_that_is_released(void **state)
 {
     (void)state;
@@ -170,7 +169,7 @@ static void its_waits_end_by_a_word_that_is_released(void **state)
     assert_true(cecl_now_ms() - start < SOON_MS);
     assert_int_equal(all.late[0], 1);
     assert_int_equal(all.done[0], 5);
-    assert_int_equal(all.rows[1][0], 101); /* those that began later told nothing */
+    assert_int_equal(all.rows[1][0], 101); /* later calls signalled nothing */
 }
 
 static void a_device_that_closes_does_not_wait_for_peers(void **state)

@@ -1,5 +1,5 @@
-/* The host device's streams: which handles they have; enqueueing neither waits nor keeps the
- * caller's arrays; what happens to work when a stream is destroyed. */
+/* The host device's streams: which handles are valid; enqueueing neither waits nor keeps the caller's
+ * arrays; what happens to pending work when a stream is destroyed. */
 #include "host_fixture.h"
 
 #include <errno.h>
@@ -48,10 +48,10 @@ static void default_streams_cannot_be_destroyed(void **state)
     for (uintptr_t i = 0; i < 3; i++)
         assert_int_equal(dev->ops->stream_destroy(dev, HANDLE(i)), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_destroy(dev, work), ceclInvalidArgument);
-    synchronize(NULL); /* it is still there */
+    synchronize(NULL); /* the default stream still works */
 }
 
-/* Each call that takes a stream. */
+/* Calls each function that takes a stream. */
 static void assert_refused_everywhere(ceclStream_t stream)
 {
     char from = 1, to = 0;
@@ -94,7 +94,7 @@ static void a_stream_of_another_device_is_refused_by_every_call(void **state)
     other->ops->close(other);
 }
 
-/* Stands before the system's own (by the linker, see CMakeLists.txt). */
+/* Replaces the system's function (by the linker, see CMakeLists.txt). */
 static bool refuse_threads;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
@@ -106,16 +106,16 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return refuse_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
 }
 
-/* Bytes that this process has from the C library. A sanitizer has none to tell, and finds leaks
+/* Bytes that the C library has allocated for this process. A sanitizer reports none, and finds leaks
  * itself. */
 static size_t allocated(void)
 {
     return mallinfo2().uordblks;
 }
 
-/* A leak at each of so many refusals would show. */
+/* With this many refusals a leak would show. */
 #define REFUSALS 1000
-#define SLACK 20000 /* bytes that the C library may keep for itself */
+#define SLACK 20000 /* bytes that the C library may keep */
 
 static void a_stream_without_a_thread_leaves_no_memory(void **state)
 {
@@ -130,7 +130,7 @@ static void a_stream_without_a_thread_leaves_no_memory(void **state)
     assert_non_null(strstr(cecl_message(), "no thread for a stream"));
     assert_null(stream);
     assert_true(allocated() < before + SLACK);
-    synchronize(NULL); /* the other streams are as they were */
+    synchronize(NULL); /* the other streams still work */
 }
 
 static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
@@ -149,7 +149,7 @@ static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
     assert_true(sum == 0);
 }
 
-/* A sanitizer would end the program, rather than refuse so much memory. */
+/* A sanitizer would end the program instead of refusing that much memory. */
 static void a_queue_that_cannot_grow_leaves_the_stream_usable(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void enqueued_arrays_may_be_reused_at_once(void **state)
     dev->ops->words_free(dev, words);
 }
 
-/* A batch has no order; a plan that relies on one must not pass by luck. */
+/* A batch has no order: a plan that relies on one must not pass by luck. */
 static void every_second_batch_runs_in_another_order(void **state)
 {
     (void)state;
@@ -222,11 +222,11 @@ static void every_second_batch_runs_in_another_order(void **state)
         seen[i] = to;
     }
     assert_true(seen[0] != seen[1]);
-    assert_int_equal(seen[0], seen[2]); /* and the same way each time it is run */
+    assert_int_equal(seen[0], seen[2]); /* a given batch runs in the same order each time */
     assert_int_equal(seen[1], seen[3]);
 }
 
-/* 10,000 pieces of work behind a wait, then as many again. */
+/* 10,000 commands behind a wait, then as many again. */
 static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
     dev->ops->words_free(dev, words);
 }
 
-/* The queue is a ring that grows in the middle of things: begun anywhere, nothing is lost. */
+/* The queue is a ring that grows while it is used: wherever it begins, no command is lost. */
 static void work_keeps_its_order_wherever_the_queue_grows(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ struct helper {
     _Atomic bool over;
 };
 
-/* What the watchdog does while its rank is inside a call. */
+/* Writes words as the watchdog does while its rank is inside a call. */
 static void *release_later(void *argument)
 {
     struct helper *helper = argument;
@@ -333,7 +333,7 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
     copy(stream, &to, &from, sizeof(to));
     assert_int_equal(pthread_create(&helper.thread, NULL, release_later, &helper), 0);
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
-    assert_int_equal(to, 3); /* not before the wait was over, and not without the rest */
+    assert_int_equal(to, 3); /* only after the wait, and together with the rest */
     pthread_join(helper.thread, NULL);
     dev->ops->words_free(dev, helper.word);
 }
@@ -350,7 +350,7 @@ static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
         memop(stream, CECL_MEMOP_WAIT, &never, 1);
         copy(stream, &to, &from, sizeof(to));
     }
-    tear_down(NULL); /* returns, though nobody releases */
+    tear_down(NULL); /* returns although the wait is never released */
     dev = own;
     assert_int_equal(to, 0);
 }
@@ -397,7 +397,7 @@ static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
     assert_int_equal(dev->ops->streams_drain(dev, CECL_NO_DEADLINE), ceclSuccess);
 }
 
-/* Each stream in turn is the one that is held: the default one, and others. */
+/* Each stream in turn is held: the default stream and others. */
 static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
 
 /* ---- a user's copies */
 
-/* Both ways, by less than a vector register and by more. */
+/* In both directions, with less than a vector register and with more. */
 static void an_overlapping_copy_arrives_as_a_move(void **state)
 {
     (void)state;
@@ -462,7 +462,7 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
 {
     assert_int_equal(dev->ops->memcpy_async(dev, dst, src, bytes, NULL), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), name));
-    synchronize(NULL); /* and the stream has not run it */
+    synchronize(NULL); /* the stream has not run it yet */
 }
 
 static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state)

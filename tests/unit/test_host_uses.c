@@ -1,5 +1,5 @@
-/* What calls use of a program's memory, on the host device: whether all of it is one memory still, and
- * whether it can be used without a signal that ends the process. */
+/* The host device checks the program's memory that a call uses: that it still belongs to one mapping, and
+ * that using it raises no signal that would end the process. */
 #include "host_file.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static struct cecl_use use_of(const void *buffer, size_t bytes, bool written)
         .name = "sendbuff", .buffer = buffer, .low = low, .high = low + bytes, .written = written};
 }
 
-/* The id of all bytes of a use, which must be usable. */
+/* Returns the id of the used bytes, which must be usable. */
 static uint64_t id_of_use(struct cecl_use use)
 {
     uint64_t id = 1;
@@ -31,7 +31,7 @@ static void assert_refused(ceclResult_t result, const void *buffer, const char *
         fail_msg("\"%s\" and \"%s\" are not in \"%s\"", start, words, cecl_message());
 }
 
-/* Both functions refuse the use. */
+/* Asserts that both functions refuse the use. */
 static void assert_use_refused(struct cecl_use use, const char *words)
 {
     const char other[100] = "a use that is right, on the stack";
@@ -74,7 +74,7 @@ static void an_id_is_of_all_bytes_that_are_used(void **state)
             map_over(memory, at, 1, RIGHTS, over[i].flags, over[i].fd);
             assert_int_not_equal(id_of_use(all), id);
             assert_int_equal(id_of_use(first) == id, at != 0);
-            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* what was there before */
+            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* the same mapping as before */
             assert_int_equal(id_of_use(all), id);
         }
     map_over(memory, 0, PAGES, RIGHTS, MAP_PRIVATE, fd);
@@ -84,7 +84,7 @@ static void an_id_is_of_all_bytes_that_are_used(void **state)
     close(other);
 }
 
-/* What lies between the ranges of a use is not looked at. */
+/* Bytes between the ranges of a use are not checked. */
 static void an_id_is_of_ranges_that_are_used(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void an_id_is_of_ranges_that_are_used(void **state)
     close(fd);
 }
 
-/* Another page of the same file is other memory, too. */
+/* Another page of the same file counts as other memory. */
 static void an_id_tells_pages_of_a_file_apart(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
     close(fd);
 }
 
-/* Its neighbour's lower part is mapped later: the kernel makes one mapping of the two. */
+/* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
 static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void a_region_of_which_a_part_is_gone_is_not_exported(void **state)
     close(fd);
 }
 
-/* What a program may do to its last pages between two calls. */
+/* What a program may do to its pages between two calls. */
 static void unmap_the_last(char *memory, int fd)
 {
     (void)fd;
@@ -219,8 +219,8 @@ static void truncate_the_file(char *memory, int fd)
 static const struct {
     void (*change)(char *memory, int fd);
     const char *words;
-    size_t at;         /* the first page that cannot be used; PAGES: the message names another */
-    bool written_only; /* it can be read */
+    size_t at;         /* the first unusable page; PAGES: the message names another byte */
+    bool written_only; /* the page can still be read */
 } troubles[] = {
     {unmap_the_last, "no memory of this process, at byte", 2, false},
     {unmap_the_middle, "no memory of this process, at byte", 1, false},
@@ -255,7 +255,7 @@ static void refuse_each_trouble(int flags)
             assert_int_equal(dev->ops->check_uses(dev, &reads, 1), ceclSuccess);
         else
             assert_use_refused(reads, troubles[i].words);
-        if (shared_file) /* what lies before it is the memory that it was */
+        if (shared_file) /* the pages before it still have the same id */
             assert_int_equal(id_of_use(use_of(memory, usable * page(), true)), id);
         munmap(memory, PAGES * page());
         close(fd);
@@ -269,7 +269,7 @@ static void memory_that_would_end_the_process_is_refused_by_its_name(void **stat
     refuse_each_trouble(MAP_PRIVATE);
 }
 
-/* The first byte that is used may lie behind some that are not, and that need not be there. */
+/* The first used byte may follow bytes that are not used and need not exist. */
 static void bytes_that_are_not_used_may_be_gone(void **state)
 {
     (void)state;

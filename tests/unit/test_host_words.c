@@ -1,5 +1,5 @@
-/* The host device's flag words: waits sleep and are woken by every way of writing a word, through
- * every mapping of it, in one process and between two. */
+/* The host device's flag words: waits sleep, and every way of writing a word wakes them, through every
+ * mapping of the word, within one process and between two. */
 #include "host_fixture.h"
 
 #include <stdarg.h>
@@ -8,13 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* An unwoken sleeper looks again after 50 ms: ten rounds of two waits each take it a second, and
- * milliseconds if it is woken. Other work of this machine may hold up some of the tens, not all. */
+/* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
+ * only milliseconds if it is woken. Other work of this machine may delay some groups of ten rounds,
+ * but not all. */
 #define ROUNDS 100
 #define TEN 10
 #define WOKEN_MS 400
 
-/* Counts what the library asks of the kernel through syscall: it sleeps and wakes so. */
+/* Counts calls of syscall(), with which the library sleeps and wakes sleepers. */
 static _Thread_local int system_calls;
 
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
@@ -25,18 +26,18 @@ long __wrap_syscall(long number, ...)
     long args[6];
     va_list list;
     va_start(list, number);
-    for (int i = 0; i < 6; i++) /* callers may pass fewer; what is not theirs goes unused */
+    for (int i = 0; i < 6; i++) /* callers may pass fewer arguments; the rest is ignored */
         args[i] = va_arg(list, long);
     va_end(list);
     system_calls++;
     return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
 
-/* One stream says i and waits for the other's i; the other answers. `say` and `hear` are the same
- * word, maybe at two addresses; so are the other two. */
+/* One stream writes i and waits for the other's i; the other stream answers. `say` and `hear` are the same
+ * word, maybe at two addresses. So are `answer` and `heard`. */
 struct dialogue {
     uint32_t *say, *hear, *answer, *heard;
-    bool copied; /* words travel by copies of `values` */
+    bool copied; /* words are written by copies of `values` */
     uint32_t values[ROUNDS + 1];
 };
 
@@ -124,7 +125,8 @@ static void released_words_free_every_stream_they_hold(void **state)
     dev->ops->words_free(dev, words);
 }
 
-/* The epoch passes 0: 0xfffffffd ... 0xffffffff, 0, 1, 2, each held until its own word. */
+/* The epoch wraps around: 0xfffffffd ... 0xffffffff, 0, 1, 2. Each wait blocks until its own value is
+ * written. */
 static void waits_follow_a_word_across_its_wrap(void **state)
 {
     (void)state;
@@ -141,7 +143,7 @@ static void waits_follow_a_word_across_its_wrap(void **state)
     assert_int_equal(word, 2);
 }
 
-/* Many ranks share few cores: who waits must leave them to who works. */
+/* Many ranks share few cores: a rank that waits must leave the cores to ranks that work. */
 static void held_streams_use_no_processor(void **state)
 {
     (void)state;
@@ -161,10 +163,10 @@ static void held_streams_use_no_processor(void **state)
         synchronize(streams[i]);
     const int64_t used_ms =
         (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
-    assert_true(used_ms < SLEEP_MS / 4); /* spinning, even one of them uses all of it */
+    assert_true(used_ms < SLEEP_MS / 4); /* a single spinning rank would use all of this time */
 }
 
-/* A flag that is no word of its own: four bytes at an odd place are copied as bytes. */
+/* An unaligned flag: four bytes at an odd address are copied as bytes. */
 static void four_unaligned_bytes_are_copied_like_any(void **state)
 {
     (void)state;
@@ -174,11 +176,11 @@ static void four_unaligned_bytes_are_copied_like_any(void **state)
     assert_string_equal(to, ".abcd.");
 }
 
-/* ---- two processes: each makes memory, hands it to the other, and pushes into it */
+/* ---- two processes: each makes memory, shares it with the other, and pushes into it */
 
 #define SENT_WORDS 256
 #define EXCHANGES 300
-#define FIRST_FLAG 0xffffff80u /* the flags wrap on the way */
+#define FIRST_FLAG 0xffffff80u /* the flags wrap around within the exchange */
 
 static int send_descriptor(int socket, int fd)
 {
@@ -223,8 +225,8 @@ static uint32_t word_of(int rank, uint32_t round, uint32_t i)
     return (uint32_t)rank * 0x40000000u + round * SENT_WORDS + i;
 }
 
-/* Word 0 of a slice is the flag that data is there, word 1 that what was sent has been taken; the
- * data comes behind. Both sides run this; 0 when all that came was right. */
+/* Word 0 of a slice is the flag for new data, word 1 the flag that the data was read; the data follows.
+ * Both sides run this. Returns 0 if all received data was right. */
 static int exchange(struct cecl_device *here, uint32_t *mine, uint32_t *theirs, int rank)
 {
     uint32_t sent[SENT_WORDS], got[SENT_WORDS];
@@ -258,7 +260,7 @@ static int be_rank(int rank, int socket)
     struct cecl_mem mem[2] = {{0}, {0}};
     void *slices = NULL;
     int fd = -1;
-    alarm(60); /* a peer that died must not hold this one for good */
+    alarm(60); /* a dead peer must not keep this process for ever */
     if (cecl_host_open(&here))
         return 1;
     const size_t bytes = here->granularity;
@@ -267,7 +269,7 @@ static int be_rank(int rank, int socket)
     uint32_t *mine = slices, *theirs = (uint32_t *)(void *)((char *)slices + bytes);
     if (here->ops->mem_map(here, mine, &mem[0]))
         return 3;
-    /* Before the peer has it: a zeroed word would stand for the past of any flag above. */
+    /* Before the peer gets it, because a zeroed word would count as later than any of the flags. */
     mine[0] = mine[1] = FIRST_FLAG;
     if (here->ops->mem_export(here, &mem[0], &fd) || send_descriptor(socket, fd))
         return 4;
@@ -293,7 +295,7 @@ static void two_processes_exchange_data_and_flags_through_sent_memory(void **sta
     (void)state;
     int sockets[2], status = -1;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-    const pid_t child = fork(); /* no thread is there: this test comes first */
+    const pid_t child = fork(); /* forks without threads, because this test comes first */
     assert_true(child >= 0);
     if (child == 0) {
         close(sockets[0]);
@@ -306,7 +308,7 @@ static void two_processes_exchange_data_and_flags_through_sent_memory(void **sta
     assert_int_equal(status, 0);
 }
 
-/* On failure a table of 131,072 values is overwritten. To wake somebody for each took 50 ms. */
+/* On failure a table of 131,072 values is overwritten. Waking a sleeper for each value took 50 ms. */
 static void overwriting_words_asks_nothing_of_the_kernel(void **state)
 {
     enum { COUNT = 1000 };

@@ -1,5 +1,5 @@
-/* Which ranks are on which host and node, from what they tell of themselves; and who is named where they do not
- * agree. */
+/* Which ranks share a host and a node, according to what they report, and which ranks an error names if
+ * their settings differ. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 static struct cecl_hello hellos[MOST];
 static int count;
 
-/* Ranks on these hosts, which agree on all else. `hosts`: a letter for each rank. */
+/* Ranks on these hosts, with equal settings. `hosts`: a letter for each rank. */
 static void meet(const char *hosts)
 {
     struct cecl_resolved config;
@@ -38,7 +38,7 @@ static void set_sizes(const char *sizes)
         strcpy(hellos[r].config.node_sizes, sizes);
 }
 
-/* The layout, in words; "1 node" if all ranks share one. */
+/* The layout as text; "1 node" if all ranks share one. */
 static const char *layout(void)
 {
     static char words[CECL_NODES_WORDS];
@@ -117,7 +117,7 @@ static void odd_version_is_named(void **state)
     hellos[3].version = CECL_VERSION + 1;
     expect_refused(ceclInvalidUsage, "rank 3 has a different version of cecl than rank 0");
     hellos[3].version = CECL_VERSION;
-    hellos[0].version = CECL_VERSION - 1; /* the first is not taken for the right one */
+    hellos[0].version = CECL_VERSION - 1; /* rank 0 has no priority over the others */
     expect_refused(ceclInvalidUsage, "rank 0 has a different version of cecl than rank 1");
     for (int r = 1; r < count; r++)
         hellos[r].version = CECL_VERSION - 1;

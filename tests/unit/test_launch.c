@@ -1,4 +1,4 @@
-/* Launches: their states, and what a launch leases of its communicator, on the host device. */
+/* Launches: their states, and which resources of its communicator a launch holds, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 #define COUNT 5000
 
-/* The ways of a launch that is told, and of one that has nothing to tell. */
+/* The states of a launch that ranks announce, and of a launch that needs no announcement. */
 static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
 {
     (void)state;
@@ -37,7 +37,7 @@ static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
         }
 }
 
-/* What peers rely on stays so until it is enqueued, also when it gets a program. */
+/* A launch that peers rely on stays owed until it is enqueued, also when it gets its program. */
 static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **state)
 {
     (void)state;
@@ -58,13 +58,13 @@ static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **stat
     assert_false(cecl_launch_is_owed(&told));
 }
 
-/* ---- what belongs to one launch is not another's */
+/* ---- a launch's resources belong to it alone */
 
-/* A rank with buffers that peers cannot reach: each call has a bounce buffer. */
+/* A rank with buffers that peers cannot reach, so that each call needs a bounce buffer. */
 struct rank {
     pthread_t thread;
     ceclComm_t comm;
-    int *send, *first, *second; /* COUNT, RANKS * COUNT elements */
+    int *send, *first, *second; /* COUNT elements; RANKS * COUNT elements in each of the others */
     ceclResult_t result;
 };
 
@@ -82,7 +82,7 @@ static void *call_by_itself(void *argument)
     return NULL;
 }
 
-/* Another thread makes a call after this one has begun a group, and before it ends it. */
+/* Another thread makes a call while this thread has begun a group and not ended it. */
 static void *group_around_a_call(void *argument)
 {
     struct rank *me = argument;
@@ -137,7 +137,7 @@ static void a_call_of_another_thread_leaves_an_open_group_what_it_carries(void *
     }
 }
 
-/* ---- a group whose thread ends before it */
+/* ---- a group whose thread ends first */
 
 static void *begin_a_group(void *argument)
 {
@@ -164,9 +164,9 @@ static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **st
     free(me.first);
 }
 
-/* ---- the order of a group */
+/* ---- the order of communicators in a group */
 
-/* The first calls of the communicators decide, whatever kinds of calls come after. */
+/* The first calls of the communicators decide; later calls of any kind do not change the order. */
 static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **state)
 {
     int *memory = private_memory(8);

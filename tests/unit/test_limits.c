@@ -1,5 +1,5 @@
-/* What ceclCommLimits tells is what calls are held to: at each limit a call is taken, and past it the call
- * is refused. Ranks of one process, on the host device. */
+/* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
+ * it is refused. Ranks of one process, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include <cecl/cecl.h>
 
-#define MOST_RANKS 65 /* more than messages have */
+#define MOST_RANKS 65 /* more ranks than messages support */
 #define MOST_CALLS 4097
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
@@ -124,7 +124,7 @@ static void more_bytes_than_a_block_may_have_are_refused(void **state)
     close_ranks(2);
 }
 
-/* ---- the rest */
+/* ---- other limits */
 
 static void they_say_what_is_chosen(void **state)
 {
@@ -186,7 +186,7 @@ static void ranks_share_the_memory_that_is_lent(void **state)
 int main(void)
 {
     setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks, in one address space */
+    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     memory = calloc(MOST_CALLS, 1 + MOST_RANKS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_has_so_many_calls_at_most),

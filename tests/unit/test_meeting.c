@@ -1,5 +1,5 @@
-/* The parts that members bring to a meeting, over plain memory. Ranks are threads. Nobody's process
- * ends, so only the meeting tells who has gone on. */
+/* The parts that members bring to a meeting, in plain memory. Ranks are threads. No process ends, so only
+ * the meeting itself shows which ranks have moved on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define RANKS 4
 #define EXCLUDED 1
 
-/* A mesh without connections takes every rank for alive. */
+/* A mesh without connections regards every rank as alive. */
 static struct cecl_mesh *mesh_without_news(int rank)
 {
     struct cecl_mesh *mesh = calloc(1, sizeof(*mesh) + RANKS * sizeof(mesh->peers[0]));
@@ -45,7 +45,7 @@ static struct rank {
     char words[CECL_MESSAGE_BYTES];
 } ranks[RANKS];
 
-/* All but EXCLUDED are members. */
+/* All ranks except EXCLUDED are members. */
 static void plan_all(void *memory)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -89,7 +89,7 @@ static void members_get_all_parts_in_rank_order(void **state)
     (void)state;
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
-    for (int round = 0; round < 20; round++) { /* more than the table keeps */
+    for (int round = 0; round < 20; round++) { /* more rounds than the table keeps */
         for (int r = 0; r < RANKS; r++) {
             ranks[r].mine = 100 * round + r;
             if (r != EXCLUDED)
@@ -108,8 +108,8 @@ static void members_get_all_parts_in_rank_order(void **state)
     end_all(memory);
 }
 
-/* Rank 3 completes the meeting and calls again at once, with another part, as one that has failed to
- * make the communicator. Whoever is too late for its first part must not take the second one. */
+/* Rank 3 completes the meeting and calls again at once with another part, as after a failure to make the
+ * communicator. A rank that is too late for the first part must not take the second one. */
 static void a_part_of_a_later_call_is_not_taken(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The simulation of machines that are not there: small cases against times that were computed by hand, what
- * it must say of tables that were measured, and what all-gathers over nodes must reach. */
+/* The simulation of machines: small cases against times computed by hand, requirements for measured tuning
+ * tables, and targets for all-gathers over nodes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static struct model_rates round_rates(void)
 static struct cecl_plan plans[RANKS];
 static struct cecl_nodes nodes;
 
-/* Empty plans of `n` ranks; the first `split` are on a node of their own, if it is not 0. */
+/* Empty plans of `n` ranks. If `split` is not 0, the first `split` ranks are on a node of their own. */
 static void begin(int n, int split)
 {
     uint16_t node_of[RANKS] = {0};
@@ -72,7 +72,7 @@ static void expect_us(double us, double expected)
         fail_msg("%.6f us, and %.6f by hand", us, expected);
 }
 
-/* batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
+/* Hand computation: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
 static void copies_of_a_batch_go_one_after_the_other(void **state)
 {
     (void)state;
@@ -83,7 +83,8 @@ static void copies_of_a_batch_go_one_after_the_other(void **state)
     expect_us(end(3, &rates, NULL).us, 2 + 1 + 10 + 1 + 20);
 }
 
-/* Both begin at 3. At half the link, the shorter one ends at 3 + 20; then the other has 1 MB left. */
+/* Both copies begin at 3. At half the link's rate, the shorter one ends at 3 + 20; then the other has 1 MB
+ * left. */
 static void two_copies_to_one_gpu_share_its_link(void **state)
 {
     (void)state;
@@ -99,7 +100,7 @@ static void two_copies_to_one_gpu_share_its_link(void **state)
     expect_us(out.busiest, 30.0 / 33);
 }
 
-/* A pull takes 20 us; the engine serves the other lane's batch behind it, though the link is idle. */
+/* A pull takes 20 us; the engine runs the other lane's batch after it, though the link is idle. */
 static void an_engine_serves_one_batch_at_a_time(void **state)
 {
     (void)state;
@@ -111,7 +112,7 @@ static void an_engine_serves_one_batch_at_a_time(void **state)
     expect_us(end(2, &rates, NULL).us, 3 + 20 + 3 + 10);
 }
 
-/* A barrier of three: flags seen at 1 + 3 and 2 + 3, the last one decides, and the waits cost 4. */
+/* A barrier of three ranks: flags arrive at 1 + 3 and 2 + 3, the last one decides, and the waits cost 4. */
 static void a_barrier_takes_its_flags_and_a_wait(void **state)
 {
     (void)state;
@@ -122,7 +123,7 @@ static void a_barrier_takes_its_flags_and_a_wait(void **state)
     expect_us(end(3, &rates, NULL).us, 2 + 3 + 4);
 }
 
-/* The side lane's flags stand behind a copy of the main lane: 2 + 1 + 100, then 1 + 3 + 4. */
+/* The side lane's flags follow a copy of the main lane: 2 + 1 + 100, then 1 + 3 + 4. */
 static void a_flag_waits_for_the_copies_before_it(void **state)
 {
     (void)state;
@@ -237,7 +238,8 @@ static double us_of(struct model_call *call, int count, int size, const struct m
     return out.us;
 }
 
-/* Rows of 4 and 8 GPUs (docs/measurements.md and docs/scale.md), which no rate was chosen by. */
+/* Table rows for 4 and 8 GPUs (docs/measurements.md and docs/scale.md) that were not used to choose a
+ * rate. */
 static void rows_of_more_gpus_come_within_five_percent(void **state)
 {
     (void)state;
@@ -272,7 +274,7 @@ static void rows_of_more_gpus_come_within_five_percent(void **state)
     }
 }
 
-/* At 387 GB/s inside and 50 GB/s a NIC. */
+/* at 387 GB/s inside a node and 50 GB/s a NIC */
 static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **state)
 {
     (void)state;
@@ -290,12 +292,12 @@ static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **
         const double bandwidth = model_bus_bandwidth(&call, us);
         print_message("%d nodes: %.1f GB/s of %.0f\n", rows[i].nodes, bandwidth, rows[i].closed);
         assert_true(bandwidth >= 0.9 * rows[i].closed);
-        /* it is no faster than the links allow */
+        /* must not be faster than the links allow */
         assert_true(us >= model_closed(&call, &rates));
     }
 }
 
-/* Whoever is late, no rank leaves before it has come. */
+/* Whichever rank is late, no rank leaves a barrier before the late rank has come. */
 static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **state)
 {
     (void)state;
@@ -320,7 +322,7 @@ static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **sta
         }
 }
 
-/* What overlaps must go on to: 8 nodes of 8 take 1343 and 3415 us (docs/scale.md). */
+/* The times that overlapped calls must keep: 8 nodes of 8 take 1343 and 3415 us (docs/scale.md). */
 static void exchanges_overlap_with_what_a_node_does(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The network between pretended nodes: two ranks of one process, each with a device of its own, and mailboxes that
- * both map. */
+/* The network between pretended nodes: two ranks of one process, each with its own device, and mailboxes
+ * that both map. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* Asks until an exchange waits for just these ranks. */
+/* Polls until an exchange waits for exactly these ranks. */
 static void await_late(int rank, int count, int first)
 {
     const int64_t end = cecl_deadline(20000);
@@ -106,7 +106,7 @@ static void rings_are_neither_too_small_nor_too_many_bytes(void **state)
     }
 }
 
-/* More than a ring holds, both ways at once, of which the first transfers meet in their order. */
+/* More than a ring holds, in both directions at once. Their first transfers match in order. */
 static void transfers_meet_in_order_and_arrive_whole(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void transfers_meet_in_order_and_arrive_whole(void **state)
             {bytes[r] + LARGE, 1, peer, true}, {bytes[r] + LARGE + 1, LARGE - 1, peer, true},
             {in[r] + LARGE, 1, peer, false},   {in[r] + LARGE + 1, LARGE - 1, peer, false}};
         exchange(r, list, 6);
-        exchange(r, list, 6); /* the rings begin anywhere */
+        exchange(r, list, 6); /* then the rings begin at another offset */
     }
     for (int r = 0; r < 2; r++) {
         finish(r);
@@ -144,7 +144,7 @@ static void an_exchange_is_late_until_its_peer_has_come(void **state)
     await_late(0, 2, 1);
     exchange(1, second, 1);
     finish(1);
-    await_late(0, 1, AWAY); /* the other one is still missing */
+    await_late(0, 1, AWAY); /* the other rank is still missing */
     assert_memory_equal(in, bytes[1], 8);
     (nets[0]->ops->fail)(nets[0]);
     finish(0);
@@ -169,7 +169,7 @@ static void what_moves_is_seen(void **state)
     assert_true(after > before);
 }
 
-/* The ring of rank 0 has 5 bytes left for the next one's size, which are too few. */
+/* The ring of rank 0 has 5 bytes left, too few for the next transfer's size field. */
 static void a_size_goes_as_a_whole(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void *open_gate(void *unused)
     return unused;
 }
 
-/* An exchange may still be queued when its failed communicator ends. */
+/* A failed communicator may end while an exchange is still queued. */
 static void a_network_is_closed_once_its_stream_is_done(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The network of GPUs against a library that only looks like NCCL: how it is found and refused, what it is
- * asked to do, and how long anything waits for it. One rank of a few, on the host device; the others'
- * words are made up. */
+/* The network between GPUs against a fake NCCL library: how the library is found and refused, which calls
+ * it receives, and how long waits for it last. One rank of several, on the host device; the test makes up
+ * the other ranks' messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,11 +22,11 @@ static struct fake_nccl *fake;
 static struct cecl_device *dev;
 static ceclStream_t stream;
 static int nranks;
-static int other_version; /* what the other ranks say; 0: the same */
+static int other_version; /* the version that the other ranks report; 0: the same */
 
 /* Parentheses around an op `fail`: cmocka has a macro of that name. */
 
-/* ---- stand before the library's own (by the linker, see CMakeLists.txt) */
+/* ---- replacements of the library's functions (by the linker, see CMakeLists.txt) */
 
 ceclResult_t __wrap_cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 ceclResult_t __wrap_cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
@@ -51,7 +51,7 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 
 /* ---- */
 
-static int patience_ms; /* of a join, and of an exchange */
+static int patience_ms; /* time limit of a join, and of an exchange */
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
@@ -100,7 +100,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* These come first: a library that was opened stays open. */
+/* These tests come first, because an opened library stays open. */
 static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void it_is_not_used_under_cecl_run(void **state)
     dlclose(ours);
 }
 
-/* fake_nccl.so is what a program has loaded, and lies beside the wheel. */
+/* A program has loaded fake_nccl.so, which is also in the wheel's directory. */
 static void the_one_of_a_wheel_is_found(void **state)
 {
     (void)state;
@@ -240,9 +240,10 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
     struct cecl_net *net = opened();
     assert_int_equal(net->ops->error(net), ceclSuccess);
     const struct cecl_net_transfer list[] = {{fake, 5, 1, true}};
-    assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclSuccess); /* no lock is left */
+    assert_int_equal(net->ops->exchange(net, stream, list, 1),
+                     ceclSuccess); /* no lock is left taken */
     fake->state = 6;
-    for (int i = 0; i < 4; i++) /* the last call's polls */
+    for (int i = 0; i < 4; i++) /* the polls of the last call */
         (void)!net->ops->error(net);
     assert_int_equal(net->ops->error(net), ceclRemoteError);
     assert_non_null(
@@ -281,7 +282,7 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     close_net(net);
 }
 
-/* ---- NCCL that a program lends */
+/* ---- NCCL that the program has loaded */
 
 static int split_result, orders;
 
@@ -324,7 +325,7 @@ static void what_a_program_lends_is_split_ordered_and_ended(void **state)
     assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
     assert_int_equal(orders, 2);
     close_net(net);
-    /* the stand-in knows no streams: the stream's thread calls it */
+    /* the fake library ignores streams, so the stream's thread calls it */
     assert_string_equal(fake->log, "start send(1,5,0)? recv(1,3,0)? end finalize destroy ");
 }
 
@@ -370,7 +371,7 @@ int main(void)
         TEST(what_a_program_lends_is_split_ordered_and_ended),
         TEST(what_fails_in_the_streams_thread_is_the_networks_error),
         TEST(a_split_that_fails_is_no_network),
-        /* from here on the stand-in may still be in progress when a test begins */
+        /* from here on the fake library may still be in progress when a test begins */
         TEST(a_join_that_does_not_end_is_given_up_in_time),
         TEST(a_join_that_fails_is_refused_in_nccls_words),
         TEST(an_exchange_is_one_group_in_order),

@@ -1,6 +1,6 @@
-/* Small floating-point formats: every bit pattern, and every tie between two of them. The reference
- * knows a format as the list of its values, made with ldexp, and rounds by searching for the
- * nearest. */
+/* Small floating-point formats: every bit pattern, and every tie between two patterns. The reference
+ * represents a format as the list of its values, made with ldexp, and rounds by searching for the nearest
+ * value. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,8 @@ static void every_pattern_narrows_back_to_itself(void **state)
         }
 }
 
-/* Between any two neighbours, and between the largest and what would come next. */
+/* Ties between neighbouring values, and between the largest value and the next one that the format would
+ * have. */
 static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state)
 {
     (void)state;
@@ -76,7 +77,7 @@ static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state
             const float tie = (float)((low + high) / 2);
             const uint32_t above = bits == reference[f].largest ? reference[f].beyond : bits + 1;
             if (isinf(tie) || (double)tie != (low + high) / 2)
-                continue; /* bf16: no fp32 lies there */
+                continue; /* bf16: no fp32 value lies there */
             assert_int_equal(to_bits(f, nextafterf(tie, 0)), bits);
             assert_int_equal(to_bits(f, tie), bits & 1 ? above : bits);
             assert_int_equal(to_bits(f, nextafterf(tie, INFINITY)), above);
@@ -116,7 +117,7 @@ static void random_floats_round_to_the_nearest(void **state)
         for (int i = 0; i < 200000; i++) {
             const uint64_t bits = random_bits(&seed);
             rounds_as_the_reference(f, number_from_bits((uint32_t)bits));
-            /* most fp32 are far too large or small for the others: these are not */
+            /* most fp32 values are far too large or small for the other formats; these are not */
             const float near = (float)ldexp((double)(int32_t)bits, (int)(bits >> 40) % 48 - 54);
             rounds_as_the_reference(f, near);
         }

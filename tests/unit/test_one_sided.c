@@ -1,11 +1,11 @@
-/* One-sided calls of ranks that share one process, on the host device: what arrives, what signals and waits count, what
- * has an order and what has none. One thread makes the calls of all ranks, because no call waits for another rank's;
- * only windows are shared by a thread for each. */
+/* One-sided calls of ranks that share one process, on the host device: which data arrives, what signals and
+ * waits count, and which operations are ordered. One thread makes the calls of all ranks, because no call
+ * waits for another rank's call. Only sharing a window needs a thread for each rank. */
 #include "one_sided.h"
 
-#define MANY_STREAMS 70 /* more than there are lines */
+#define MANY_STREAMS 70 /* more than the library has lines */
 
-/* Writes *mark once the stream has come here. */
+/* Writes *mark when the stream reaches this command. */
 static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 {
     static const int one = 1;
@@ -17,7 +17,7 @@ static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 static void bytes_are_there_when_the_signal_comes(void **state)
 {
     (void)state;
-    for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 */
+    for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 rounds */
         const size_t bytes = 1 + (size_t)round * 9 % 5000, offset = (size_t)round % 7;
         const int source = round % RANKS, peer = (round + 1 + round / RANKS % (RANKS - 1)) % RANKS;
         fill(from, bytes, round);
@@ -30,7 +30,7 @@ static void bytes_are_there_when_the_signal_comes(void **state)
             wait_for(peer, source, 3, 1, NULL);
         finish(peer, NULL);
         expect(memory[peer] + offset, bytes, round);
-        finish(source, NULL); /* it is done; the thread sanitizer knows that only from here on */
+        finish(source, NULL); /* tells the thread sanitizer that the copy has ended */
         for (size_t i = 0; i < BYTES; i++)
             assert_true((i >= offset && i < offset + bytes) || memory[peer][i] == 0x5a);
     }
@@ -50,7 +50,7 @@ static void a_get_brings_what_the_peer_has(void **state)
     }
 }
 
-/* A chain of ranks, each of which passes on what it has got, without its host. */
+/* A chain of ranks, each of which passes on the data that it has received, without its host. */
 static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
         finish(r, NULL);
 }
 
-/* Ranks share different amounts, of memory of different kinds; one shares nothing. */
+/* Ranks share different numbers of bytes, in memory of different kinds; one rank shares none. */
 static void windows_may_differ_between_ranks(void **state)
 {
     struct sharing s[RANKS];
@@ -82,12 +82,12 @@ static void windows_may_differ_between_ranks(void **state)
         assert_int_equal(ftruncate(fd, 8192), 0);
         mapped[r] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_true(mapped[r] != MAP_FAILED);
-        files[r] = fd; /* memory of files that are open can be shared */
+        files[r] = fd; /* mappings of open files can be shared */
         s[r] = (struct sharing){.ptr = r == 0 ? memory[0] + 16 : mapped[r] + r,
                                 .bytes = r == 2 ? 0 : (size_t)(100 * r + 100),
                                 .window = &mixed[r]};
     }
-    /* a rank without bytes is one that shares nothing, whatever its pointer is */
+    /* a rank with 0 bytes shares nothing, whatever its pointer is */
     together(s);
     for (int r = 0; r < RANKS; r++)
         if (s[r].result != ceclSuccess)
@@ -124,10 +124,10 @@ static void waits_take_signals_one_by_one(void **state)
     mark(1, stream, &seen[1]);
     finish(1, stream);
     assert_true(seen[0] && seen[1]);
-    wait_for(1, 0, 9, 1, stream); /* the fourth, which is not sent yet */
+    wait_for(1, 0, 9, 1, stream); /* the fourth signal, which is not sent yet */
     mark(1, stream, &seen[2]);
-    OK(ceclSignal(1, 8, comms[0], NULL)); /* another number */
-    OK(ceclSignal(1, 9, comms[2], NULL)); /* of another rank */
+    OK(ceclSignal(1, 8, comms[0], NULL)); /* another signal number */
+    OK(ceclSignal(1, 9, comms[2], NULL)); /* another rank's signal */
     pause_ms(30);
     assert_int_equal(seen[2], 0);
     OK(ceclSignal(1, 9, comms[0], NULL));
@@ -150,7 +150,7 @@ static void one_call_waits_for_signals_of_many(void **state)
     OK(ceclSignal(0, 5, comms[1], NULL));
     OK(ceclSignal(0, 5, comms[1], NULL));
     pause_ms(30);
-    assert_int_equal(seen, 0); /* rank 1's third is missing */
+    assert_int_equal(seen, 0); /* rank 1's third signal is missing */
     OK(ceclSignal(0, 5, comms[1], NULL));
     finish(0, NULL);
     assert_int_equal(seen, 1);
@@ -170,9 +170,9 @@ static void a_rank_may_signal_itself(void **state)
     assert_int_equal(seen, 1);
 }
 
-/* ---- what has an order */
+/* ---- order */
 
-/* The second stream could signal at once. Its signal is the second one all the same. */
+/* The second stream could signal at once. Still, its signal is the second to arrive. */
 static void signals_of_one_number_keep_the_order_of_the_host(void **state)
 {
     const ceclStream_t first = stream_of(0), second = stream_of(0), stream = stream_of(1);
@@ -218,7 +218,8 @@ static void waits_on_different_streams_take_in_the_order_of_the_host(void **stat
     end(1, second);
 }
 
-/* Rank 0's gather waits for the others, and its put does not wait for the gather; nor for a wait on another stream. */
+/* Rank 0's gather waits for the others. Its put waits neither for the gather nor for a wait on another
+ * stream. */
 static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
 {
     static int in[RANKS], out[RANKS][RANKS];
@@ -240,7 +241,8 @@ static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
     end(0, waiting);
 }
 
-/* More streams have calls pending than there are lines: all end, and in the order of the host for each signal. */
+/* More streams than lines have pending calls: all calls end, and signals of one number keep the host's
+ * order. */
 static void any_number_of_streams_may_make_calls(void **state)
 {
     ceclStream_t streams[MANY_STREAMS];

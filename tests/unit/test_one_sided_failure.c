@@ -1,5 +1,5 @@
-/* What becomes of one-sided calls whose peer does not do its part: every wait is bounded, and the error names the
- * peer. Each test has a communicator of its own, on the host device. */
+/* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer.
+ * Each test makes its own communicator, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,18 +20,18 @@
 #define RANKS 3
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
-/* Limits of time, by what a test needs: one that is over soon, one in which the test itself does something
- * before it is over, and one that is not over before the test is. */
+/* Time limits: SOON for tests that wait for the timeout, TIMEOUT for tests that act before it, NEVER for
+ * tests in which it must not come. */
 #define SOON_MS 1000
 #define SOON "1000"
 #define TIMEOUT_MS 3000
 #define TIMEOUT "3000"
 #define NEVER "60000"
-#define SLACK_MS 20000 /* by which the error may come later on a busy machine */
+#define SLACK_MS 20000 /* by which the error may be late on a busy machine */
 
 static ceclComm_t comms[RANKS];
 
-/* The limit of time is the test's state. */
+/* A test's state is its time limit. */
 static int setup(void **state)
 {
     setenv("CECL_DEVICE", "host", 1);
@@ -40,7 +40,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Whoever left has no communicator any more. The others' have failed, in most tests. */
+/* A rank that left has no communicator. In most tests, the communicators of the others have failed. */
 static int teardown(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void a_wait_without_a_signal_names_the_peer(void **state)
     assert_int_equal(ceclSignal(0, 5, comms[2], NULL), ceclRemoteError);
 }
 
-/* Signals of other numbers keep coming, and calls keep ending. */
+/* Signals of other numbers keep coming, and other calls keep ending. */
 static void a_wait_has_a_time_of_its_own(void **state)
 {
     ceclStream_t stream;
@@ -107,7 +107,7 @@ static void a_wait_has_a_time_of_its_own(void **state)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "signal 5"));
 }
 
-/* What the program enqueued before the wait may take longer than the limit. */
+/* The work that the program enqueued before the wait may take longer than the limit. */
 static void the_time_begins_when_the_stream_comes_to_the_wait(void **state)
 {
     struct cecl_device *dev = comms[0]->dev;
@@ -154,7 +154,7 @@ static void a_wait_for_a_rank_that_leaves_ends(void **state)
     expect_error(0, ceclRemoteError, "rank 2 has left");
 }
 
-/* Nobody needs the rank that left: its signals have come, and the others go on. */
+/* The rank that left is no longer needed: its signals have arrived, and the others continue. */
 static void signals_of_a_rank_that_has_left_are_there(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void a_pending_wait_holds_up_the_end(void **state)
     assert_true(cecl_now_ms() - start >= SOON_MS);
 }
 
-/* With nothing pending it would leave, and the others would go on. */
+/* With nothing pending, the rank would leave and the others would continue. */
 static void an_abort_with_a_call_pending_fails_the_others(void **state)
 {
     ceclResult_t async = ceclSuccess;
@@ -202,17 +202,17 @@ static void an_abort_with_a_call_pending_fails_the_others(void **state)
     expect_error(1, ceclRemoteError, "rank 0 gave up: ceclCommAbort was called");
 }
 
-/* The rank that waits for a rank that waits for another one. */
+/* Rank 1 waits for rank 0, which waits for rank 2: the error names rank 2. */
 static void the_rank_at_the_end_of_the_waits_is_named(void **state)
 {
     (void)state;
     wait_for(0, 1, 5, NULL);
-    pause_ms(TIMEOUT_MS / 3); /* rank 0's time is up first */
+    pause_ms(TIMEOUT_MS / 3); /* rank 0's time limit passes first */
     wait_for(1, 2, 5, NULL);
     expect_error(0, ceclTimeout, "waited for rank 2 for");
 }
 
-/* Work that is enqueued on the failed communicator's streams ends, and so does the communicator. */
+/* Work on the failed communicator's streams ends, and so does the communicator. */
 static void a_failed_communicator_ends_with_waits_pending(void **state)
 {
     ceclStream_t streams[40];
@@ -250,7 +250,7 @@ static void a_graph_that_waits_in_vain_names_the_peer(void **state)
 {
     (void)state;
     launch(0, 1, true, 1);
-    OK(ceclSignal(0, 5, comms[1], NULL)); /* of no graph */
+    OK(ceclSignal(0, 5, comms[1], NULL)); /* not captured by a graph */
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
     assert_non_null(strstr(ceclGetLastError(comms[0]), "ceclPutSignal has sent signal 5"));
     OK(ceclGraphDestroy(graph));
@@ -261,14 +261,14 @@ static void the_rank_at_the_end_of_the_waits_of_graphs_is_named(void **state)
     (void)state;
     launch(0, 1, true, 1);
     ceclGraph_t first = graph;
-    pause_ms(TIMEOUT_MS / 3); /* rank 0's time is up first */
+    pause_ms(TIMEOUT_MS / 3); /* rank 0's time limit passes first */
     launch(1, 1, true, 2);
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 2 for");
     OK(ceclGraphDestroy(first));
     OK(ceclGraphDestroy(graph));
 }
 
-/* One signal may be under way. */
+/* One signal may be on its way. */
 static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
 {
     (void)state;
@@ -301,7 +301,8 @@ static void a_graph_is_launched_while_its_communicator_fails(void **state)
 
 static ceclComm_t ending;
 
-/* Runs behind the look at pending calls. As with a GPU, words cannot be read any more afterwards. */
+/* Runs after the check for pending calls. The ordinal simulates a GPU, whose words cannot be read any more
+ * at that time. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;
@@ -318,7 +319,7 @@ static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic in
     exit(0);
 }
 
-/* Whether such a call was carried out is not known, so the rank says no goodbye. */
+/* Whether such a call was carried out is unknown, so the rank sends no goodbye. */
 static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **state)
 {
     struct {
@@ -347,7 +348,7 @@ static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* first, because this process must have no threads when it forks */
+        /* comes first, because this process must have no threads when it forks */
         cmocka_unit_test_teardown(a_process_with_a_call_after_the_last_look_ends_unexpectedly,
                                   teardown),
         TEST(a_wait_without_a_signal_names_the_peer, SOON),

@@ -3,7 +3,7 @@
 
 #define LAUNCHES 1500
 #define BLOCK 700
-#define FREE 1 /* signals: the memory may be written; it has been */
+#define FREE 1 /* signal numbers: "the memory may be written", "the memory has been written" */
 #define FULL 2
 
 static ceclStream_t streams[RANKS];
@@ -28,7 +28,7 @@ static ceclGraph_t captured(int rank, ceclStream_t stream,
     return graph;
 }
 
-/* ---- a ring: each rank puts into the next one's memory what is in its own buffer then */
+/* ---- a ring: each rank puts the current contents of its buffer into the next rank's memory */
 
 static unsigned char inputs[RANKS][BLOCK];
 
@@ -66,9 +66,9 @@ static void each_launch_brings_what_is_there_then(void **state)
         assert_memory_equal(came[launch], patterns[(launch + RANKS - 1) % 4], BLOCK);
 }
 
-/* ---- two graphs of one rank, on two streams, that send signals of one number, and put to places of their own */
+/* ---- two graphs of one rank, on two streams, that send signals of one number and put to different places */
 
-#define SECOND 2048 /* where the second one puts */
+#define SECOND 2048 /* where the second graph's put writes */
 
 static const unsigned char erased[BLOCK];
 static unsigned char came_second[LAUNCHES][BLOCK];
@@ -120,7 +120,7 @@ static void signals_of_graphs_keep_the_order_of_their_launches(void **state)
     }
 }
 
-/* ---- many signals, of which some are taken at once */
+/* ---- many signals, some of which are taken at once */
 
 static void send_three(int rank, ceclStream_t stream)
 {
@@ -135,7 +135,7 @@ static void take_from_all(int rank, ceclStream_t stream)
     OK(ceclGet(to, BLOCK, ceclUint8, 3, window[rank], 0, comms[rank], stream));
 }
 
-/* Calls that no graph captured have signals of their own, of the same numbers. */
+/* Calls outside graphs have their own signals, even with the same numbers. */
 static void a_wait_takes_as_many_as_it_says(void **state)
 {
     ceclGraph_t graphs[RANKS];
@@ -158,7 +158,7 @@ static void a_wait_takes_as_many_as_it_says(void **state)
     expect(to, BLOCK, 9);
 }
 
-/* ---- what is refused */
+/* ---- refused calls */
 
 static void a_graph_holds_its_window_and_its_memory(void **state)
 {
@@ -205,7 +205,7 @@ static void what_cannot_be_captured_is_refused(void **state)
     REFUSED(ceclPut(from, 1, ceclUint8, RANKS, window[0], 0, comms[0], stream), ceclInvalidArgument,
             "peer 4");
     OK(ceclStreamEndCapture(comms[0], stream, &graph));
-    OK(ceclGraphLaunch(graph, stream)); /* it has no work */
+    OK(ceclGraphLaunch(graph, stream)); /* the graph is empty */
     OK(ceclGraphDestroy(graph));
     end(0, stream);
 }

@@ -1,7 +1,8 @@
-/* One-sided calls and windows that are refused, with a message that says why, and communicators of other sizes. */
+/* One-sided calls and windows that are refused, with a message that says why, and communicators of other
+ * sizes. */
 #include "one_sided.h"
 
-/* ---- what is refused */
+/* ---- refused calls */
 
 static void bad_arguments_are_refused_by_name(void **state)
 {
@@ -37,7 +38,7 @@ static void bad_arguments_are_refused_by_name(void **state)
                            twice[] = {{1, 50, 1 << 30}, {1, 50, 1 << 30}};
     REFUSED(ceclWaitSignal(2, more, comms[0], NULL), ceclInvalidArgument, "waits[0].count");
     REFUSED(ceclWaitSignal(2, twice, comms[0], NULL), ceclInvalidArgument, "waits[1].count");
-    finish(0, NULL); /* nothing was enqueued */
+    finish(0, NULL); /* no command was enqueued */
 }
 
 static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
@@ -47,7 +48,7 @@ static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
     fill(from, 50, 3);
     REFUSED(ceclPut(from, 50, ceclUint8, 0, window[0], 8, comms[0], NULL), ceclInvalidUsage,
             "CECL_SM_ALLOW");
-    OK(ceclPut(from, 0, ceclUint8, 0, window[0], 8, comms[0], NULL)); /* no bytes */
+    OK(ceclPut(from, 0, ceclUint8, 0, window[0], 8, comms[0], NULL)); /* 0 bytes */
     options.smPolicy = CECL_SM_ALLOW;
     OK(ceclSetOptions(comms[0], &options));
     OK(ceclPutSignal(from, 50, ceclUint8, 0, window[0], 8, 1, comms[0], NULL));
@@ -70,7 +71,7 @@ static void calls_in_a_group_are_refused(void **state)
             "outside a group");
     REFUSED(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "outside a group");
     OK(ceclGroupEnd());
-    OK(ceclSignal(1, 0, comms[0], NULL)); /* what was refused counts for nothing */
+    OK(ceclSignal(1, 0, comms[0], NULL)); /* refused calls do not count */
     wait_for(1, 0, 0, 1, NULL);
     finish(1, NULL);
 }
@@ -125,11 +126,11 @@ static void ranks_that_differ_are_all_refused(void **state)
         assert_int_equal(s[r].result, ceclInvalidUsage);
         assert_non_null(strstr(s[r].words, r == 1 ? "cannot open" : "rank 1 refused"));
     }
-    share(memory, 100, second); /* the numbers are still alike */
+    share(memory, 100, second); /* window numbers are still equal on all ranks */
     end_windows(second, ceclSuccess, "");
 }
 
-/* Rank 1 maps other memory at the addresses of its window, and makes a call that finds that. */
+/* Rank 1 maps other memory at the addresses of its window, and then makes a call that finds this out. */
 static void memory_that_was_replaced_is_refused(void **state)
 {
     unsigned char *at[RANKS];
@@ -154,7 +155,8 @@ static void memory_that_was_replaced_is_refused(void **state)
     }
     assert_int_equal(result, ceclInvalidUsage);
     assert_non_null(strstr(ceclGetLastError(NULL), "rank 1 has freed or replaced its memory"));
-    OK(ceclPut(from, 100, ceclUint8, 2, replaced[0], 0, comms[0], NULL)); /* the others' stays */
+    OK(ceclPut(from, 100, ceclUint8, 2, replaced[0], 0, comms[0],
+               NULL)); /* the others keep their memory */
     finish(0, NULL);
     end_windows(replaced, ceclSuccess, "");
     OK(ceclCommDeregister(comms[1], handle));
@@ -188,13 +190,13 @@ static void a_rank_alone_has_windows_and_signals(void **state)
     OK(ceclCommDestroy(alone));
 }
 
-/* They have no words for signals. Every rank is refused before it waits for another. */
+/* Large communicators have no words for signals. Every rank is refused before it waits for another. */
 static void more_ranks_than_have_signals_are_refused(void **state)
 {
     static ceclComm_t many[CECL_ONE_SIDED_RANKS + 1];
     const ceclSignalWait_t wait = {1, 0, 1};
     (void)state;
-    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks, in one address space */
+    setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     OK(ceclCommInitAll(many, CECL_ONE_SIDED_RANKS + 1, NULL));
     unsetenv("CECL_POOL_BYTES");
     REFUSED(ceclSignal(1, 0, many[0], NULL), ceclInvalidUsage,

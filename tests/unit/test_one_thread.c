@@ -1,5 +1,5 @@
-/* One thread that has all ranks of a communicator, on the host device. It joins and allocates in a
- * group, as NCCL programs do. A group that was never ended is reported. */
+/* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as
+ * NCCL programs do. A group that was never ended is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void allocate(int *buffers[RANKS], size_t bytes)
     for (int r = 0; r < RANKS; r++) {
         buffers[r] = NULL;
         assert_int_equal(ceclMemAlloc(comms[r], (void **)&buffers[r], bytes), ceclSuccess);
-        assert_null(buffers[r]); /* until the end */
+        assert_null(buffers[r]); /* not set before the group ends */
     }
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
     for (int r = 0; r < RANKS; r++)
@@ -60,7 +60,7 @@ static void one_thread_allocates_for_all_ranks_in_a_group_and_gathers(void **sta
     (void)state;
     int *buffers[RANKS], *more[RANKS];
     allocate(buffers, RANKS * COUNT * sizeof(int));
-    allocate(more, 8 << 20); /* larger than the first segment: the pool grows */
+    allocate(more, 8 << 20); /* larger than the first segment, so the pool grows */
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < COUNT; i++)
             buffers[r][r * COUNT + i] = 10000 * r + i;
@@ -155,7 +155,7 @@ static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
              "1 calls on this communicator wait for ceclGroupEnd");
     must_say(ceclCommFinalize(comms[0]), ceclInvalidUsage,
              "wait for ceclGroupEnd, which this thread has not called: finalize after it");
-    assert_int_equal(ceclGroupEnd(), ceclSuccess); /* nothing was lost */
+    assert_int_equal(ceclGroupEnd(), ceclSuccess); /* no call was lost */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(ceclStreamSynchronize(comms[r], NULL), ceclSuccess);
 }
@@ -189,7 +189,7 @@ static void join_in_group(ceclComm_t *joined, int nranks)
     for (int r = 0; r < nranks; r++) {
         joined[r] = NULL;
         assert_int_equal(ceclCommInitRank(&joined[r], nranks, id, r), ceclSuccess);
-        assert_null(joined[r]); /* until the end */
+        assert_null(joined[r]); /* not set before the group ends */
     }
 }
 
@@ -207,7 +207,7 @@ static void must_be_rank(ceclComm_t comm, int rank, int nranks)
     assert_true(count == nranks && mine == rank);
 }
 
-/* The thread that listens for an id ends by itself, soon after its last rank has left. */
+/* The thread that listens for an id ends on its own, soon after the id's last rank has left. */
 static void must_come_to(int threads)
 {
     for (int ms = 0; ms < 5000 && threads_alive() != threads; ms += 5)
@@ -225,7 +225,7 @@ static void one_thread_joins_as_all_ranks_in_a_group(void **state)
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     join_in_group(joined, 8);
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
-    assert_null(joined[0]); /* the outermost end counts */
+    assert_null(joined[0]); /* only the outermost end joins */
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     for (int r = 0; r < 8; r++) {
@@ -272,7 +272,7 @@ static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(vo
     destroy_all(three, 3);
 }
 
-/* Arguments are read when the call is made. */
+/* Arguments are checked when the call is made. */
 static void a_config_is_copied(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void a_config_is_copied(void **state)
     destroy_all(joined, 2);
 }
 
-/* Other communicators of the group are not made either, and nothing else of it is carried out. */
+/* The group's other communicators are not made either, and no other call of the group is carried out. */
 static void a_refused_rank_refuses_the_group(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void a_refused_rank_refuses_the_group(void **state)
              "config.smPolicy = 77");
     must_say(ceclGroupEnd(), ceclInvalidArgument, "config.smPolicy = 77");
     assert_true(!joined[0] && !joined[1] && !others[0] && !others[1] && !ptr);
-    must_come_to(threads); /* nobody waits for a rank that does not come */
+    must_come_to(threads); /* no rank waits for a rank that will not come */
 }
 
 static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
@@ -381,7 +381,7 @@ static void a_join_cannot_be_explained(void **state)
              "a ceclCommInitRank is in");
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
-    assert_null(joined); /* the next group does not have it */
+    assert_null(joined); /* the next group does not include the refused join */
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -1,6 +1,6 @@
-/* One thread that makes the collectives of all ranks, on the host device: in a group, and one rank
- * after the other without a group. Buffers are in the pool, in memory of malloc, or in both. Plain
- * loops say what each call gives. */
+/* One thread that makes the collectives of all ranks, on the host device: in a group, and one rank after
+ * the other without a group. Buffers are in the pool, in malloc's memory, or in both. Plain loops compute
+ * the expected results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ enum memory { POOL, PRIVATE, MIXED };
 struct crowd {
     int nranks, round;
     enum memory memory;
-    size_t count; /* elements of a block, even */
+    size_t count; /* elements of a block, an even number */
     ceclComm_t comms[RANKS_MOST];
     int *send[RANKS_MOST][OPS], *recv[RANKS_MOST][OPS];
 };
@@ -55,7 +55,7 @@ static bool is_in_pool(const struct crowd *crowd, int rank, int op, int which)
     return crowd->memory == POOL || (crowd->memory == MIXED && (rank + op / 2 + which) % 2 == 0);
 }
 
-/* Ranks allocate the same in the pool, whether they use it or not. */
+/* All ranks allocate the same bytes in the pool, even if they do not use them. */
 static void allocate(struct crowd *crowd, int op, int which)
 {
     const size_t bytes = elements(crowd) * sizeof(int);
@@ -105,7 +105,7 @@ static int value(const struct crowd *crowd, int op, int rank, size_t index)
            100000;
 }
 
-/* Elements that a rank contributes to the variable all-gather, and sends to another rank. */
+/* Elements that a rank contributes to the variable all-gather, and that it sends to another rank. */
 static size_t part_of(const struct crowd *crowd, int rank)
 {
     return rank % 2 == 0 ? crowd->count : crowd->count / 2;
@@ -175,14 +175,14 @@ static int sum(const struct crowd *crowd, int op, size_t index)
     return total;
 }
 
-/* Where element `i` of block `block` comes from in the sendbuff of a strided all-to-all. */
+/* Where element `i` of block `block` lies in the sendbuff of a strided all-to-all. */
 static size_t strided_index(const struct crowd *crowd, int block, size_t i)
 {
     const size_t width = crowd->count / 2;
     return i / width * (size_t)crowd->nranks * width + (size_t)block * width + i % width;
 }
 
-/* Element `at` of a rank's recvbuff after the call. */
+/* The expected element `at` of a rank's recvbuff. */
 static int expected_moved(const struct crowd *crowd, int op, int rank, size_t at)
 {
     const size_t n = crowd->count, width = n / 2, mine = (size_t)rank * n;
@@ -254,8 +254,8 @@ static void check(const struct crowd *crowd)
                              expected(crowd, op, r, i));
 }
 
-/* In a group: all collectives of all ranks are in one. Otherwise each collective is called for one
- * rank after the other, and another rank begins each time. */
+/* In a group: one group has all collectives of all ranks. Without a group: each collective is called for
+ * one rank after the other, starting with another rank each time. */
 static void call_all(const struct crowd *crowd, bool in_group)
 {
     if (in_group)
@@ -270,13 +270,13 @@ static void call_all(const struct crowd *crowd, bool in_group)
 #define SMALL 6
 #define LARGE 2000
 #define IN_CHUNKS 50000
-#ifdef __SANITIZE_THREAD__ /* which takes ten times as long */
+#ifdef __SANITIZE_THREAD__ /* the sanitizer makes calls ten times slower */
 #define RANKS_STEP 3
 #else
 #define RANKS_STEP 1
 #endif
 
-/* Rounds of blocks with `count` elements and of small ones take turns. */
+/* Rounds with blocks of `count` elements alternate with rounds of small blocks. */
 static void play(int nranks, enum memory memory, size_t count, int rounds, bool in_group)
 {
     struct crowd crowd;
@@ -322,7 +322,7 @@ static void mixed_memory_in_a_group(void **state)
     play_in_a_group(MIXED);
 }
 
-/* The ranks of a group compare their calls at the same time. */
+/* The ranks of one group compare their calls at the same time. */
 static void compared_calls_in_a_group(void **state)
 {
     (void)state;

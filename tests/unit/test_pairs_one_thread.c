@@ -1,4 +1,4 @@
-/* Messages of ranks that share one thread, and of a rank alone, on the host device. */
+/* Messages between ranks that share one thread, and from a rank to itself, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
     }
 }
 
-/* No call waits for the peer's host, so the other end may be called for later. */
+/* No call waits for the peer's host, so the peer's call may come later. */
 static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void a_rank_alone_is_refused_without_an_sm(void **state)
     comms[0] = kept;
 }
 
-/* Wherever they lie, a rank's own messages meet in the order of the calls. */
+/* Wherever the buffers lie, a rank's messages to itself match in the order of the calls. */
 static void own_messages_match_in_order(void **state)
 {
     (void)state;

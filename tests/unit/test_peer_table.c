@@ -1,5 +1,5 @@
-/* cecl_device.h as host code, without a communicator: peers are found through the table of slices,
- * wherever the slices lie. */
+/* cecl_device.h as host code, without a communicator: it finds peers through the table of slices, wherever
+ * the slices lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,10 @@
 #define BLOCKS 2
 #define SIGNALS 2
 #define WORDS ((BLOCKS + SIGNALS) * RANKS + 1)
-#define PADS 8 /* words into each slice */
+#define PADS 8 /* offset of the pads in each slice, in words */
 #define SLICE (PADS + WORDS)
 
-/* In no order, and with gaps that differ. */
+/* Slices in no order, with different gaps. */
 static uint32_t memory[10 * SLICE];
 static char *const slices[RANKS] = {(char *)(memory + 7 * SLICE), (char *)(memory + SLICE),
                                     (char *)(memory + 4 * SLICE)};
@@ -35,7 +35,7 @@ static ceclDeviceComm_t device_comm(void)
                               .timeoutNs = 1000000};
 }
 
-/* The word at `holder` that `writer` writes; it is 0 afterwards. */
+/* Returns the word in `holder`'s slice that `writer` writes, and sets it to 0. */
 static uint32_t take(int holder, int slot, int writer)
 {
     uint32_t *word =
@@ -65,7 +65,7 @@ static void a_signal_goes_to_the_peers_slice_alone(void **state)
     const ceclDeviceComm_t dc = device_comm();
     ceclDeviceSignal(dc, 2, 1, 77);
     assert_int_equal(take(2, BLOCKS + 1, RANK), 77);
-    ceclDeviceSignal(dc, RANK, 0, 78); /* to itself */
+    ceclDeviceSignal(dc, RANK, 0, 78); /* to the rank itself */
     assert_int_equal(take(RANK, BLOCKS, RANK), 78);
     assert_nothing_else_was_written();
 }
@@ -74,7 +74,7 @@ static void a_barrier_tells_every_peer_and_no_other_memory(void **state)
 {
     (void)state;
     const ceclDeviceComm_t dc = device_comm();
-    for (int p = 0; p < RANKS; p++) /* peers have come */
+    for (int p = 0; p < RANKS; p++) /* simulates that all peers have arrived */
         dc.pads[RANKS + p] = p != RANK;
     assert_true(ceclBarrierBlock(dc, 1));
     for (int p = 0; p < RANKS; p++) {

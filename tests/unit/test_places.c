@@ -1,6 +1,6 @@
-/* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows
- * after it, and that no record is overwritten while somebody may read it. Ranks are threads, or
- * views that one thread uses in turn. */
+/* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows after
+ * it, and that no record is overwritten while a rank may read it. Ranks are threads, or views that one
+ * thread uses in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,11 +22,11 @@
 #include "util/fork.h"
 
 #define MOST_RANKS 80
-#define GUARD 64 /* bytes behind the shared memory that nobody may write */
+#define GUARD 64 /* bytes behind the shared memory that no rank may write */
 #define AT_ONCE 0
 #define FOR_EVER UINT64_MAX
 
-/* ---- the shared memory, and records whose words anybody can tell */
+/* ---- the shared memory, and records with words that any test can recompute */
 
 static void *new_shared(int nranks, int value)
 {
@@ -112,7 +112,7 @@ static bool publish(struct cecl_places *places, uint32_t count, cecl_places_go_o
     return published;
 }
 
-/* Meets a group. No call of this rank's is pending. */
+/* Meets a group. The rank has no pending call. */
 static enum cecl_places_outcome meet(struct cecl_places *places, struct cecl_places_group *group,
                                      uint64_t wait_ns, cecl_places_go_on *go_on, void *context)
 {
@@ -120,7 +120,7 @@ static enum cecl_places_outcome meet(struct cecl_places *places, struct cecl_pla
     return cecl_places_meet(places, group, &patience, go_on, context);
 }
 
-/* How many records are wrong of those that a rank knows after it met a group. */
+/* Counts the wrong records among those that a rank knows after it met a group. */
 static int count_wrong(const struct cecl_places *places, const struct cecl_places_group *group)
 {
     int wrong = 0;
@@ -208,7 +208,8 @@ static void more_calls_than_the_ring_has_entries_are_refused(void **state)
     free_shared(shared, 2);
 }
 
-/* The early rank has finished, and the late one has not even come: it must still find the record. */
+/* The early rank has finished and the late one has not come yet. The late rank must still find the early
+ * one's record. */
 static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state)
 {
     (void)state;
@@ -234,7 +235,7 @@ static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state
     free_shared(shared, 2);
 }
 
-/* ---- when to wait. A wait asks `stop`, so STOPPED says that the rank waited. */
+/* ---- when to wait. A wait calls `stop`, so the outcome STOPPED shows that the rank waited. */
 
 struct other {
     struct cecl_places *places;
@@ -259,7 +260,7 @@ static void in_another_thread(struct cecl_places *places, int calls)
     pthread_join(thread, NULL);
 }
 
-/* Rank 0's outcome in its call number `call`, when rank 1 has made `peer_calls` calls. */
+/* Rank 0's outcome of its call number `call` when rank 1 has made `peer_calls` calls. */
 static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_thread)
 {
     struct cecl_places places[2];
@@ -302,7 +303,7 @@ static void a_rank_does_not_wait_for_a_peer_of_its_own_thread(void **state)
     assert_int_equal(outcome_of(4, 3, true), CECL_PLACES_LATE);
 }
 
-/* The child has the parent's thread-local variables, but is another thread. */
+/* The child inherits the parent's thread-local variables, but it is another thread. */
 static void a_rank_waits_for_a_forked_peer(void **state)
 {
     (void)state;
@@ -344,7 +345,7 @@ static void a_wait_lasts_as_long_as_the_caller_says(void **state)
     free_shared(shared, 2);
 }
 
-/* Publishes a rank's next call, and meets it with that patience. Returns how long that took. */
+/* Publishes a rank's next call and meets it with that patience. Returns how long the meeting took. */
 static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patience *patience,
                           cecl_places_go_on *go_on, void *context,
                           enum cecl_places_outcome expected)
@@ -357,7 +358,7 @@ static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patienc
     return (uint64_t)(cecl_now_ns() - start);
 }
 
-/* The same without patience, and with no context. */
+/* The same, without patience and context. */
 static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
                              enum cecl_places_outcome expected)
 {
@@ -379,12 +380,13 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     places[0].most_spent_ns = FOR_EVER;
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-    for (int i = 0; i < 2; i++) { /* the peer has made the call before, and then it has not */
+    for (int i = 0; i < 2;
+         i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
         struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always};
         assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
         assert_int_equal(patience.pending_ns, 0);
-        /* another launch of the group has nothing left. Any wait would end with STOPPED */
+        /* The group's next launch has no patience left. A wait would end with STOPPED. */
         (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     }
     assert_int_equal(places[0].nmet, 5);
@@ -392,7 +394,7 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     free_shared(shared, 2);
 }
 
-/* Says "pending" so many times. */
+/* Returns true ("calls are pending") for the number of times in *context. */
 static bool count_down(void *context)
 {
     int *left = context;
@@ -415,7 +417,7 @@ static void the_longer_wait_ends_with_the_pending_calls(void **state)
     free_shared(shared, 2);
 }
 
-/* Also where peers come in time between, as in a loop in which each rank is late now and then. */
+/* Also if peers come in between, as in a loop in which each rank is late now and then. */
 static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
 {
     (void)state;
@@ -430,7 +432,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
-    /* next to nothing has been regained, unless other work came between */
+    /* almost no patience has been regained, unless other work ran in between */
     for (int i = 0; i < 3 || (i < 40 && least >= BOUND_NS / 2); i++) {
         const uint64_t more =
             wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
@@ -441,7 +443,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     for (int round = 0; round < 3 || (round < 40 && least >= BOUND_NS / 2); round++) {
         in_another_thread(&places[1], (int)(places[0].published - places[1].published) + 1);
         (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-        /* a 64th of that, and of what else took time */
+        /* regains a 64th of the elapsed time */
         nanosleep(&(struct timespec){.tv_nsec = AWAY_NS}, NULL);
         const uint64_t again =
             wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
@@ -452,7 +454,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     free_shared(shared, 2);
 }
 
-/* No call of one thread may wait for another one of it, whatever the rank's first calls are. */
+/* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
 static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
 {
     (void)state;
@@ -463,11 +465,11 @@ static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
     struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
     in_another_thread(&places[2], 1);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
-    for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 stays behind */
+    for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 falls behind */
         (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     struct other other = {&places[1], 1};
     publish_and_finish(&other);
-    /* it is of this thread */
+    /* rank 1 belongs to this thread */
     (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     free_shared(shared, 3);
 }
@@ -499,7 +501,7 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     free_shared(shared, 2);
 }
 
-/* ---- sizes, and what peers may write */
+/* ---- sizes, and words that peers may write */
 
 static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
 {
@@ -538,7 +540,7 @@ static void a_record_that_claims_too_many_words_is_cut(void **state)
     assert_true(cecl_places_publish(&last, record, 1, stop, NULL, &group));
     const struct cecl_place_record *told = cecl_places_of(&last, group.first, 1);
     assert_int_equal(told->per_peer[1], UINT64_C(0x7777777777777777));
-    /* The next entry starts with its arrivals, behind the record's padding. */
+    /* The next entry starts with its arrivals, after the record's padding. */
     assert_int_equal(told->per_peer[8], 0);
     free_shared(shared, 2);
 }
@@ -585,7 +587,7 @@ struct crowd {
     uint32_t nentries;
     unsigned seed;
     uint64_t wait_ns;
-    _Atomic int stopped, left; /* somebody gave up; ranks that stopped coming */
+    _Atomic int stopped, left; /* a rank gave up; number of ranks that stopped coming */
     struct seen *seen;         /* [ngroups][nranks] */
 };
 
@@ -593,7 +595,7 @@ struct member {
     pthread_t thread;
     struct crowd *crowd;
     int rank, quits_after, wrong;
-    _Atomic int done; /* groups */
+    _Atomic int done; /* number of groups */
 };
 
 static void dawdle(unsigned *seed)
@@ -614,7 +616,7 @@ static bool nobody_stopped(void *context)
     return !crowd->stopped;
 }
 
-/* One group: what a rank saw goes to `seen`. Returns false when it was stopped. */
+/* Takes part in one group, and stores the result in `seen`. Returns false if the rank was stopped. */
 static bool take_part(struct member *me, struct cecl_places *places, uint32_t count, unsigned *seed,
                       struct seen *seen)
 {
@@ -628,7 +630,8 @@ static bool take_part(struct member *me, struct cecl_places *places, uint32_t co
         return false;
     me->wrong += count_wrong(places, &seen->group);
     dawdle(seed);
-    me->wrong += count_wrong(places, &seen->group); /* it lasts until the rank has finished */
+    me->wrong +=
+        count_wrong(places, &seen->group); /* records stay valid until the rank has finished */
     cecl_places_finish(places, &seen->group);
     return true;
 }
@@ -651,7 +654,7 @@ static void *be_rank(void *argument)
     return NULL;
 }
 
-/* Pairs of which not exactly one knows the other, and ranks that disagree on an outcome. */
+/* Counts pairs in which not exactly one rank knows the other, and ranks that disagree on an outcome. */
 static int count_disputes(const struct crowd *crowd, const struct seen *seen)
 {
     int disputes = 0;
@@ -737,7 +740,7 @@ static void more_ranks_than_bits_always_meet_fully(void **state)
     assert_int_equal(full_late[0], 25);
 }
 
-/* The others go on alone until the ring is full, or wait for the one that is missed. */
+/* The other ranks continue alone until the ring is full, or wait for the missing rank. */
 static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
 {
     struct crowd crowd = {.nranks = nranks, .ngroups = 50, .nentries = 4, .seed = 3};
@@ -747,7 +750,7 @@ static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
         while (members[r].done < 10)
             usleep(1000);
     usleep(20000);
-    assert_int_equal(crowd.left, 1); /* the others wait, and no time limit ends that */
+    assert_int_equal(crowd.left, 1); /* the others wait, without a time limit */
     crowd.stopped = 1;
     end(&crowd, members);
     for (int r = 0; r < nranks; r++)

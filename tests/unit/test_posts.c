@@ -1,4 +1,4 @@
-/* Posts: the two ranks of a message find out which of them came second, and that one knows both. */
+/* Posts: the two ranks of a message find out which of them came second; the second knows both posts. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -65,7 +65,7 @@ static void who_comes_second_reads_the_first_ones_post(void **state)
     close_all();
 }
 
-/* Asking changes nothing: whoever asked posts later, and comes second then. */
+/* Asking changes nothing: a rank that asked posts later, and then comes second. */
 static void a_peer_that_came_is_seen(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void a_peer_that_came_is_seen(void **state)
             assert_false(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
         for (uint32_t ahead = 1; ahead <= 3; ahead++)
             assert_int_equal(cecl_posts_came(&ranks[0], CECL_SENDER, 1, ahead), ahead <= 2);
-        assert_false(cecl_posts_came(&ranks[0], CECL_RECEIVER, 1, 1)); /* another ring */
+        assert_false(cecl_posts_came(&ranks[0], CECL_RECEIVER, 1, 1)); /* a different ring */
         assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
         assert_true(cecl_posts_came(&ranks[0], CECL_SENDER, 1, 1));
         assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
@@ -116,11 +116,11 @@ static void a_full_ring_has_room_when_the_peer_has_come(void **state)
     for (int i = 0; i < 4; i++)
         cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs);
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
-    assert_true(cecl_posts_room(&ranks[0], CECL_RECEIVER, 1, 4)); /* another ring */
+    assert_true(cecl_posts_room(&ranks[0], CECL_RECEIVER, 1, 4)); /* a different ring */
     assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
     assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 2));
-    /* the peer may have all that is posted, and as much again */
+    /* the peer may have taken all posts, and as many again */
     assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 7));
     close_all();
 }

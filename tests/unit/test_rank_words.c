@@ -1,4 +1,5 @@
-/* Ranks in messages: a message of a communicator that is being made, in its parent's numbers. */
+/* Rank numbers in messages: a message of a communicator that is being made, translated to its parent's
+ * numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +80,7 @@ static void a_message_that_grows_too_long_is_cut(void **state)
     assert_int_equal(strlen(out), CECL_MESSAGE_BYTES - 1);
 }
 
-/* What the child passes on of the parent comes back in the parent's words. */
+/* A child's message that quotes the parent returns with the parent's original words. */
 static void the_parents_words_come_back_as_they_were(void **state)
 {
     (void)state;

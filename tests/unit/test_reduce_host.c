@@ -1,6 +1,6 @@
-/* Reductions on the host against plain loops. The loops compute each element by itself, in the type
- * that reduce.h promises, and round it by reference_number.h. Results must be equal bit for bit:
- * the reference accumulates in fp32 where the library does, so no tolerance is needed. */
+/* Reductions on the host compared with plain loops. The loops compute each element separately, in the type
+ * that reduce.h specifies, and round it with reference_number.h. Results must be equal bit for bit: the
+ * reference accumulates in fp32 where the library does, so no tolerance is needed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "../reduce_reference.h"
 
 #define SOURCES 9
-#define ROOM 16384 /* bytes of a buffer */
+#define ROOM 16384 /* bytes in each buffer */
 #define GUARD 0x5a
 
 /* ---- buffers, and one comparison */
@@ -40,7 +40,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Sources `shift` + their index bytes off alignment. In place: dst is source `place`; -1: it is not. */
+/* Sources lie `shift` + their index bytes off alignment. In place: dst is source `place`; -1: not in
+ * place. */
 static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, int place,
                                      uint64_t seed)
 {
@@ -76,7 +77,7 @@ static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, in
 static const uint64_t counts[] = {0, 1, 2, 17, 511, 512, 513, 1025, 1600};
 #define NCOUNTS (sizeof(counts) / sizeof(*counts))
 
-/* Calls `visit` for every type and operation that go together. */
+/* Calls `visit` for every supported pair of type and operation. */
 static void for_every_pair(void (*visit)(struct cecl_reduction))
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++)
@@ -128,7 +129,7 @@ static void average_divides_once_by_its_divisor(void **state)
                                      0, -1, 200 + divisor);
 }
 
-/* ---- what is said in words */
+/* ---- messages, and special values */
 
 static float reduce_two(ceclRedOp_t op, float a, float b)
 {
@@ -178,12 +179,12 @@ static void sums_follow_the_order_of_the_sources(void **state)
 static void sums_of_small_types_are_rounded_once(void **state)
 {
     (void)state;
-    const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose neighbour is 18, and 1 */
+    const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose next value is 18, and 1 */
     const void *src[3] = {&big, &one, &one};
     uint8_t got = 0;
     cecl_reduce_host(&(struct cecl_reduction){
         .dst = &got, .src = src, .nsrc = 3, .count = 1, .type = ceclFloat8e4m3, .op = ceclSum});
-    assert_int_equal(got, 0x59); /* 18; rounded after each step: 16 */
+    assert_int_equal(got, 0x59); /* 18; with rounding after each step: 16 */
 }
 
 static void as_many_sources_as_are_promised(void **state)
@@ -225,7 +226,7 @@ static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
     }
 }
 
-/* Built with CUDA or without. */
+/* With or without CUDA in the build. */
 static void a_gpu_that_is_not_there_is_told_in_words(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Registered memory of many regions, on a device that only notes what it is asked: in which order a
- * peer imports regions, what a call waits for, and what an error leaves. Messages go through a queue
- * in place of the mesh. */
+/* Registered memory with many regions, on a device that only records the calls it receives: the order in
+ * which a peer imports regions, what a call waits for, and the state after an error. Messages go through a
+ * queue instead of the mesh. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,30 +22,30 @@
 #define HOME UINT64_C(0x700000000000)
 #define OTHER UINT64_C(0x710000000000)
 #define PIECE UINT64_C(0x100000)
-#define PIECES 100 /* of each home: more than two messages hold */
+#define PIECES 100 /* at each home; more than fit in two messages */
 #define MIRROR ((char *)0x500000000000)
 #define PATIENCE_MS 20000
 
-/* ---- a device that moves nothing */
+/* ---- a device that moves no data */
 
 static struct fake {
-    uint64_t ids[PIECES];             /* of the memory at HOME */
-    uint64_t merged_low, merged_high; /* pieces that are one region now */
-    bool apart;                    /* each piece is an allocation by itself; their number is free */
-    uint64_t freed;                /* of these the first are freed */
-    uint64_t imported[2 * PIECES]; /* bases, in the order of their imports */
+    uint64_t ids[PIECES];             /* ids of the memory at HOME */
+    uint64_t merged_low, merged_high; /* pieces [low, high) are one region */
+    bool apart;                       /* each piece is its own allocation; any number exist */
+    uint64_t freed;                   /* with `apart`: the first `freed` pieces are freed */
+    uint64_t imported[2 * PIECES];    /* base addresses, in the order of their imports */
     _Atomic int nimported;
-    _Atomic int allowed;   /* imports that may go on; the others wait */
-    uint64_t broken;       /* the region that cannot be imported */
-    size_t opened[PIECES]; /* bytes of each region_access */
+    _Atomic int allowed;   /* imports that may continue; later ones wait */
+    uint64_t broken;       /* address of the region that cannot be imported */
+    size_t opened[PIECES]; /* bytes that each call of region_access opened */
     int nopened, nclosed, nreserved;
-    bool handles;     /* allocations are shared by handles, each in a window of its own */
-    uint32_t renewed; /* added to the ids of memory that is apart: all of it is replaced */
-    uint32_t grown;   /* above 0: memory is private, and larger each time that it is found */
-    int refusals;     /* so many imports are refused, as CUDA does while old memory is open */
+    bool handles;     /* allocations are shared by handles, each in its own window */
+    uint32_t renewed; /* with `apart`: added to every piece's id, as if all were new */
+    uint32_t grown;   /* above 0: memory is private, and larger at each look-up */
+    int refusals;     /* imports to refuse, as CUDA does while old memory is open */
     void (*at_refusal)(void);
-    uint64_t process;              /* that exports */
-    ceclResult_t refused_posts[4]; /* by peer */
+    uint64_t process;              /* id of the exporting process */
+    ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 
 static uint64_t piece_of(uint64_t address)
@@ -171,7 +171,7 @@ static const struct cecl_device_ops fake_ops = {.check_pointer = fake_check_poin
                                                 .unreserve = fake_unreserve};
 static struct cecl_device device = {.ops = &fake_ops};
 
-/* ---- messages, in place of the mesh's */
+/* ---- messages, through a queue instead of the mesh */
 
 #define QUEUE 16
 
@@ -218,11 +218,11 @@ ceclResult_t __wrap_cecl_mesh_take(struct cecl_mesh *mesh, int *peer, void *mess
     return ceclSuccess;
 }
 
-/* ---- two ranks: 0 has memory, 1 imports it */
+/* ---- two ranks: rank 0 (the owner) has memory, rank 1 (the user) imports it */
 
 static struct cecl_registry owner, user;
-static _Atomic uint32_t done; /* how far the user's calls are done */
-static _Atomic int asks_left; /* how often a wait goes on */
+static _Atomic uint32_t done; /* number of the user's last call that has ended */
+static _Atomic int asks_left; /* how many more times a wait continues */
 static bool calls_pending;
 
 static bool reached(const void *context, uint32_t target)
@@ -274,7 +274,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The owner has a call on pieces from `first` on. Returns the window's number. */
+/* The owner makes a call on `count` pieces from `first` on, which announces them. Returns the window's
+ * number. */
 static uint64_t tell_of(uint64_t home, uint64_t first, uint64_t count)
 {
     void *ptr = (void *)(uintptr_t)(home + first * PIECE);
@@ -298,7 +299,8 @@ static void *take_on_another_thread(void *argument)
     return cecl_registry_take(&user, &any) == ceclSuccess ? NULL : (void *)1;
 }
 
-/* What a registry has opened of the owner's; NULL: nothing. The tests that ask open one window. */
+/* Returns the window that a registry has opened of the owner's memory, or NULL. Tests that call this open
+ * one window. */
 static struct cecl_import *import_in(const struct cecl_registry *registry)
 {
     struct cecl_import *found = NULL;
@@ -308,7 +310,7 @@ static struct cecl_import *import_in(const struct cecl_registry *registry)
     return found;
 }
 
-/* The windows that a plan keeps whose call has the owner's window as its recvbuff. */
+/* The imports that a plan keeps for a call whose recvbuff is in the owner's window. */
 static struct cecl_imports kept_of(struct cecl_registry *registry, uint64_t number)
 {
     const struct cecl_peer_buffer buffers[] = {{CECL_WINDOW_NONE, 0}, {number, 0}};
@@ -359,8 +361,8 @@ static void *let_imports_go_once_a_call_waits(void *argument)
     return NULL;
 }
 
-/* Pieces 12 to 14 are wanted while piece 0 is imported. They come next, and the call goes on while
- * piece 1 still has to come. */
+/* A call needs pieces 12 to 14 while piece 0 is imported. They are imported next, and the call continues
+ * before piece 1 is imported. */
 static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
 {
     pthread_t taker, gate;
@@ -376,7 +378,7 @@ static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
     const uint64_t expected[] = {0, 12, 13, 14};
     for (int i = 0; i < 4; i++)
         assert_int_equal(fake.imported[i], HOME + expected[i] * PIECE);
-    assert_true(fake.nimported <= 5); /* the fifth waits to be allowed */
+    assert_true(fake.nimported <= 5); /* the fifth waits for permission */
     fake.allowed = PIECES;
     pthread_join(gate, NULL);
     pthread_join(taker, &failed);
@@ -408,7 +410,7 @@ static void a_window_may_take_more_than_one_message(void **state)
     assert_int_equal(reach(window, 0, PIECES), ceclSuccess);
 }
 
-/* The owner may have freed memory that no call here needed. */
+/* The owner may have freed memory that no call here needs. */
 static void an_import_that_fails_stays_with_its_window(void **state)
 {
     (void)state;
@@ -417,9 +419,10 @@ static void an_import_that_fails_stays_with_its_window(void **state)
     take_all();
     const uint64_t broken = tell_of(HOME, 5, 5), other = tell_of(OTHER, 0, 5);
     take_all();
-    assert_int_equal(before, broken); /* one window, in two messages */
+    assert_int_equal(before, broken); /* one window, announced by two messages */
     assert_int_equal(reach(before, 0, 5), ceclSuccess);
-    assert_int_equal(reach(broken, 5, 2), ceclSuccess); /* they came before it */
+    assert_int_equal(reach(broken, 5, 2),
+                     ceclSuccess); /* these were imported before the broken one */
     assert_int_equal(reach(broken, 5, 5), ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "memory of rank 0: this region is broken"));
     assert_int_equal(reach(other, 0, 5), ceclSuccess);
@@ -439,7 +442,7 @@ static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
     (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
-    asks_left = 0; /* a wait would end with ceclTimeout */
+    asks_left = 0; /* any wait would end with ceclTimeout */
     assert_int_equal(reach(window, 3, 3), ceclInternalError);
     assert_int_equal(reach(window + 1, 0, 1), ceclInternalError);
     assert_int_equal(reach(window, PIECES - 1, 2), ceclInternalError);
@@ -464,7 +467,7 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
     assert_int_equal(reach(old, 0, 5), ceclInternalError);
 }
 
-/* The program frees what it had before each new allocation, and uses none of it again. */
+/* The program frees its memory before each new allocation, and never uses it again. */
 static void windows_of_freed_memory_do_not_pile_up(void **state)
 {
     enum { ALIVE = 40, ROUNDS = 400 };
@@ -478,7 +481,7 @@ static void windows_of_freed_memory_do_not_pile_up(void **state)
     assert_in_range(owner.nown, ALIVE, ALIVE + ALIVE / 4);
 }
 
-/* The owner's window of a call, which the test names. */
+/* Makes the owner's window of a call, and holds the window for the test. */
 static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t count)
 {
     tell_of(home, first, count);
@@ -487,7 +490,7 @@ static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t c
     return window;
 }
 
-/* A buffer in it has an address still. Its memory is another window's from then on. */
+/* A buffer in the window keeps its address, but from then on the memory there belongs to another window. */
 static void a_window_that_is_named_outlives_its_memory(void **state)
 {
     (void)state;
@@ -505,7 +508,7 @@ static void a_window_that_is_named_outlives_its_memory(void **state)
     cecl_window_release(window);
 }
 
-/* What a look-up remembers must not outlive the window. */
+/* A cached look-up must not outlive its window. */
 static void a_pointer_is_found_again_until_its_window_goes(void **state)
 {
     (void)state;
@@ -519,7 +522,8 @@ static void a_pointer_is_found_again_until_its_window_goes(void **state)
     assert_non_null(cecl_registry_find(&owner, (void *)(HOME + PIECE)));
 }
 
-/* A kept plan has no number to look for: it has the object, and that says that its memory is closed. */
+/* A kept plan does not look the window up by number. It holds the import object, which records that its
+ * memory was closed. */
 static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
 {
     (void)state;
@@ -533,7 +537,7 @@ static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
     take_all();
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0);
-    assert_true(cecl_imports_name(&user, &kept)); /* still open, for a call that is being made */
+    assert_true(cecl_imports_name(&user, &kept)); /* still open, for the call that is being made */
     done = 9;
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0);
@@ -545,7 +549,7 @@ static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
     cecl_window_release(window);
 }
 
-/* A call that is being made may use the region that is still there. */
+/* A call that is being made may use the region that still exists. */
 static void a_window_with_a_live_region_stays(void **state)
 {
     (void)state;
@@ -557,7 +561,7 @@ static void a_window_with_a_live_region_stays(void **state)
     assert_false(window->gone);
 }
 
-/* Peers must close what is gone before they open what is new in the same block of addresses. */
+/* Peers must close freed memory before they open new memory in the same block of addresses. */
 static void what_is_gone_makes_way_in_its_block(void **state)
 {
     (void)state;
@@ -568,13 +572,13 @@ static void what_is_gone_makes_way_in_its_block(void **state)
         take_all();
     }
     fake.freed = 1;
-    owner.looked = 20; /* so that it is not found by chance */
+    owner.looked = 20; /* so that the search does not find the freed window by chance */
     tell_of(HOME, 1, 1);
     assert_true(window->gone);
     cecl_window_release(window);
 }
 
-/* A call that touches none of the old regions finds one that lies over them. */
+/* A call may touch none of the old regions, but use new memory that overlaps them. */
 static void memory_over_old_regions_is_a_new_window(void **state)
 {
     (void)state;
@@ -603,7 +607,7 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
     assert_int_equal(fake.nreserved, 0);
 }
 
-/* The driver holds up other threads while it closes memory, until the GPU's work is done. */
+/* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
 static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
 {
     (void)state;
@@ -612,7 +616,7 @@ static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
     assert_false(cecl_registry_has_dropped(&user));
     assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
     take_all();
-    calls_pending = true; /* of any communicator; none uses this memory */
+    calls_pending = true; /* calls of some communicator; none of them uses this memory */
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 0);
     assert_true(cecl_registry_has_dropped(&user));
@@ -622,7 +626,7 @@ static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
     assert_false(cecl_registry_has_dropped(&user));
 }
 
-/* A communicator of the process ended while a call was pending, which may never end. */
+/* A communicator of the process ended with a pending call, which may never end. */
 static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_nothing(void **state)
 {
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
@@ -638,12 +642,12 @@ static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_not
                      ceclSuccess);
     assert_int_equal(cecl_registry_open(&lost, &host, NULL, 1, 2, 1000, &never_idle), ceclSuccess);
     cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 0); /* its call is pending */
+    assert_int_equal(fake.nclosed, 0); /* the call that uses it is pending */
     cecl_registry_lose(&lost);
     of_gpu.asks = never_idle;
     cecl_registry_lose(&of_gpu);
     cecl_registry_sweep(&user);
-    assert_int_equal(fake.nclosed, 0); /* a GPU would wait */
+    assert_int_equal(fake.nclosed, 0); /* closing would wait for the GPU */
     of_gpu.asks = asks;
     cecl_registry_sweep(&user);
     assert_int_equal(fake.nclosed, 5);
@@ -651,7 +655,7 @@ static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_not
     cecl_registry_close(&of_gpu);
 }
 
-/* All peers that can be told are told, and the first error is the one that is returned. */
+/* All reachable peers get the message, and the first error is returned. */
 static void the_first_peer_that_takes_no_message_is_named(void **state)
 {
     (void)state;
@@ -667,7 +671,7 @@ static void the_first_peer_that_takes_no_message_is_named(void **state)
     cecl_registry_close(&many);
 }
 
-/* ---- two communicators of one process: `user` and `second` have the owner's memory open */
+/* ---- two communicators of one process: both `user` and `second` have opened the owner's memory */
 
 static struct cecl_registry second;
 
@@ -686,7 +690,7 @@ static int tear_down_second(void **state)
     return tear_down(state);
 }
 
-/* The owner tells both of one piece, by one communicator each. */
+/* The owner announces one piece to both, by one communicator each. */
 static void tell_both(uint64_t piece)
 {
     const int before = ntaken;
@@ -699,7 +703,7 @@ static void tell_both(uint64_t piece)
     assert_int_equal(fake.nclosed, 0);
 }
 
-/* The owner replaces all of its memory, and tells `user` alone of one piece. */
+/* The owner replaces all of its memory, and announces one piece to `user` only. */
 static void replace_and_tell(uint64_t piece)
 {
     fake.renewed += PIECES;
@@ -724,14 +728,14 @@ static void memory_that_another_communicator_has_open_too_stays(void **state)
     tell_both(3);
     const int before = ntaken;
     bool any;
-    tell_of(HOME, 4, 1); /* beside it, in the same block of addresses */
+    tell_of(HOME, 4, 1); /* a neighbour in the same block of addresses */
     take_all();
     ntaken = before;
     assert_int_equal(cecl_registry_take(&second, &any), ceclSuccess);
     assert_int_equal(fake.nclosed, 0);
 }
 
-/* Of what lies beside it in its block, only the device's refusal tells that it is gone. */
+/* Only the device's refusal shows that the other memory in the same block was freed. */
 static void a_refusal_closes_what_lay_in_the_same_block(void **state)
 {
     (void)state;
@@ -753,12 +757,12 @@ static void a_refusal_closes_nothing_in_other_blocks(void **state)
     assert_int_equal(fake.refusals, 0);
 }
 
-/* The messages of two communicators come in any order. */
+/* Messages of two communicators arrive in any order. */
 static void a_late_message_about_memory_that_is_gone_closes_nothing(void **state)
 {
     (void)state;
     bool any;
-    tell_of(HOME, 3, 1); /* for `second`, which is slow */
+    tell_of(HOME, 3, 1); /* for `second`, which reads it late */
     fake.renewed += PIECES;
     const uint64_t young = tell_of(HOME, 3, 1);
     ntaken = nposted - 1;
@@ -782,7 +786,7 @@ static void take_beside(void)
     ntaken = before;
 }
 
-/* `second` opens memory of the new block between the refusal and what follows from it. */
+/* `second` opens memory of the new block between the refusal and its consequences. */
 static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
 {
     (void)state;
@@ -830,8 +834,8 @@ static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **stat
     assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
 }
 
-/* A call on one communicator has begun, and waits for memory that has replaced what earlier calls
- * used, on the same communicator and on another one. */
+/* A call on one communicator has begun, and waits for memory that replaced memory of earlier calls, on the
+ * same communicator and on another one. */
 static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 {
     (void)state;
@@ -842,7 +846,7 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
     use(&second, import_in(&second)->number, 0);
     fake.renewed += PIECES;
     const uint64_t young = tell_of(HOME, 3, 1);
-    name(&user, young); /* it is not known yet */
+    name(&user, young); /* the new window's message has not been read yet */
     const int64_t begin = cecl_now_ms();
     take_all();
     assert_true(cecl_now_ms() - begin < PATIENCE_MS / 2);
@@ -850,7 +854,7 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
 }
 
-/* Such a call is made where a communicator has failed: its owner's part is over. */
+/* Such a call is made after a communicator failed, when its owner no longer takes part. */
 static void memory_that_the_call_being_made_names_stays_open(void **state)
 {
     (void)state;
@@ -902,7 +906,7 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
     assert_non_null(import_in(&second));
 }
 
-/* A heap does, when other threads allocate. */
+/* A heap grows when other threads allocate. */
 static void private_memory_may_grow_between_two_looks(void **state)
 {
     (void)state;

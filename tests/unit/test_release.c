@@ -1,6 +1,6 @@
-/* What happens to pending work when a communicator fails: its waits end, it is freed, and no peer
- * takes its data as valid. Ranks are threads of this process, or its child processes where one must
- * stop or die. */
+/* What happens to pending work when a communicator fails: its waits end, its memory is freed, and no peer
+ * takes its data as valid. Ranks are threads of this process, or child processes if a rank must stop or
+ * die. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,14 +25,14 @@
 
 #define RANKS 2
 #define SOON_MS                                                                                    \
-    15000 /* even on a busy machine, and less than what a rank waits that hears nothing */
+    15000 /* enough on a busy machine, and less than the time limit of a rank that learns nothing */
 
 static void set(const char *name, const char *value)
 {
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
-/* ---- ranks as children */
+/* ---- ranks as child processes */
 
 struct meeting {
     _Atomic int ready, joined, done;
@@ -48,11 +48,11 @@ static struct meeting *new_meeting(void)
     return meeting;
 }
 
-/* In a child: exits where joining fails. */
+/* Joins in a child. Exits if joining fails. */
 static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t bytes)
 {
     ceclComm_t comm;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a rank that is stopped outlives its alarm */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive its alarm */
     alarm(60);
     if (rank == 0) {
         if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
@@ -92,10 +92,10 @@ static void end_children(void)
     }
 }
 
-/* Stands before the host device's own (by the linker, see CMakeLists.txt): fails at one of a
- * thread's batches. */
+/* Replaces the host device's function (by the linker, see CMakeLists.txt): one of a thread's batches
+ * fails. */
 static _Thread_local int batches, fail_at;
-static _Atomic bool no_batches; /* on any thread */
+static _Atomic bool no_batches; /* batches fail on every thread */
 ceclResult_t __real_host_copies(struct cecl_device *dev, ceclStream_t work,
                                 const struct cecl_batch *batch);
 ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
@@ -108,7 +108,7 @@ ceclResult_t __wrap_host_copies(struct cecl_device *dev, ceclStream_t work,
     return __real_host_copies(dev, work, batch);
 }
 
-/* Likewise, before its waits for and writes of words. */
+/* Replaces waits for words and writes of words in the same way. */
 static _Thread_local bool refuse_memops;
 ceclResult_t __real_host_memops(struct cecl_device *dev, ceclStream_t work,
                                 const struct cecl_memop *ops, size_t count);
@@ -122,7 +122,7 @@ ceclResult_t __wrap_host_memops(struct cecl_device *dev, ceclStream_t work,
     return __real_host_memops(dev, work, ops, count);
 }
 
-/* Likewise, before its reads of words, which CUDA holds up while the program frees memory. */
+/* Replaces reads of words in the same way. CUDA may delay reads while the program frees memory. */
 static _Atomic bool hold_reads;
 ceclResult_t __real_host_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                                     uint32_t *out);
@@ -136,9 +136,9 @@ ceclResult_t __wrap_host_words_read(struct cecl_device *dev, const uint32_t *wor
     return __real_host_words_read(dev, words, count, out);
 }
 
-/* Likewise, before what the watchdog writes to words of the device. CUDA may hold up such a
- * write while streams wait. */
-static _Atomic bool hold_writes; /* of rank 0, whose communicator and device these are */
+/* Replaces the watchdog's writes to device words in the same way. CUDA may delay such a write while streams
+ * wait. */
+static _Atomic bool hold_writes; /* delays rank 0's writes */
 static ceclComm_t holds;
 static const struct cecl_device *holds_on;
 ceclResult_t __real_host_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
@@ -153,24 +153,25 @@ ceclResult_t __wrap_host_words_release(struct cecl_device *dev, uint32_t *words,
     return __real_host_words_release(dev, words, count, value);
 }
 
-/* Likewise, before the host's arithmetic: what a reduction is held up by. */
+/* Replaces the host's arithmetic in the same way, to delay a reduction. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
-static _Atomic int held, held_over; /* so many times; of them are over */
+static _Atomic int held,
+    held_over; /* number of delayed reductions; number of those that have continued */
 void __real_cecl_reduce_host(const struct cecl_reduction *reduction);
 void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction);
 void __wrap_cecl_reduce_host(const struct cecl_reduction *reduction)
 {
     held += hold != NO_HOLD;
     if (hold != NO_HOLD)
-        usleep(300000); /* meanwhile the main lane comes as far as it can */
+        usleep(300000); /* meanwhile the main lane gets as far as it can */
     if (hold == HOLD_FOREVER)
         raise(SIGSTOP);
     __real_cecl_reduce_host(reduction);
     held_over += hold != NO_HOLD;
 }
 
-/* Stops this process once its flag at rank 0 has grown by `phases`. */
+/* Stops this process when its flag at rank 0 has advanced by `phases`. */
 static void *stop_after(void *argument)
 {
     ceclComm_t comm = argument;
@@ -186,11 +187,11 @@ static void *stop_after(void *argument)
     return NULL;
 }
 
-#define MISSED 4 /* exit code: rank 1 was not stopped, because its watcher came too late */
+#define MISSED 4 /* exit code: rank 1 was not stopped, because the watching thread was too late */
 
 static int stop_deep_inside(void)
 {
-    const size_t block = 40000 * (size_t)4096; /* two phases a chunk */
+    const size_t block = 40000 * (size_t)4096; /* two phases for each chunk */
     struct meeting *meeting = new_meeting();
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
@@ -215,7 +216,7 @@ static int stop_deep_inside(void)
     return code;
 }
 
-/* Beyond half a cycle of flags nobody could tell a call that is far from one that has not begun. */
+/* A call far beyond half a cycle of flags would look like a call that has not begun. */
 static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
     assert_int_equal(code, 0);
 }
 
-/* Both main lanes have come equally far then: only flags of the side lane tell who is waited for. */
+/* Both main lanes have then reached the same phase: only flags of the side lane show which rank is late. */
 static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
-/* Whether a call that waits for rank 1 ends with the news that it has died. */
+/* Whether a call that waits for rank 1 fails with the error that rank 1 has died. */
 static bool hears_of_a_death(ceclComm_t comm, char *buffer)
 {
     ceclResult_t result = ceclAllGather(buffer, buffer, 4, ceclInt8, comm, NULL);
@@ -263,7 +264,7 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
     return result == ceclRemoteError && strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly");
 }
 
-/* The child keeps the sockets of the rank that dies. */
+/* The child keeps the dying rank's sockets open. */
 static void a_death_is_noticed_though_a_forked_child_lives(void **state)
 {
     (void)state;
@@ -289,8 +290,8 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
-/* While a thread of the program frees memory and that waits for the call, the driver answers no
- * question. */
+/* A thread of the program frees memory, which waits for the call; meanwhile the driver blocks all reads of
+ * device memory. */
 static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
 {
     (void)state;
@@ -301,7 +302,7 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
             char *buffer;
             ceclComm_t comm = meet(meeting, r, &buffer, 4096);
             if (r == 1) {
-                usleep(1000000); /* meanwhile rank 0's watchdog asks in vain */
+                usleep(1000000); /* meanwhile rank 0's watchdog blocks in a read */
                 _exit(0);
             }
             hold_reads = true;
@@ -343,7 +344,8 @@ static void a_forked_child_is_refused(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
-/* Rank 0 cannot take the others' connections: everyone hears what it lacks, long before the end. */
+/* Rank 0 has no descriptors for the others' connections: all ranks learn this as the reason, long before
+ * the time limit. */
 static void a_rank_without_descriptors_says_so(void **state)
 {
     (void)state;
@@ -371,8 +373,9 @@ static void a_rank_without_descriptors_says_so(void **state)
                 while (!meeting->ready)
                     usleep(1000);
                 const ceclResult_t result = ceclCommInitRank(&comm, 4, meeting->id, r);
-                /* One that still stands in the queue of who listens cannot know. Nor can one, even rank
-                 * 0, that comes when the other thread of rank 0's process no longer listens. */
+                /* A rank whose connection is still in the listener's queue cannot know the reason. Nor can
+                 * a rank, even rank 0, that comes after the other thread of rank 0's process has stopped
+                 * listening. */
                 meeting->done += result == ceclSystemError;
                 if (result == ceclSystemError || result == ceclInvalidUsage ||
                     (r > 0 && result == ceclRemoteError))
@@ -394,7 +397,7 @@ static void a_rank_without_descriptors_says_so(void **state)
 static ceclComm_t comms[RANKS];
 static char *buffers[RANKS];
 
-/* In one group no rank waits for another one's thread, which a short limit of time may not allow. */
+/* In one group no rank waits for another rank's thread, for which a short time limit may not suffice. */
 static void open_ranks(size_t bytes, const char *timeout_ms)
 {
     set("CECL_TIMEOUT_MS", timeout_ms);
@@ -411,11 +414,11 @@ static void close_ranks(void)
         (void)ceclCommAbort(comms[r]);
 }
 
-/* Makes rank 0's call fail after its first signals are enqueued. */
+/* Makes rank 0's call fail after its first signals were enqueued. */
 static void fail_in_the_middle(void)
 {
     batches = 0;
-    fail_at = 2; /* the first are flags */
+    fail_at = 2; /* the first batch writes flags */
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 100, ceclInt8, comms[0], NULL),
                      ceclUnhandledCudaError);
     fail_at = 0;
@@ -454,8 +457,8 @@ static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
-/* A stream that has come to the end of a call is done with its buffers, on both lanes. The side lane
- * tells so before it is through with telling, so its stream may end later. */
+/* At the end of a call's stream, both lanes have finished with the buffers. The side lane's own stream may
+ * end a little later. */
 static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **state)
 {
     (void)state;
@@ -468,7 +471,7 @@ static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **st
     hold = HOLD_A_WHILE;
     batches = 0;
     held = held_over = 0;
-    fail_at = 7; /* behind flags, two chunks with flags each, and the reduction of the first */
+    fail_at = 7; /* after flags, two chunks with flags each, and the reduction of the first chunk */
     assert_int_equal(
         ceclReduceScatter(buffers[0], buffers[0], block, ceclInt8, ceclSum, comms[0], NULL),
         ceclUnhandledCudaError);
@@ -487,7 +490,7 @@ static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **st
     close_ranks();
 }
 
-/* Both ranks, on rank 0's stream `stream`. */
+/* Both ranks gather; rank 0 uses its stream `stream`. */
 static ceclResult_t gather_on(ceclStream_t stream)
 {
     const ceclResult_t result =
@@ -498,8 +501,8 @@ static ceclResult_t gather_on(ceclStream_t stream)
     return result;
 }
 
-/* The call's first command is the wait for the call before it, on another stream. Nothing may look
- * pending afterwards: the watchdog would blame a peer for it, and no memory would be freed. */
+/* The call's first command waits for the previous call, on another stream. No call may look pending
+ * afterwards: otherwise the watchdog would blame a peer, and no memory would be freed. */
 static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **state)
 {
     (void)state;
@@ -580,14 +583,14 @@ static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
     (void)state;
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
-    *comms[0]->engine.flags.late = 1 + 1; /* as the kernel of a small call writes it: rank 1 */
+    *comms[0]->engine.flags.late = 1 + 1; /* as a small call's kernel writes it */
     assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
     assert_int_equal(async, ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "for data of rank 1, which has begun"));
     close_ranks();
 }
 
-/* A communicator tries which way works when it is made. */
+/* A communicator tests which way works when it is made. */
 static void flags_are_written_where_none_can_be_copied(void **state)
 {
     (void)state;
@@ -627,7 +630,7 @@ static void peers_hear_why_a_call_failed(void **state)
     close_ranks();
 }
 
-/* How far the flag that `writer` has at `holder` has come, in phases. */
+/* How many phases the flag of `writer` at `holder` has advanced since `first`. */
 static int phases_told(int holder, int writer, uint32_t first)
 {
     const struct cecl_flags *flags = &comms[holder]->engine.flags;
@@ -635,7 +638,7 @@ static int phases_told(int holder, int writer, uint32_t first)
     return (int16_t)(uint16_t)((flag >> 16) - (first & 0xffff));
 }
 
-/* Three chunks: rank 0 says that it is there, gives up, and its released stream signals the rest. */
+/* Three chunks: rank 0 signals its arrival, gives up, and its released stream runs the remaining signals. */
 static void a_released_stream_tells_peers_nothing(void **state)
 {
     (void)state;
@@ -656,7 +659,7 @@ static void a_released_stream_tells_peers_nothing(void **state)
     close_ranks();
 }
 
-/* Without the watchdog's help: what a peer has told is heard by whoever asks. */
+/* Without the watchdog: a thread that asks for errors reads what a peer has sent. */
 static void who_asks_hears_of_a_failure(void **state)
 {
     (void)state;
@@ -704,7 +707,7 @@ static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **sta
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
-    usleep(700000); /* meanwhile the watchdog asks in vain */
+    usleep(700000); /* meanwhile the watchdog blocks in a read */
     assert_int_equal(ceclCommDestroy(comms[1]), ceclSuccess);
     assert_int_equal(async_within(comms[0], SOON_MS), ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 has left"));
@@ -712,12 +715,12 @@ static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **sta
     (void)ceclCommAbort(comms[0]);
 }
 
-/* It made all calls that are pending here. */
+/* The peer has made all calls that are pending here. */
 static void a_peer_that_leaves_in_order_fails_nothing(void **state)
 {
     (void)state;
     open_ranks(4096, "0");
-    hold = HOLD_A_WHILE; /* of the host's arithmetic */
+    hold = HOLD_A_WHILE; /* delays the host's arithmetic */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(
             ceclAllReduce(buffers[r], buffers[r], 1000, ceclInt8, ceclSum, comms[r], NULL),
@@ -727,7 +730,7 @@ static void a_peer_that_leaves_in_order_fails_nothing(void **state)
     assert_int_equal(ceclCommDestroy(comms[0]), ceclSuccess);
 }
 
-/* Its memory cannot be freed under it, and is freed when it comes back. */
+/* The watchdog's thread is blocked in the driver. Its memory cannot be freed before it returns. */
 static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
 {
     (void)state;
@@ -735,7 +738,7 @@ static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
                      ceclSuccess);
-    usleep(700000); /* meanwhile the watchdog asks in vain */
+    usleep(700000); /* meanwhile the watchdog blocks in a read */
     assert_int_equal(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL),
                      ceclSuccess);
     const int64_t start = cecl_now_ms();
@@ -743,12 +746,13 @@ static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
     assert_in_range(cecl_now_ms() - start, 5000, 30000);
     assert_int_equal(ceclAllGather(buffers[1] + 4, buffers[1], 4, ceclInt8, comms[1], NULL),
                      ceclSuccess);
-    assert_int_equal(async_within(comms[1], SOON_MS), ceclRemoteError); /* the goodbye came */
+    assert_int_equal(async_within(comms[1], SOON_MS),
+                     ceclRemoteError); /* the goodbye has arrived */
     hold_reads = false;
     (void)ceclCommAbort(comms[1]);
 }
 
-/* As a small call's kernel does on a GPU: the call is done, and what it left is not good. */
+/* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. */
 static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
 {
     (void)state;
@@ -787,7 +791,7 @@ static void finalize_hears_of_a_kernel_that_gave_up(void **state)
     (void)ceclCommAbort(comms[1]);
 }
 
-/* A peer that gave up may have ended this rank's calls by wrong flags. It told so before. */
+/* A peer that gave up may have ended this rank's calls by wrong flags. It sent its reason before. */
 static void finalize_hears_of_a_peer_that_gave_up(void **state)
 {
     (void)state;
@@ -799,11 +803,11 @@ static void finalize_hears_of_a_peer_that_gave_up(void **state)
     (void)ceclCommAbort(comms[0]);
 }
 
-/* Work of its own that does not end concerns no peer. */
+/* A rank's own work that never ends does not affect its peers. */
 static void destroy_beside_work_without_end_fails_nobody_else(void **state)
 {
     (void)state;
-    static uint32_t never; /* the stream goes on to wait for it */
+    static uint32_t never; /* the stream waits for it for ever */
     const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "300");
@@ -904,7 +908,7 @@ static void the_librarys_own_memory_is_nobodys(void **state)
     close_ranks();
 }
 
-/* What a test that failed has left. */
+/* Cleans up after a failed test. */
 static int calm(void **state)
 {
     static const char *const names[] = {"CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_FLAGS",
@@ -928,7 +932,7 @@ int main(void)
     set("CECL_DEVICE", "host");
     set("CECL_DEBUG", "none");
     const struct CMUnitTest tests[] = {
-        /* these fork: before there is any thread */
+        /* these tests fork, so they run before any thread exists */
         RELEASE(a_peer_that_stops_deep_inside_a_call_is_noticed),
         RELEASE(a_peer_that_stops_in_its_side_lane_is_noticed),
         RELEASE(a_death_is_noticed_though_a_forked_child_lives),

@@ -17,11 +17,11 @@
 
 #define RANKS 3
 
-/* ---- a device that refuses this thread: functions that stand before the host device's own (by the
- * linker, see CMakeLists.txt) */
+/* ---- a device that refuses this thread: these functions replace the host device's own (by the linker, see
+ * CMakeLists.txt) */
 
 static _Thread_local struct {
-    size_t create_above; /* memory of more bytes; 0: none is refused */
+    size_t create_above; /* refuse memory of more bytes; 0: refuse none */
     int nth_import, nth_map;
 } refuse;
 
@@ -106,7 +106,7 @@ static void *allocate(void *argument)
     return NULL;
 }
 
-/* More than the pool has left, by so many bytes. */
+/* The pool's free bytes plus `more`. */
 static size_t more_than_is_left(size_t bytes)
 {
     ceclPoolStats_t stats;
@@ -114,7 +114,7 @@ static size_t more_than_is_left(size_t bytes)
     return (size_t)(stats.mappedBytes - stats.usedBytes) + bytes;
 }
 
-/* All ranks allocate, and one of them is refused what its struct says. */
+/* All ranks allocate; one of them is refused what its struct names. */
 static void allocate_on_all(size_t bytes)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -128,7 +128,7 @@ static void allocate_on_all(size_t bytes)
     ranks[1].nth_import = ranks[1].nth_map = 0;
 }
 
-/* Mappings of the device's memory in this process. */
+/* Counts the mappings of device memory in this process. */
 static int mappings(void)
 {
     char line[512];
@@ -141,7 +141,7 @@ static int mappings(void)
     return count;
 }
 
-/* Rank 1 is refused something: all ranks say so, have what they had, and can go on. */
+/* Rank 1 is refused something: all ranks report it, keep their memory, and can continue. */
 static void expect_nothing_left(ceclResult_t expected)
 {
     const int descriptors = open_descriptors(), mapped = mappings();
@@ -169,7 +169,7 @@ static void memory_that_one_rank_cannot_create_leaves_nothing(void **state)
 static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
 {
     (void)state;
-    for (int nth = 1; nth < RANKS; nth++) { /* its own is not imported */
+    for (int nth = 1; nth < RANKS; nth++) { /* a rank does not import its own memory */
         ranks[1].nth_import = nth;
         expect_nothing_left(ceclSystemError);
     }
@@ -184,8 +184,8 @@ static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
     }
 }
 
-/* The pool grows by more than was asked, where all ranks have room for it, and otherwise by what was
- * asked. */
+/* The pool grows by more than requested if all ranks have room for it, and otherwise by the requested
+ * size. */
 static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Requests on the host device, with all ranks in one thread: each kind of call as a request, started often,
- * between other calls, on streams that differ, in memory of all kinds, and what is refused. */
+ * between other calls, on different streams, in memory of all kinds; and refused requests. */
 #include "alloc/registry_internal.h"
 #include "launch/request.h"
 #include "requests.h"
@@ -9,7 +9,8 @@ static bool over_nodes(void)
     return getenv("CECL_NODE_SIZE") != NULL;
 }
 
-/* A call that is no request. Over nodes a lone one would wait for the other ranks, which this thread has. */
+/* A call that is not a request. Over nodes, a single rank's call would wait for the other ranks, which
+ * belong to this thread. */
 static void gather(int *send[RANKS], int *recv[RANKS])
 {
     if (over_nodes())
@@ -73,7 +74,7 @@ static void in_place_in_private_memory_the_input_is_carried_at_each_start(void *
 
 /* ---- order */
 
-/* The same buffers: a later start overwrites what an earlier one gathered. */
+/* All starts use the same buffers: a later start overwrites the output of an earlier one. */
 static void many_starts_may_be_pending_on_streams_that_change(void **state)
 {
     int *send[RANKS], *recv[RANKS];
@@ -104,7 +105,7 @@ static void many_starts_may_be_pending_on_streams_that_change(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Ranks start requests in one order, which need not be the order in which they were made. */
+/* Ranks start requests in one common order, which may differ from the order in which they were made. */
 static void requests_are_started_in_any_order(void **state)
 {
     int *send[RANKS], *recv[RANKS], *sum[RANKS];
@@ -118,7 +119,7 @@ static void requests_are_started_in_any_order(void **state)
         OK(ceclBroadcastInit(send[r], sum[r], COUNT, ceclInt32, 1, comms[r], &unused[r]));
         OK(ceclAllReduceInit(send[r], sum[r], COUNT, ceclInt32, ceclSum, comms[r], &sums[r]));
     }
-    free_all(unused); /* before it was ever started */
+    free_all(unused); /* before any start */
     fill(send, 3);
     start_all(sums);
     start_all(gathers);
@@ -197,7 +198,7 @@ static void a_message_needs_no_request_at_its_other_end(void **state)
     release(POOL, COUNT, buffers);
 }
 
-/* More calls than the ring of requests has entries. */
+/* Makes more calls than the ring of requests has entries. */
 static void more_requests_are_made_than_the_ring_holds(void **state)
 {
     enum { MANY = 1500 };
@@ -243,7 +244,7 @@ static void a_request_without_bytes_does_nothing(void **state)
     release(POOL, COUNT, recv);
 }
 
-/* ---- what is refused */
+/* ---- refused calls */
 
 static void handles_that_are_none_are_refused(void **state)
 {
@@ -296,7 +297,7 @@ static void a_pending_request_is_not_freed(void **state)
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++)
         OK(ceclAllGatherInit(send[r], recv[r], COUNT, ceclInt32, comms[r], &requests[r]));
-    OK(ceclStart(requests[0], streams[0])); /* its peers have not started */
+    OK(ceclStart(requests[0], streams[0])); /* the peers have not started */
     is_refused(ceclRequestFree(requests[0]), ceclInvalidUsage, "pending");
     OK(ceclStart(requests[1], streams[1]));
     OK(ceclStart(requests[2], streams[2]));
@@ -306,7 +307,7 @@ static void a_pending_request_is_not_freed(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Every rank is refused alike, so the communicator stays usable. */
+/* All ranks are refused together, so the communicator stays usable. */
 static void memory_that_was_freed_under_a_request_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
@@ -322,13 +323,13 @@ static void memory_that_was_freed_under_a_request_is_named(void **state)
         synchronize();
         check_gathered(recv, 2);
         release(memory, RANKS * COUNT, recv);
-        allocate(memory, RANKS * COUNT, again); /* often at the same address */
+        allocate(memory, RANKS * COUNT, again); /* often gets the same address */
         for (int r = 0; r < RANKS; r++) {
             const ceclResult_t result = ceclStart(requests[r], streams[r]);
             if (memory == POOL || again[r] == recv[r])
                 is_refused(result, ceclInvalidUsage,
                            "freed or replaced since the request was made");
-            else /* nothing may lie there */
+            else /* no memory may be mapped there */
                 assert_true(result == ceclInvalidUsage || result == ceclInvalidArgument);
         }
         free_all(requests);
@@ -347,13 +348,14 @@ static bool has_closed(ceclRequest_t request)
     return closed;
 }
 
-/* Rank 1's memory is replaced; a call with the new memory tells its peers, which then close the old one. */
+/* Rank 1's memory is replaced. A call with the new memory announces it to peers, which then close the old
+ * memory. */
 static void a_peers_memory_that_was_replaced_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
     ceclRequest_t requests[RANKS];
     (void)state;
-    if (over_nodes()) /* a rank of another node does not hear of it */
+    if (over_nodes()) /* ranks of another node do not learn of it */
         skip();
     allocate(POOL, COUNT, send);
     allocate(REGISTERED, RANKS * COUNT, recv);
@@ -368,7 +370,7 @@ static void a_peers_memory_that_was_replaced_is_named(void **state)
     gather(send, again);
     synchronize();
     check_gathered(again, 4);
-    unmap_file(again[1], RANKS * COUNT * sizeof(int)); /* found at the next new memory */
+    unmap_file(again[1], RANKS * COUNT * sizeof(int)); /* peers notice at the next new memory */
     again[1] = map_file(RANKS * COUNT * sizeof(int));
     for (int i = 0; i < 10000 && !(has_closed(requests[0]) && has_closed(requests[2])); i++) {
         gather(send, again);

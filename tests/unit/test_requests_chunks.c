@@ -1,7 +1,7 @@
-/* The progress of a gather, announced to streams chunk by chunk, on the host device. All ranks are in one thread. */
+/* Streams that wait for single chunks of a gather, on the host device. All ranks are in one thread. */
 #include "requests.h"
 
-static ceclStream_t others[RANKS]; /* wait for chunks, and read them */
+static ceclStream_t others[RANKS]; /* streams that wait for chunks and read them */
 static int read_back[RANKS][RANKS * COUNT];
 
 static int open_with_others(void **state)
@@ -20,14 +20,14 @@ static void gather_in_chunks(int chunks, int *send[RANKS], int *recv[RANKS],
                                    &requests[r]));
 }
 
-/* Elements [c * each, end) of a block. */
+/* The elements [c * each, end) of a block. */
 static int begin_of(int chunks, int c)
 {
     const int at = c * ((COUNT + chunks - 1) / chunks);
     return at < COUNT ? at : COUNT;
 }
 
-/* Copies each chunk as soon as it has come: of all blocks together, or of one after the other. */
+/* Copies each chunk as soon as it has arrived: of all blocks together, or of one block after the other. */
 static void read_chunks(int rank, int chunks, const int *recv, ceclRequest_t request, bool by_peer)
 {
     for (int c = 0; c < chunks; c++) {
@@ -110,7 +110,7 @@ static void gather_in_place(int chunks, int *send[RANKS], int *recv[RANKS],
         OK(ceclReady(requests[r], streams[r]));
 }
 
-/* Rank 2 has not started, so the gather is not done anywhere. */
+/* Rank 2 has not started, so the gather cannot end on any rank. */
 static void a_part_of_one_rank_does_not_wait_for_the_others(void **state)
 {
     int *recv[RANKS], *send[RANKS];
@@ -121,7 +121,7 @@ static void a_part_of_one_rank_does_not_wait_for_the_others(void **state)
     OK(ceclStart(requests[1], streams[1]));
     for (int c = 0; c < 4; c++)
         OK(ceclWaitChunk(requests[0], 1, c, others[0]));
-    OK(ceclWaitChunk(requests[0], 0, 3, others[0])); /* the own block, in place */
+    OK(ceclWaitChunk(requests[0], 0, 3, others[0])); /* the rank's own block, in place */
     OK(ceclStreamSynchronize(comms[0], others[0]));
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(recv[0][COUNT + i], value(1, 5, i));
@@ -135,7 +135,7 @@ static void a_part_of_one_rank_does_not_wait_for_the_others(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Words of peers have come around by half a cycle when the wait is made: 65 phases a gather. */
+/* When the wait is made, words of peers have advanced by half a cycle: 65 phases a gather. */
 static void a_gather_that_ended_long_ago_is_not_waited_for(void **state)
 {
     int *old_recv[RANKS], *old_send[RANKS], *recv[RANKS], *send[RANKS];
@@ -155,7 +155,7 @@ static void a_gather_that_ended_long_ago_is_not_waited_for(void **state)
         synchronize();
     }
     is_refused(ceclStart(old[0], (ceclStream_t)(void *)&old), ceclInvalidArgument, "stream");
-    start_all(requests); /* the words are not looked at because a call is pending */
+    start_all(requests); /* the words are not checked while a call is pending */
     OK(ceclWaitChunk(old[0], -1, 0, others[0]));
     OK(ceclStreamSynchronize(comms[0], others[0]));
     check_gathered(old_recv, 5);
@@ -199,7 +199,7 @@ static void what_has_no_chunks_is_refused(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* The last test: the communicators are of no use afterwards. */
+/* The last test: the communicators cannot be used afterwards. */
 static void a_wait_for_a_chunk_ends_with_the_communicator(void **state)
 {
     int *recv[RANKS], *send[RANKS];

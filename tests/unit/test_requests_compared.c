@@ -1,5 +1,5 @@
-/* Requests under CECL_CHECK=1, on the host device with a thread for each rank: what differs is refused on all
- * ranks, which go on. */
+/* Requests under CECL_CHECK=1, on the host device with a thread for each rank: if ranks differ, all ranks
+ * are refused and can continue. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 static int *recv[RANKS];
 static ceclRequest_t requests[RANKS][2];
 
-/* What a rank does, and what comes of it. */
+/* A rank's actions, and their result. */
 struct task {
     pthread_t thread;
     int rank;
@@ -39,7 +39,7 @@ static void *run_task(void *argument)
     return NULL;
 }
 
-/* words: NULL: all succeed. */
+/* Compares the results of all ranks. `words` NULL: all must succeed. */
 static void all_do(ceclResult_t (*run)(int rank), ceclResult_t wanted, const char *words)
 {
     struct task tasks[RANKS];

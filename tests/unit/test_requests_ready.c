@@ -25,9 +25,9 @@ static void gather_early_in(enum memory receives, bool in_place, ceclDirection_t
     for (int round = 0; round < STARTS; round++) {
         for (int r = 0; r < RANKS; r++)
             memset(recv[r], 0, RANKS * COUNT * sizeof(int));
-        if (round % 3) /* now and then not */
+        if (round % 3) /* some rounds are not made ready */
             ready_all(requests);
-        fill(send, round); /* after ready, before the start */
+        fill(send, round); /* fills after ready, before the start */
         start_all(requests);
         synchronize();
         check_gathered(recv, round);
@@ -56,7 +56,7 @@ static bool arrives(const int *at, int wanted, int ms)
     return false;
 }
 
-/* Requests of an all-gather in place, in new memory of the pool. */
+/* Makes requests of an in-place all-gather, in new memory of the pool. */
 static void gather_in_place(int *send[RANKS], int *recv[RANKS], ceclRequest_t requests[RANKS])
 {
     allocate(POOL, RANKS * COUNT, recv);
@@ -66,7 +66,7 @@ static void gather_in_place(int *send[RANKS], int *recv[RANKS], ceclRequest_t re
     }
 }
 
-/* Rank 0 starts alone. Its block comes to a peer that is ready and has not started. */
+/* Rank 0 starts alone. Its block arrives at a peer that is ready and has not started. */
 static void a_start_waits_for_no_start_of_peers_that_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
@@ -88,8 +88,7 @@ static void a_start_waits_for_no_start_of_peers_that_are_ready(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Rank 2 is late with being ready. Nothing is written to any rank before, because a block goes to
- * all at once. */
+/* Rank 2 is ready late. No rank gets data before, because a block is sent to all ranks at once. */
 static void a_start_waits_until_all_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
@@ -113,7 +112,7 @@ static void a_start_waits_until_all_are_ready(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* One exchange for three gathers, which are started in another order, with other calls between them. */
+/* One exchange for three gathers, which are started in another order, between other calls. */
 static void a_session_makes_many_ready_at_once(void **state)
 {
     enum { MANY = 3 };
@@ -150,7 +149,7 @@ static void a_session_makes_many_ready_at_once(void **state)
     }
 }
 
-/* Requests come and go, in another order on each rank: the slots of ranks differ. */
+/* Each rank makes and frees requests in another order, so the slots of ranks differ. */
 static void slots_serve_requests_that_come_and_go(void **state)
 {
     enum { MANY = 40 };
@@ -162,7 +161,7 @@ static void slots_serve_requests_that_come_and_go(void **state)
     for (int round = 0; round < 2000; round++) {
         const int at = round * 7 % MANY;
         for (int r = 0; r < RANKS; r++) {
-            const int old = (at + r) % MANY; /* ranks free in another order */
+            const int old = (at + r) % MANY; /* ranks free in different orders */
             if (round >= MANY && requests[old][r])
                 OK(ceclRequestFree(requests[old][r]));
             if (round >= MANY)
@@ -214,7 +213,7 @@ static void what_cannot_be_ready_is_refused(void **state)
     release(POOL, RANKS * COUNT, recv);
 }
 
-/* Rank 2 makes nothing ready. The time limit ends the waits of the others, and names it. */
+/* Rank 2 makes nothing ready. The time limit ends the waits of the others, and the error names rank 2. */
 static void a_rank_that_is_never_ready_is_named(void **state)
 {
     int *recv[RANKS];
@@ -236,7 +235,8 @@ static void a_rank_that_is_never_ready_is_named(void **state)
         OK(ceclStart(requests[r], streams[r]));
     }
     result = ceclStreamSynchronize(comms[0], streams[0]);
-    assert_true(result == ceclTimeout || result == ceclRemoteError); /* rank 1 may be first */
+    assert_true(result == ceclTimeout ||
+                result == ceclRemoteError); /* rank 1's limit may pass first */
     if (!strstr(ceclGetLastError(NULL), "waited for rank 2") ||
         !strstr(ceclGetLastError(NULL), "ceclStart"))
         fail_msg("%s", ceclGetLastError(NULL));

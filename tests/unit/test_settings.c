@@ -1,4 +1,4 @@
-/* The settings of the environment: numbers, sizes, choices, and the messages for invalid ones. */
+/* Settings from the environment: numbers, sizes, choices, and the messages for invalid values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,7 +171,7 @@ static int make_and_destroy(void)
     return ceclCommInitAll(&comm, 1, NULL) != ceclSuccess || ceclCommDestroy(comm) != ceclSuccess;
 }
 
-/* What a process writes to stderr that makes two communicators. */
+/* The text that a process with two communicators writes to stderr. */
 static void warnings_of(const char *name, const char *value, char *said, size_t room)
 {
     int ends[2];

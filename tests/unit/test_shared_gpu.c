@@ -1,4 +1,4 @@
-/* What is said of calls of ranks that share a GPU. The host device stands for it, and is told so. */
+/* How explanations describe calls of ranks that share a GPU. The host device simulates such a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void collectives_that_move_data_are_not_zero_sm(void **state)
     expect_shared(&e);
 }
 
-/* Its copies are its peers'. */
+/* Peers make this rank's copies. */
 static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
     assert_int_equal(explain_group().zeroSm, 1);
 }
 
-/* Where a copy engine runs copies within a GPU, it runs these, too. */
+/* If a copy engine runs copies within a GPU, it also runs these. */
 static void with_a_copy_engine_for_them_calls_are_zero_sm(void **state)
 {
     (void)state;

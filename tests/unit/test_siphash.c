@@ -1,4 +1,4 @@
-/* SipHash-2-4 against the vectors of its authors (key 00..0f, message 00, 01, ...). */
+/* Compares SipHash-2-4 with its authors' test vectors (key 00..0f, message 00, 01, ...). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* Small collectives on the host (sm/small.h): every type and operation gives what plain loops give,
- * blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, a
- * meeting does all that it is asked for, and waits end. Ranks are threads of this program, and
- * slots are its memory. */
+/* Small collectives on the host (sm/small.h): every type and operation gives the same result as plain
+ * loops, blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, a
+ * meeting carries out all its parts, and waits end. Ranks are threads of this program, and slots are
+ * in its memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,16 +21,16 @@
 
 #define MOST CECL_SMALL_RANKS_MAX
 #define SLOT ((size_t)4096)
-#define MARGIN 64 /* before and behind a buffer, looked at */
+#define MARGIN 64 /* checked bytes in front of and behind a buffer */
 #define ROOM (MOST * SLOT + 3 * MARGIN)
 #define GUARD 0x5a
-#define LONG_NS UINT64_C(100000000000) /* waits that must not come to their bound */
-#define SOON_MS 20000                  /* far above what is measured, far below LONG_NS */
+#define LONG_NS UINT64_C(100000000000) /* time limit of waits that must not reach it */
+#define SOON_MS 20000                  /* far above measured times, far below LONG_NS */
 
 /* One call, equal on all ranks. */
 struct call {
     enum cecl_small_kind kind;
-    size_t bytes, lie; /* buffers begin `lie` bytes off */
+    size_t bytes, lie; /* buffers lie `lie` bytes off alignment */
     ceclDataType_t type;
     ceclRedOp_t op;
     bool in_place;
@@ -41,18 +41,18 @@ struct rank {
     int number;
     unsigned char *send, *recv, *expected;
     _Atomic uint32_t end, late, done, count;
-    _Atomic uint32_t row[MOST]; /* told by peers */
+    _Atomic uint32_t row[MOST]; /* peers signal here */
     char failure[256];
 };
 
 static int n;
 static unsigned char *slots[MOST];
 static struct rank ranks[MOST];
-static uint32_t epoch; /* of the next call */
+static uint32_t epoch; /* number of the next call */
 static struct call calls[512];
 static uint32_t ncalls;
-static bool is_counted; /* calls number themselves, as captured ones do */
-static bool delays;     /* ranks wait at times, so that others run ahead */
+static bool is_counted; /* calls number themselves, as captured calls do */
+static bool delays;     /* ranks pause at times, so that others run ahead */
 
 static void *must_alloc(size_t bytes)
 {
@@ -77,7 +77,7 @@ static void open_ranks(int count)
     }
 }
 
-/* The number of the next call. */
+/* Returns the number of the next call. */
 static void set_epoch(uint32_t next)
 {
     epoch = next;
@@ -98,21 +98,21 @@ static int close_ranks(void **state)
     return 0;
 }
 
-/* ---- what goes in, and what should come out */
+/* ---- inputs and expected results */
 
 static bool reduces(const struct call *call)
 {
     return call->kind == CECL_SMALL_ALL_REDUCE || call->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Whether a rank's input is a block for each. */
+/* Whether a rank's input has one block for each rank. */
 static bool has_blocks(const struct call *call)
 {
     return call->kind == CECL_SMALL_ALL_TO_ALL || call->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* What `sender` has for `receiver` in the call of this epoch; the same for all where there is one
- * block. */
+/* Makes the block that `sender` sends to `receiver` in the call of this epoch. If the input has one block,
+ * it is the same for all receivers. */
 static void make_block(const struct call *call, uint32_t at, int sender, int receiver, void *out)
 {
     uint64_t seed =
@@ -132,7 +132,7 @@ static void make_input(const struct call *call, uint32_t at, int sender, unsigne
         make_block(call, at, sender, (int)(offset / call->bytes), out + offset);
 }
 
-/* Where in the buffer a rank's input and result are that are in place. */
+/* Offset of an in-place call's input in its buffer. */
 static size_t input_within(const struct call *call, int r)
 {
     return call->kind == CECL_SMALL_ALL_GATHER ? (size_t)r * call->bytes : 0;
@@ -163,13 +163,13 @@ static void expect_reduced(const struct call *call, uint32_t at, int r, unsigned
     }
 }
 
-/* Of recv's buffer: blocks and margins. */
+/* Number of checked bytes in recv's buffer: blocks and margins. */
 static size_t looked_at(const struct call *call)
 {
     return 2 * MARGIN + call->lie + (size_t)n * call->bytes;
 }
 
-/* recv's buffer as it should be after the call. */
+/* Fills `image` with the expected bytes of recv's buffer. */
 static void expect(const struct call *call, uint32_t at, int r, unsigned char *image)
 {
     unsigned char *const begin = image + MARGIN + call->lie;
@@ -198,7 +198,7 @@ static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
                                  .done_value = at + 1};
 }
 
-/* As it is before the call; with the call's input, filled in. */
+/* Describes a rank's call, with its input filled in. */
 static struct cecl_small small_of(struct rank *me, const struct call *call, uint32_t at)
 {
     unsigned char *const begin = me->recv + MARGIN + call->lie;
@@ -233,11 +233,11 @@ static void fail_in(struct rank *me, const struct call *call, uint32_t at, const
 static void look_at_meeting(struct rank *me, const struct call *call, uint32_t at)
 {
     if (me->done != at + 1)
-        fail_in(me, call, at, "its end was not told");
+        fail_in(me, call, at, "the end of the call was not signalled");
     for (int p = 0; p < n; p++)
         if ((p != me->number || is_counted) &&
             ranks[p].row[me->number] != at + (is_counted ? 0 : 1000))
-            fail_in(me, call, at, "a peer has not been told of it");
+            fail_in(me, call, at, "a peer has not been signalled");
 }
 
 static void make_call(struct rank *me, const struct call *call, uint32_t at)
@@ -276,13 +276,13 @@ static void *live(void *argument)
             usleep((useconds_t)(random_bits(&seed) % 500));
         make_call(me, &calls[c], epoch + c);
     }
-    if (me->failure[0]) /* nobody need wait for this rank */
+    if (me->failure[0]) /* no rank needs to wait for this rank any more */
         for (int r = 0; r < n; r++)
             ranks[r].end = 1;
     return NULL;
 }
 
-/* Makes `calls` on all ranks at once, one call behind the other. */
+/* Makes the `calls` on all ranks at once, one call after the other. */
 static void run_calls(void)
 {
     for (int r = 0; r < n; r++)
@@ -319,7 +319,7 @@ static struct call random_call(uint64_t *seed)
     else if (formats[call.type].fraction == 0 && call.op == ceclAvg)
         call.op = ceclMax;
     const unsigned element = formats[call.type].bytes;
-    const size_t most = SLOT >> random_bits(seed) % 8; /* mostly small ones */
+    const size_t most = SLOT >> random_bits(seed) % 8; /* mostly small sizes */
     call.bytes = (1 + random_bits(seed) % (most / element)) * element;
     call.lie = random_bits(seed) % 3 * element;
     return call;
@@ -375,7 +375,8 @@ static void blocks_of_any_few_bytes_arrive_whole(void **state)
     run_calls();
 }
 
-/* A share has one, two and three vectors; a block is one group, and several; a slot is full. */
+/* Sizes at which a share has one, two and three vectors, a block has one group and several, and a slot is
+ * full. */
 static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
 {
     static const size_t edges[] = {512, 1024, 1536, 2048, 3072, SLOT - 1};
@@ -383,7 +384,7 @@ static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
     open_ranks(3);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
-            for (size_t k = 0; k < 6; k++) /* a byte less, and more */
+            for (size_t k = 0; k < 6; k++) /* also one byte less, and one more */
                 add_call((struct call){.kind = (enum cecl_small_kind)kind,
                                        .bytes = edges[i] - 1 + k / 2,
                                        .type = ceclUint8,
@@ -392,7 +393,7 @@ static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
     run_calls();
 }
 
-/* No rank sees the others' pace but by the calls themselves. */
+/* Ranks learn of the others' progress only through the calls. */
 static void a_rank_that_is_always_late_is_waited_for(void **state)
 {
     (void)state;
@@ -405,7 +406,7 @@ static void a_rank_that_is_always_late_is_waited_for(void **state)
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
-        usleep(3000); /* naps have grown by then */
+        usleep(3000); /* long enough for naps to reach their full length */
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_not_equal(ranks[r].done, epoch + 1);
@@ -425,7 +426,7 @@ static void slots_set(int byte)
         memset(slots[r], byte, (size_t)cecl_small_slots_bytes(n, SLOT));
 }
 
-/* 0 among them, which is what zeroed slots hold: they hold something else by then. */
+/* The epochs include 0, the value of zeroed slots. The slots hold other bytes by then. */
 static void epochs_may_wrap_around(void **state)
 {
     (void)state;
@@ -439,14 +440,14 @@ static void epochs_may_wrap_around(void **state)
     assert_int_equal(epoch, 20);
 }
 
-/* By calls that use next to none of them. */
+/* Calls that use almost no lines renew all of them, one row each. */
 static void all_lines_are_renewed_by_and_by(void **state)
 {
     (void)state;
     open_ranks(2);
     slots_set(0x55);
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
-    const size_t rows = 2 * half / CECL_SMALL_ROW; /* of both halves; each call renews one */
+    const size_t rows = 2 * half / CECL_SMALL_ROW; /* rows of both halves */
     for (size_t c = 0; c < rows; c++)
         add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
     run_calls();
@@ -454,17 +455,18 @@ static void all_lines_are_renewed_by_and_by(void **state)
         for (size_t at = 0; at < 2 * half; at += 16) {
             uint32_t last;
             memcpy(&last, slots[r] + at + 12, sizeof(last));
-            if (last == 0x55555555 && at % half / (2 * SLOT) != (size_t)r) /* its own: nobody's */
+            if (last == 0x55555555 &&
+                at % half / (2 * SLOT) != (size_t)r) /* own slots are unused */
                 fail_msg("rank %d: the line at %zu has not been renewed", r, at);
         }
 }
 
-/* What stands in a line that nobody has used is far from every epoch that comes soon. */
+/* A line that no call has used gets a value far from every epoch that comes soon. */
 static void a_renewed_line_is_half_a_cycle_away(void **state)
 {
     (void)state;
     open_ranks(2);
-    set_epoch(12); /* row 6 of that half: none of a group of one vector */
+    set_epoch(12); /* renews row 6 of that half, which a call with one vector does not use */
     add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
     run_calls();
     for (int r = 0; r < n; r++)
@@ -475,7 +477,7 @@ static void a_renewed_line_is_half_a_cycle_away(void **state)
         }
 }
 
-/* As GPUs have it: kernels and this code share slots' layout, and plans describe it. */
+/* GPU kernels and this code share the layout of slots, and plans describe it. */
 static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
 {
     unsigned char block[SLOT];
@@ -486,7 +488,7 @@ static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
     run_calls();
     memset(block, 0, sizeof(block));
     make_block(&calls[0], 7, 1, 0, block);
-    /* at rank 0: the odd half, behind the even one's slots and rank 0's */
+    /* in rank 0's memory: the odd half starts behind the even half's slots; rank 1's slot is its second */
     const unsigned char *slot = slots[0] + 3 * 2 * SLOT;
     for (size_t group = 0; group < 2; group++)
         for (size_t share = 0; share < 32; share++)
@@ -502,7 +504,7 @@ static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
             }
 }
 
-/* ---- waits that end. In all tests but one it is rank 0 that does not come. */
+/* ---- waits that end. Rank 0 never comes, in all tests but one. */
 
 static const struct call waiting = {
     .kind = CECL_SMALL_ALL_GATHER, .bytes = 1000, .type = ceclUint8};
@@ -529,7 +531,7 @@ static void begin_to_wait(uint64_t bound_ns)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
 }
 
-/* All of them, and soon. */
+/* All waits end, and soon. */
 static void waits_ended(int64_t since_ms)
 {
     for (int r = 1; r < n; r++)
@@ -567,7 +569,7 @@ static void late_tells_whose_data_is_missing(void **state)
     (void)state;
     const int missing = 2;
     open_ranks(3);
-    timeout_ns = 2000000000; /* the other rank must have come by then */
+    timeout_ns = 2000000000; /* by then the other rank must have come */
     closing = false;
     for (int r = 0; r < missing; r++)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
@@ -577,7 +579,7 @@ static void late_tells_whose_data_is_missing(void **state)
     }
 }
 
-/* 0 is no bound. */
+/* A timeout of 0 means no time limit. */
 static void a_wait_ends_by_its_word_and_not_before(void **state)
 {
     (void)state;
@@ -648,7 +650,7 @@ static void without_a_meeting_nothing_is_told(void **state)
 static void a_meeting_that_asks_for_nothing_is_left_alone(void **state)
 {
     (void)state;
-    begin_to_wait(1000000); /* ranks 1 and 2, which have one that asks */
+    begin_to_wait(1000000); /* ranks 1 and 2, whose meeting has parts */
     struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
     struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
     meeting.does = 0;
@@ -688,7 +690,7 @@ static void what_cannot_be_is_refused(void **state)
     small.type = ceclInt32;
     small.op = ceclAvg;
     refused(&small, "ceclAvg of int32");
-    small.kind = CECL_SMALL_ALL_GATHER; /* takes no notice of either */
+    small.kind = CECL_SMALL_ALL_GATHER; /* ignores type and op */
     assert_int_equal(cecl_small_check(&small), ceclSuccess);
 }
 

@@ -1,4 +1,4 @@
-/* Ranks as threads of one process that split and shrink, on the host device. */
+/* Splits and shrinks among ranks that are threads of one process, on the host device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ struct member {
             return;                                                                                \
     } while (0)
 
-/* All-gathers among the members of `child`, whose ranks in the parent are first, first + step, ... */
+/* All-gathers among the members of `child`, which are the parent's ranks first, first + step, ... */
 static void use(struct member *me, ceclComm_t child, int first, int step)
 {
     int n = 0, rank = 0, *buffer = NULL;
@@ -101,7 +101,7 @@ static void threads_split_and_shrink(void **state)
     }
 }
 
-/* One thread cannot wait for itself: the message names the cure. */
+/* One thread cannot wait for itself: the message names the solution. */
 static void one_thread_that_has_all_ranks_is_told_why_it_waited(void **state)
 {
     (void)state;

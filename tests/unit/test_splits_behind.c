@@ -1,6 +1,6 @@
-/* When calls by splits on the device disturb others, and when they fail. Right behind a reduce-scatter, which ends on a
- * rank while peers still reduce out of their staging, neither disturbs the other. Rows that do not fit fail a rank
- * once its call has ended. */
+/* Calls by splits on the device: their effect on other calls, and when they fail. After a reduce-scatter,
+ * which ends on a rank while peers still reduce out of its staging, neither call disturbs the other. Rows
+ * that do not fit fail a rank only after its call has ended. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define ROUNDS 20
 #include "comms.h"
 
-/* What a rank has in symmetric memory. */
+/* A rank's symmetric memory. */
 static struct memory {
     float input[RANKS * COUNT], output[COUNT];
     uint64_t splits[RANKS], received[2 * RANKS];
@@ -29,7 +29,7 @@ static int open_with_memory(void **state)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.smPolicy = CECL_SM_ALLOW;
-    options.direction = CECL_DIRECTION_PUSH; /* by staging */
+    options.direction = CECL_DIRECTION_PUSH; /* selects staging */
     assert_int_equal(open_all(state), 0);
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
@@ -40,7 +40,7 @@ static int open_with_memory(void **state)
     return 0;
 }
 
-/* The host device's memory is the program's to write. */
+/* The program may write the host device's memory directly. */
 static void fill(int rank, int round)
 {
     struct memory *mine = memory[rank];
@@ -97,7 +97,7 @@ static ceclResult_t error_of(int rank)
     return error;
 }
 
-/* What the kernels of rank 0 write once they find rows that do not fit: `what` comes last. */
+/* Writes what rank 0's kernels write when they find rows that do not fit; `what` is written last. */
 static void find_trouble(void)
 {
     struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
@@ -106,8 +106,8 @@ static void find_trouble(void)
     atomic_store((_Atomic uint32_t *)&told->what, CECL_SPLITS_SEND);
 }
 
-/* A rank whose kernel has found rows that do not fit, while a peer has not come to its own kernel: were the
- * rank to fail now, the peer would hear of it and move no rows. */
+/* Rank 0's kernel has found rows that do not fit, while a peer has not reached its own kernel. If rank 0
+ * failed now, the peer would learn of it and move no rows. */
 static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2"));
 }
 
-/* A rank that has found the same, and hears of a peer's end first. */
+/* The same, if the rank first learns of a peer's end. */
 static void a_peers_end_does_not_hide_rows_that_do_not_fit(void **state)
 {
     (void)state;

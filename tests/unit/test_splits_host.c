@@ -1,5 +1,6 @@
-/* Calls by splits on the device, on the host (sm/splits.h): random splits between 2 to 8 ranks give what a
- * plain model gives, with experts and without, and what does not fit is named alike on all ranks. */
+/* Calls by splits on the device, on the host (sm/splits.h): random splits between 2 to 8 ranks give
+ * the same result as a plain model, with and without experts, and all ranks name the same rows that do
+ * not fit. */
 #include "../splits_model.h"
 
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void random_splits_give_what_the_model_gives(void **state)
     assert_true(found[CECL_SPLITS_RECV] > TIMES / 50);
 }
 
-/* What no buffer can hold neither wraps around nor is read or written. */
+/* Splits too large for any buffer neither overflow nor cause reads or writes. */
 static void splits_near_the_largest_number_are_cut_off(void **state)
 {
     uint64_t x = 1;
@@ -87,7 +88,7 @@ static void a_failed_communicators_steps_touch_nothing(void **state)
     }
 }
 
-/* A peer's words are not trusted: rows for a recvbuff that would lie outside of its slice stay here. */
+/* A peer's words are not trusted: a rank does not write rows of a recvbuff outside of the peer's slice. */
 static void a_place_outside_of_a_slice_is_not_written(void **state)
 {
     uint64_t x = 9;

@@ -1,6 +1,7 @@
-/* PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset as its documents define them, by
- * ceclAlltoAllvDevice, ceclDispatch and ceclCombine. Row by row: what each rank has, and what it must receive.
- * Rows are letters: rank 0's blocks are a, b, c, ... and rank 1's are A, B, C, ... */
+/* PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset as PyTorch's documentation
+ * defines them, by ceclAlltoAllvDevice, ceclDispatch and ceclCombine. The tables list each rank's input
+ * rows and the rows that it must receive. Rows are letters: rank 0's blocks are a, b, c, ... and rank 1's
+ * are A, B, C, ... */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ struct definition {
     const char *name;
     enum op op;
     size_t experts, align;
-    /* of each rank: in_splits, or in_splits_offsets as two rows; its input; out_splits_offsets; its output */
+    /* of each rank: in_splits, or in_splits_offsets as two rows; its input; the expected out_splits_offsets
+     * and output */
     uint64_t splits[RANKS][2 * BLOCKS];
     const char *input[RANKS];
     uint64_t out[RANKS][2 * BLOCKS];
@@ -80,7 +82,7 @@ static const struct definition definitions[] = {
      .input = {"abbd", "ADDD"},
      .out = {{1, 1, 2, 0, 0, 1, 2, 4}, {0, 0, 1, 3, 0, 0, 2, 3}},
      .output = {"aAbb", "..dDDD"}},
-    /* Here cecl.h differs: PyTorch leaves one row free. */
+    /* cecl.h differs here: PyTorch leaves one row free. */
     {.name = "align 1: an expert without rows takes no room",
      .op = VDEV_2D,
      .experts = 2,

@@ -1,6 +1,6 @@
-/* What the start of a request does not do: it allocates nothing, takes no lock, and asks its device nothing but
- * the ids of its regions and the stream. Two ranks of one thread, on the host device with functions that return
- * at once. The linker puts this program's malloc and locks before libc's. */
+/* The start of a request allocates no memory, takes no lock, and asks its device for nothing but the ids of
+ * its regions and the stream. Two ranks of one thread, on the host device with functions that return at
+ * once. The linker replaces libc's malloc and locks with this program's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 #define STARTS 100
 
 static _Thread_local int
-    counts_on; /* of this thread: those of the library's own threads do not count */
+    counts_on; /* of this thread, because the library's own threads do not count */
 static atomic_int locks, allocations;
 static int ids, checks, enqueued;
 
@@ -127,7 +127,7 @@ static uint64_t count_stream(struct cecl_device *dev, ceclStream_t work)
     return 1;
 }
 
-/* There is no other function, so a start that called one would end this program. */
+/* Other functions are NULL, so a start that called one would crash this program. */
 static void count_calls(void)
 {
     real = comms[0]->dev->ops;
@@ -190,7 +190,8 @@ static void a_start_asks_for_the_ids_of_its_regions_alone(void **state)
     assert_int_equal(allocations, 0);
     assert_int_equal(locks, 0);
     assert_int_equal(ids, RANKS * STARTS);
-    assert_int_equal(checks, 4 * RANKS * STARTS); /* check, fork, id and join of the stream */
+    assert_int_equal(checks,
+                     4 * RANKS * STARTS); /* 4 per start: check, fork, id and join of the stream */
     assert_true(enqueued >= 3 * RANKS * STARTS);
     for (int r = 0; r < RANKS; r++)
         OK(ceclRequestFree(requests[r]));

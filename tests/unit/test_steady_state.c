@@ -1,6 +1,6 @@
-/* A repeated collective is a look-up and a few calls to the device, without an allocation or a new
- * plan. Two ranks are threads on the host device. This program wraps the allocator. Sanitizers wrap
- * it too, so they skip this program. */
+/* A repeated collective is a look-up and a few calls to the device, without an allocation or a new plan.
+ * Two ranks are threads on the host device. This program wraps the allocator. Sanitizers also wrap it, so
+ * this program skips itself under them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ void *realloc(void *old, size_t bytes)
 struct worker {
     pthread_t thread;
     ceclComm_t comm;
-    ceclRequest_t request; /* of an all-gather and a message to the peer and from it */
+    ceclRequest_t request; /* an all-gather, and a message to the peer and from it */
     ceclWindow_t window;
     unsigned long allocations;
     uint64_t plans;
@@ -72,7 +72,7 @@ static bool put(struct worker *me, const int *buffer, int *got, ceclStream_t str
            ceclGet(got, 1, ceclInt32, peer, me->window, 0, me->comm, stream);
 }
 
-/* Two calls, the same two in a group, two messages, a request, and one-sided calls. */
+/* Two calls, two calls in a group, two messages, a request, and one-sided calls. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
@@ -93,7 +93,7 @@ static bool make_request(struct worker *me, int *buffer, int *out)
            ceclGroupInit(me->comm, &me->request);
 }
 
-/* Holds the stream until `gate` is opened, so that its queue takes every call made meanwhile. */
+/* Holds the stream until `gate` is opened, so that its queue holds every call made meanwhile. */
 static bool hold(struct worker *me, uint32_t *gate, ceclStream_t stream)
 {
     const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
@@ -118,7 +118,7 @@ static void *repeat_calls(void *argument)
                  ceclWindowShare(me->comm, inbox, COUNT * sizeof(int), &me->window) ||
                  ceclStreamCreate(me->comm, &stream) || make_request(me, buffer, more) ||
                  hold(me, &gate, stream);
-    /* The first round is enqueued whole before any of it runs: queues never get longer later. */
+    /* The whole first round is enqueued before any of it runs, so that queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
         const uint64_t plans = me->comm->launcher->plans_made;
@@ -128,15 +128,15 @@ static void *repeat_calls(void *argument)
                          (i % 20 == 19 && (round > 0 || i == 199) &&
                           ceclStreamSynchronize(me->comm, stream));
         }
-        me->allocations = allocations - before; /* the last round's stay */
+        me->allocations = allocations - before; /* allocations of the last round are kept */
         me->plans = me->comm->launcher->plans_made - plans;
     }
     me->failed = ceclRequestFree(me->request) || ceclStreamDestroy(me->comm, stream) || me->failed;
     return NULL;
 }
 
-/* A call that ranks come late to has a plan for each order in which they come. Here all ranks wait
- * for each other, so that each call has one plan. */
+/* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, so that
+ * each call has one plan. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";

@@ -1,5 +1,5 @@
-/* Sums of rows on the host (sm/sums.h): the bits that a plain loop gives, which knows formats of numbers from
- * a list of their values. */
+/* Sums of rows on the host (sm/sums.h): equal bit for bit to a plain loop that represents number formats as
+ * lists of their values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static int format_of(ceclDataType_t type)
                                     : E5M2;
 }
 
-/* Doubles hold the product and the sum of two floats so exactly that rounding them gives the right float. */
+/* A double holds the product and the sum of two floats so precisely that rounding it gives the right
+ * float. */
 static float product_of(const struct cecl_row_sums *s, uint64_t j, float x)
 {
     return s->weights ? (float)((double)s->weights[j] * (double)x) : x;

@@ -1,5 +1,5 @@
-/* Ranks that die, and survivors that make a new communicator of what is left and go on. Ranks are
- * processes of this test; the dead ones were killed, so they could tell nobody. */
+/* Ranks die, and survivors make a new communicator and continue. Ranks are child processes of this test; a
+ * dead rank was killed, so it could send no message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 #define MOST_RANKS 8
 #define COUNT 1000
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds; more than a busy machine takes, below the default time limit */
 
 static double now(void)
 {
@@ -31,20 +31,19 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* What the processes share. Rank 0 makes the id, which starts a thread: the test's own process must
- * have none when it forks. */
+/* Memory shared by the processes. Rank 0 makes the id, which starts a thread; the test's own process must
+ * have no threads when it forks. */
 struct meeting {
     _Atomic int ready;
-    _Atomic int passed; /* ranks that have come to a barrier, of all barriers together */
+    _Atomic int passed; /* how often ranks came to a barrier, all ranks and barriers together */
     ceclUniqueId id;
 };
 
-/* What a rank is and has. `world` names the ranks that are left, by their numbers in the first
- * communicator. */
+/* A rank's state. `world` lists the surviving ranks, by their numbers in the first communicator. */
 struct life {
     int me, n, world[MOST_RANKS];
     struct meeting *meeting;
-    int awaited; /* what `passed` must reach at the last barrier */
+    int awaited; /* the value of `passed` that ends the last barrier */
     ceclComm_t comm;
     int *in, *out, *sum;
 };
@@ -94,7 +93,7 @@ static void copy(struct life *life, void *dst, const void *src)
     STEP(ceclStreamSynchronize(life->comm, 0), 21);
 }
 
-/* All who are left are here before one goes on, which may mean to die. */
+/* A barrier of all survivors; a rank may die after it. */
 static void barrier(struct life *life)
 {
     life->awaited += life->n;
@@ -103,7 +102,7 @@ static void barrier(struct life *life)
         usleep(200);
 }
 
-/* Collectives among those who are left, with all their results. */
+/* Collectives among the survivors, with checks of all results. */
 static void works(struct life *life)
 {
     int host[COUNT], sums[COUNT] = {0}, count = 0, rank = -1;
@@ -126,7 +125,7 @@ static void works(struct life *life)
     barrier(life);
 }
 
-/* Calls until one fails because a rank is gone. */
+/* Makes calls until one fails because a rank has died. */
 static void see_death(struct life *life)
 {
     const double start = now();
@@ -135,7 +134,7 @@ static void see_death(struct life *life)
     HOLDS(strstr(ceclGetLastError(life->comm), "ended unexpectedly"), 31);
 }
 
-/* Goes on without the ranks `dead` [count]. */
+/* Continues without the ranks dead[0] to dead[count - 1]. */
 static void go_on(struct life *life, const int *dead, int count)
 {
     ceclComm_t rest = NULL;
@@ -156,7 +155,7 @@ static void go_on(struct life *life, const int *dead, int count)
     works(life);
 }
 
-/* ---- lives; each ends with exit code 0, or by its own hand */
+/* ---- lives; each ends with exit code 0, or kills itself */
 
 static void one_after_the_other_dies(struct life *life)
 {
@@ -207,7 +206,8 @@ static void *kill_soon(void *argument)
 
 static long delay_us; /* set by the test before it forks */
 
-/* It dies somewhere in the call, or just behind it. Then some survivors may have a communicator. */
+/* The rank dies somewhere in the call, or just after it. In the second case, some survivors may have a
+ * communicator. */
 static void a_rank_dies_inside_the_call(struct life *life)
 {
     const int dead = life->n - 1;
@@ -226,7 +226,8 @@ static void a_rank_dies_inside_the_call(struct life *life)
     go_on(life, &dead, 1);
 }
 
-/* It dies somewhere in a split. Ranks of the other color have theirs, or the parent had failed. */
+/* The rank dies somewhere in a split. Ranks of the other color have a communicator, or the parent has
+ * failed. */
 static void a_rank_dies_inside_a_split(struct life *life)
 {
     const int dead = life->n - 1;
@@ -259,9 +260,9 @@ static void a_rank_dies_with_the_lock(struct life *life)
 }
 
 #define LARGE ((size_t)16 << 20) /* bytes */
-#define LARGE_COPIES 24          /* on the host device they take longer than a shrink does */
+#define LARGE_COPIES 24          /* on the host device, the copies take longer than a shrink */
 
-/* A call that waits in its stream behind other work of this rank's: it ends long after rank 0's part. */
+/* A call that waits in its stream behind other work of this rank, so it ends long after rank 0's part. */
 static ceclStream_t call_behind_copies(struct life *life, char *large)
 {
     ceclStream_t stream;
@@ -272,7 +273,7 @@ static ceclStream_t call_behind_copies(struct life *life, char *large)
     return stream;
 }
 
-/* Gathers other values than before, on the new communicator, in the same memory. */
+/* Gathers other values than before, on the new communicator, in the same buffers. */
 static void gather_again(struct life *life, ceclComm_t rest)
 {
     int host[COUNT];
@@ -294,8 +295,8 @@ static void holds_what_it_gathered(struct life *life)
     }
 }
 
-/* Rank 1 comes last to the call, so it moves the bytes of both, once its waits for the dead rank have
- * ended. Buffers are used again at once. */
+/* Rank 1 comes last to the call, so it moves the bytes of both ranks once its waits for the dead rank have
+ * ended. The buffers are used again at once. */
 static void nothing_of_a_failed_call_comes_after_the_shrink(struct life *life)
 {
     const int dead = 2;
@@ -352,7 +353,7 @@ static void run_with(int n, void (*run)(struct life *life))
     struct meeting *meeting =
         mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(meeting, MAP_FAILED);
-    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: the same on GPUs, one a rank */
+    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
     int ended = 0, killed = 0;
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
@@ -372,7 +373,7 @@ static void run_with(int n, void (*run)(struct life *life))
     assert_in_range(ended, 1, n - 1);
 }
 
-/* Rank counts; fewer on GPUs, where each rank needs one. */
+/* Numbers of ranks; smaller on GPUs, where each rank needs a GPU. */
 static int most(void)
 {
     const char *device = getenv("CECL_TEST_DEVICE");

@@ -1,5 +1,5 @@
-/* Ranks as threads of one process, on the host device: mixed collectives on several streams, and
- * every value is checked. The thread sanitizer can see all ranks. */
+/* Ranks as threads of one process, on the host device: mixed collectives on several streams, with every
+ * value checked. The thread sanitizer can see all ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void *work(void *argument)
     STEP(ceclCommUserRank(me->comm, &rank));
     STEP(ceclStreamCreate(me->comm, &streams[1]));
     for (int round = 0; round < ROUNDS; round++) {
-        /* Half of the rounds grow the pool or use its blocks anew. */
+        /* Half of the rounds grow the pool or reuse its blocks. */
         if (round % 2 == 0) {
             STEP(ceclMemAlloc(me->comm, (void **)&gathered,
                               RANKS * COUNT * sizeof(int) * (size_t)(1 + round)));
@@ -125,7 +125,7 @@ static void threads_of_the_library_have_names(void **state)
     assert_int_equal(ceclCommInitAll(&comm, 1, NULL), ceclSuccess);
     assert_int_equal(ceclStreamCreate(comm, &stream), ceclSuccess);
     for (int i = 0; i < 5000 && !all_have_names(); i++)
-        usleep(1000); /* each thread names itself as it begins */
+        usleep(1000); /* each thread sets its name when it begins */
     assert_true(all_have_names());
     assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
 }
@@ -141,7 +141,7 @@ static void a_missing_gpu_list_entry_is_refused(void **state)
     unsetenv("CECL_TIMEOUT_MS");
 }
 
-/* With a GPU as without one: two ranks cannot both have GPU 0. */
+/* With or without a GPU, the call fails: two ranks cannot both use GPU 0. */
 static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* cecl_tune's decision: the threshold that follows from the times of two ways at some sizes. */
+/* cecl_tune's decision: the threshold that follows from the times of two methods at some sizes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #define KIB 1024
 
-/* The first way takes 10 us and 1 more each KiB, the second 12 throughout: they cross at 2 KiB. */
+/* The first method takes 10 us plus 1 us for each KiB, the second always 12 us: they cross at 2 KiB. */
 static const struct point crossing[] = {
     {1 * KIB, {11, 12}}, {2 * KIB, {12, 12}}, {4 * KIB, {14, 12}}, {8 * KIB, {18, 12}}};
 #define COUNT 4
@@ -29,7 +29,7 @@ static void a_min_threshold_is_the_first_size_of_the_second_way(void **state)
     assert_int_equal(split_value(crossing, COUNT, true, UINT64_MAX, 1), 4 * KIB);
 }
 
-/* Within the tie it stays where it is, also between the sizes that were measured. */
+/* Differences within the tie keep the threshold, also between measured sizes. */
 static void a_threshold_that_loses_nothing_stays(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static void one_disturbed_size_does_not_decide(void **state)
     assert_int_equal(split_value(points, COUNT, false, 8 * KIB, 0), 8 * KIB);
 }
 
-/* At the last size neither wins, so nobody knows what larger ones want. */
+/* Neither method wins at the last size, so the best one for larger sizes is unknown. */
 static void sizes_that_were_not_measured_keep_their_way(void **state)
 {
     (void)state;

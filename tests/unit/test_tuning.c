@@ -1,5 +1,4 @@
-/* Thresholds: which row is in force, reading and writing a file of them, and messages for invalid
- * files. */
+/* Thresholds: which row applies, reading and writing a tuning file, and messages for invalid files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +63,7 @@ static void every_row_has_words(void **state)
         assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
 }
 
-/* What is listed as one threshold's rows is read as one. */
+/* The rows of one threshold must be contiguous, because they are read as one list. */
 static void rows_of_a_threshold_stand_together_in_order(void **state)
 {
     (void)state;
@@ -272,7 +271,7 @@ static uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
-/* Bytes of a good file, some of them replaced, or any bytes at all. */
+/* A valid file with some bytes replaced, or random bytes. */
 static size_t draw(uint64_t *x, char *text, size_t room)
 {
     static const char good[] =
@@ -299,7 +298,7 @@ static void any_bytes_are_read_or_refused_with_a_line(void **state)
         char room[400];
         struct cecl_tuning_file file;
         const size_t bytes = draw(&x, room, sizeof(room));
-        char *text = malloc(bytes + 1); /* just as large, for a sanitizer to see */
+        char *text = malloc(bytes + 1); /* exact, so that a sanitizer notices reads behind it */
         assert_non_null(text);
         memcpy(text, room, bytes);
         const ceclResult_t result = cecl_tuning_parse("f", text, bytes, &file);

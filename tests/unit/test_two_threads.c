@@ -1,5 +1,5 @@
-/* Two threads that make calls on one communicator at once, which cecl.h forbids: the second one is
- * refused by name, and nothing else is disturbed. */
+/* Two threads make calls on one communicator at once, which cecl.h forbids: the second call is refused with
+ * a message that names the problem, and nothing else is disturbed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define RANKS 2
-#define COUNT 100 /* ints of a block */
+#define COUNT 100 /* ints in each block */
 #include "comms.h"
 
 static int in[RANKS][RANKS * COUNT], out[RANKS][RANKS * COUNT];
@@ -29,7 +29,7 @@ static int open_quietly(void **state)
     return open_all(state);
 }
 
-/* ---- a thread that is inside a call of rank 0, until rank 1 makes it as well */
+/* ---- a thread that stays inside a call of rank 0 until rank 1 makes the call, too */
 
 static ceclResult_t exchange(int rank)
 {
@@ -40,7 +40,7 @@ static ceclResult_t exchange(int rank)
                          comms[rank], NULL);
 }
 
-/* Tries again where await_thread_inside was first. */
+/* Tries again if await_thread_inside's own call was first. */
 static void *exchange_as_rank_0(void *result)
 {
     ceclResult_t *mine = result;
@@ -56,7 +56,7 @@ static ceclResult_t explain(ceclComm_t comm)
     return ceclExplain(ceclOpAllGather, in[0], out[0], COUNT, ceclInt32, comm, &explanation);
 }
 
-/* Has a thread of its own, because the test's may have begun a group. */
+/* Runs in a separate thread, because the test's thread may have begun a group. */
 static void *await_thread_inside(void *unused)
 {
     for (int tries = 0; explain(comms[0]) == ceclSuccess && tries < 10000; tries++)
@@ -144,7 +144,7 @@ static void a_group_with_such_a_call_is_refused(void **state)
     end_exchange(thread, &result);
 }
 
-/* Its calls were kept before the other thread came. */
+/* The group's calls were made before the other thread's call. */
 static void the_end_of_a_group_beside_another_call_is_refused(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void the_end_of_a_group_beside_another_call_is_refused(void **state)
     ceclResult_t result;
     for (int explains = 0; explains < 2; explains++) {
         OK(ceclGroupStart());
-        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* explained: on one communicator */
+        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* `explains`: on one communicator */
             OK(ceclAllGather(mine, all[r], COUNT, ceclInt32, comms[explains ? 0 : r], NULL));
         OK(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL));
         const pthread_t thread = begin_exchange(&result);
@@ -165,7 +165,7 @@ static void the_end_of_a_group_beside_another_call_is_refused(void **state)
     }
 }
 
-/* ---- what may be done beside a call, and after it */
+/* ---- what is allowed beside a call, and after it */
 
 static void questions_and_a_revocation_are_answered_beside_a_call(void **state)
 {
@@ -207,7 +207,7 @@ static void threads_may_make_calls_one_after_the_other(void **state)
     }
 }
 
-/* A call that is refused has left, too. */
+/* A refused call has left the communicator, too. */
 static void a_refused_call_does_not_stay_inside(void **state)
 {
     (void)state;
@@ -224,10 +224,10 @@ static void a_refused_call_does_not_stay_inside(void **state)
     assert_null(gather_for_all_ranks(NULL));
 }
 
-/* ---- two threads that do not care */
+/* ---- two threads that ignore the rule */
 
 #define ROUNDS 2000
-#define MESSAGES 5 /* of a group */
+#define MESSAGES 5 /* in each group */
 
 static ceclComm_t alone;
 static _Atomic int refused, wrong;
@@ -245,7 +245,7 @@ static ceclResult_t exchange_alone(const int *from, int *to)
     return result == ceclSuccess ? ended : result;
 }
 
-/* Makes each round again until it is made. */
+/* Repeats each round until its group succeeds. */
 static void *exchange_often(void *unused)
 {
     static _Thread_local int from[MESSAGES * COUNT], to[MESSAGES * COUNT];

@@ -1,5 +1,5 @@
-/* For whom each rank waits: the rank at the end of a chain is found, and nobody is excused by what was
- * told long ago. */
+/* Which rank each rank waits for: the watchdog finds the rank at the end of a chain, and old messages
+ * excuse no rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* `first` and the `more` ranks after it; -1: nobody. */
+/* `first` and the `more` ranks after it; -1: no rank. */
 static struct cecl_rank_list list(int first, int more)
 {
     struct cecl_rank_list some = {.count = 0};
@@ -47,7 +47,7 @@ static void tells(int rank, int first, int more, int64_t when)
     cecl_waits_tell(&ranks[rank], &some, when);
 }
 
-/* One look of the watchdog, whose parts find these ranks one after the other. */
+/* One check by the watchdog, whose parts find these late ranks one after the other. */
 static void looks(int rank, int one, int other, int64_t when)
 {
     const struct cecl_rank_list first = list(one, 0), second = list(other, 0);
@@ -101,7 +101,7 @@ static void ranks_that_wait_for_each_other_are_all_named(void **state)
     tells(1, 2, 0, NOW);
     tells(2, 0, 1, NOW);
     blames(0, list(1, 1), "ranks 1 and 2");
-    tells(0, 5, 0, NOW - 1000); /* what rank 0 told does not count for itself: it knows */
+    tells(0, 5, 0, NOW - 1000); /* rank 0 ignores its own messages */
     blames(0, list(1, 1), "ranks 1 and 2");
     tells(2, 0, 3, NOW); /* rank 3 is outside of the circle */
     blames(0, list(1, 1), "rank 3");
@@ -117,7 +117,7 @@ static void what_was_told_long_ago_excuses_nobody(void **state)
     tells(1, -1, 0, NOW);
     blames(0, list(1, 0), "rank 1");
     struct cecl_rank_list late = list(1, 1);
-    tells(2, 1, 0, 1); /* the clock has just begun */
+    tells(2, 1, 0, 1); /* the clock has just started */
     cecl_waits_follow(&ranks[0], -400, &late);
     assert_string_equal(cecl_rank_list_words(&late), "rank 1");
 }
@@ -129,7 +129,7 @@ static void a_list_that_is_cut_stays(void **state)
     for (int r = 1; r <= CECL_RANKS_NAMED; r++)
         tells(r, 100, 0, NOW);
     blames(0, cut, "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 1 more");
-    tells(50, 100, CECL_RANKS_NAMED - 1, NOW); /* one more than there is room for */
+    tells(50, 100, CECL_RANKS_NAMED - 1, NOW); /* one more than the table holds */
     blames(0, list(50, 0), "rank 50");
     tells(50, 100, CECL_RANKS_NAMED - 2, NOW);
     blames(0, list(50, 0),

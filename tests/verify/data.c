@@ -1,5 +1,5 @@
-/* The data of the verifier: inputs, as tags that stand for bytes, and what every byte of an output
- * must be. cecl_call_block defines what a collective means. */
+/* The verifier's data: inputs, as tags that represent bytes, and the expected tag of every output byte.
+ * cecl_call_block defines each collective. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const struct cecl_call *call_at(const struct verifier *v, int call, uint3
     return &cecl_plan_part(verify_plan(v, call, rank), part)->call;
 }
 
-/* Where byte `i` of a rank's block for rank `to` lies in that rank's input. */
+/* Returns where byte `i` of a rank's block for rank `to` lies in that rank's input. */
 static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
 {
     return call->op->has_tiles ? cecl_tile_byte(call, to, i)
@@ -26,7 +26,7 @@ static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
                                      cecl_offset_within(call, verify_input_pitch(call), i);
 }
 
-/* The tag of byte `i` of the block that goes from rank `from` to rank `to`. */
+/* Returns the tag of byte `i` of the block from rank `from` to rank `to`. */
 static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, int from, int to,
                            uint64_t i)
 {
@@ -64,7 +64,7 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     return ceclSuccess;
 }
 
-/* The same of the blocks of a node's ranks. */
+/* Checks the bytes of the output that come from a node's ranks. */
 static uint32_t reduced_of_node(const struct verifier *v, int call, uint32_t part, int rank,
                                 uint64_t i, const struct cecl_nodes *nodes, int node)
 {
@@ -75,8 +75,8 @@ static uint32_t reduced_of_node(const struct verifier *v, int call, uint32_t par
     return tag;
 }
 
-/* The tag of the reduction of bytes `i` of all ranks' blocks for `rank`, in rank order; over several nodes
- * of each node's ranks, and of what these give, in the order of nodes. */
+/* Returns the tag of the reduction of byte `i` of all ranks' blocks for `rank`, in rank order. Over several
+ * nodes: first of each node's ranks, then of the nodes' results in node order. */
 static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
     const struct cecl_nodes *nodes = verify_plan(v, call, rank)->part.means.nodes;
@@ -95,7 +95,7 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     const struct cecl_call *c = call_at(v, call, part, rank);
     const uint32_t *tags = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block block = cecl_call_block(c, rank, rank);
-    /* in place on one rank, the result is there before the call */
+    /* in place on a single rank, the result exists before the call */
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     for (uint64_t i = 0; i < block.bytes; i++) {
         CECL_TRY(verify_writes_of(v, call, part, rank, block.recv_offset + i, expected));
@@ -153,7 +153,7 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
     }
     if (!cecl_op_has_both_buffers(c->op) || !c->in_place)
         return;
-    /* The call has both buffers, and the own block is in both. */
+    /* In such a call, both buffers contain the own block. */
     uint32_t *recv = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block own = cecl_call_block(c, rank, rank);
     for (uint64_t i = 0; i < own.bytes; i++)

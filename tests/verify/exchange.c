@@ -1,10 +1,11 @@
 /* Exchanges with other nodes in the verifier.
  *
- * An exchange is two events of the network's lane. From the first on, what it sends must stay and what it
- * receives is written; with the second both have ended. It ends once the ranks that it is with have begun
- * the exchanges that it meets there, because a network may hold nothing back. Yet who has sent does not
- * know that the receiver has begun, because a network may hold bytes back. So a receiver comes after
- * what the sender did before it began, and a sender comes after nobody. */
+ * An exchange is two events of the network's lane. Between the first event and the second, the bytes that
+ * it sends must not change, and the bytes that it receives may be written at any time. The exchange ends
+ * when all its peers have begun the matching exchanges, because a network may have no buffers. A sender
+ * still does not know that its receiver has begun, because a network may also buffer bytes. So a receiver's
+ * end is ordered after everything that the sender did before it began; a sender's end is ordered after no
+ * peer's event. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

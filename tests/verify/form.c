@@ -1,5 +1,5 @@
-/* Checks the form of plans: every index, area and size is within bounds. After this check, the rest
- * of the verifier cannot read out of range, whatever plan it is given. */
+/* Checks the form of plans: every index, area and size is within bounds. After this check, the rest of the
+ * verifier cannot read out of range, whatever plan it gets. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "verify/internal.h"
 
 #define PHASES_MAX (1u << 20)
-/* The most bytes that an area may have on all ranks together, because each byte that is used costs
- * a tag on every rank. */
+/* The most bytes that an area may have on all ranks together, because each used byte costs a tag on every
+ * rank. */
 #define AREA_MAX (1u << 26)
 
 /* Whether an area of `bytes` on each rank can be tracked. The product must not overflow. */
@@ -17,7 +17,7 @@ static bool trackable(const struct verifier *v, uint64_t bytes)
     return bytes <= AREA_MAX / (uint64_t)v->nranks;
 }
 
-/* Checks that a layout that one rank has of its own can be tracked. */
+/* Checks that a rank's private layout is small enough to track. */
 static ceclResult_t check_own_layout(const struct cecl_call *mine)
 {
     for (uint32_t w = 0; w < mine->layout_words; w++)
@@ -28,8 +28,7 @@ static ceclResult_t check_own_layout(const struct cecl_call *mine)
     return ceclSuccess;
 }
 
-/* Checks that both ends of each block state the same size and place, where each rank has a layout
- * of its own. */
+/* If each rank has a private layout, checks that both ends of each block agree on its size and place. */
 static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan *plan,
                                 uint32_t part)
 {
@@ -45,7 +44,7 @@ static ceclResult_t check_pairs(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
-/* Whether a layout has the length that it must have, and is present where the call needs one. */
+/* Whether a layout has the required length, and is present if the call needs one. */
 static bool has_its_layout(const struct cecl_call *call)
 {
     const uint32_t words = call->view.layout ? cecl_layout_words(call->op, call->nranks) : 0;
@@ -58,7 +57,7 @@ static bool has_its_layout(const struct cecl_call *call)
     return call->layout_words == words && (words > 0 || !needs_one);
 }
 
-/* Checks that blocks of a layout end within what can be tracked, and are equal on all ranks. */
+/* Checks that the blocks of a layout end within the trackable range, and are equal on all ranks. */
 static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl_call *zero)
 {
     if (!mine->view.layout != !zero->view.layout || mine->layout_words != zero->layout_words)
@@ -85,8 +84,7 @@ static ceclResult_t check_layout(const struct cecl_call *mine, const struct cecl
     return ceclSuccess;
 }
 
-/* Checks that rows and blocks do not overlap, end within what can be tracked, and are equal on all
- * ranks. */
+/* Checks that rows and blocks do not overlap, end within the trackable range, and are equal on all ranks. */
 static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_call *zero)
 {
     const struct cecl_shape *s = &mine->view.shape;
@@ -109,7 +107,7 @@ static ceclResult_t check_shape(const struct cecl_call *mine, const struct cecl_
 
 static ceclResult_t check_call(const struct verifier *v, const struct cecl_call *call)
 {
-    /* This check comes last: a tag that wraps around would stand for two bytes. */
+    /* This check comes last: a tag that wraps around would represent two bytes. */
     const uint64_t send = verify_send_bytes(call), recv = verify_recv_bytes(call);
     if (cecl_call_is_empty(call) || call->bytes > AREA_MAX || !trackable(v, recv) ||
         !trackable(v, send) ||
@@ -121,7 +119,7 @@ static ceclResult_t check_call(const struct verifier *v, const struct cecl_call 
     return ceclSuccess;
 }
 
-/* Where the part of staging that a plan may use ends. */
+/* Returns the end of the part of staging that a plan may use. */
 static uint64_t staging_end(const struct cecl_plan *plan)
 {
     uint64_t end = 0;
@@ -148,7 +146,7 @@ static ceclResult_t check_rows(const struct cecl_copy *copy, uint64_t pitch, con
     return ceclSuccess;
 }
 
-/* Bytes of the area that `place` is in. */
+/* Returns the number of bytes of the area that `place` is in. */
 static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
                              uint32_t kind)
 {
@@ -203,8 +201,8 @@ static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_
     return false;
 }
 
-/* Checks that a copy writes to the output or to staging. It must not write to an input, nor, in
- * place, to the rank's own block. */
+/* Checks that a copy writes to the output or to staging. A copy must not write to an input, nor to the
+ * rank's own block of an in-place call. */
 static ceclResult_t check_target(const struct verifier *v, const struct cecl_plan *plan,
                                  const struct cecl_copy *copy)
 {
@@ -221,7 +219,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
-/* Where a rank came late, a rank knows its own buffers, and those of ranks that came before it. */
+/* If ranks came late, a rank knows its own buffers and those of ranks that came before it. */
 static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_place *place)
 {
     const struct cecl_part *part = &plan->part;
@@ -233,7 +231,7 @@ static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_
     return ceclSuccess;
 }
 
-/* Checks a reduction. Its sources may be on any rank; its result is on the rank that makes it. */
+/* Checks a reduction. Its sources may be on any rank; its result is on the rank that runs it. */
 static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
                                     int rank, const struct cecl_reduce *reduce)
 {
@@ -273,7 +271,7 @@ static ceclResult_t check_reductions(const struct verifier *v, const struct cecl
     return ceclSuccess;
 }
 
-/* Whether a plan of a call may name a counter so. Only its lane signals an epoch. */
+/* Whether a step of a plan may use this counter. Only a lane signals its own epoch. */
 static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {
@@ -289,7 +287,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
            (step->kind == CECL_STEP_WAIT || counter == step->lane);
 }
 
-/* Checks a flag, or a step at which lanes meet. */
+/* Checks a flag step, or a step at which lanes meet. */
 static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step)
 {
@@ -302,7 +300,7 @@ static ceclResult_t check_meeting(const struct verifier *v, const struct cecl_pl
                                 verify_reaches(plan, rank, step->peer) &&
                                 (step->peer == rank) == (step->counter == CECL_COUNTER_NET);
     if (step->kind > CECL_STEP_POST || !fine)
-        return VERIFY_FAULT("a step is no step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
+        return VERIFY_FAULT("an invalid step: kind %u, row %" PRIu32 ", peer %u, phase %" PRIu32,
                             step->kind, step->counter, step->peer, step->phase);
     return ceclSuccess;
 }
@@ -371,7 +369,7 @@ static bool is_same_layout(const struct cecl_nodes *a, const struct cecl_nodes *
                       memcmp(a->node, b->node, (size_t)a->nranks * sizeof(*a->node)) == 0);
 }
 
-/* Whether all that ranks must have equal is equal, except the shape of their blocks. */
+/* Whether everything that ranks must agree on is equal, except the shape of their blocks. */
 static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *zero)
 {
     const struct cecl_call *a = &mine->call, *b = &zero->call;
@@ -390,7 +388,7 @@ static ceclResult_t check_one_call(const struct verifier *v, int rank, const str
 {
     const struct cecl_call *call = &mine->call;
     if (!call->op || !call->op->block)
-        return VERIFY_FAULT("the plan is of no collective that is defined");
+        return VERIFY_FAULT("the plan is of no collective");
     if (call->rank != rank || call->nranks != v->nranks)
         return VERIFY_FAULT("the plan is of rank %d of %d", call->rank, call->nranks);
     if (call->root < 0 || call->root >= v->nranks || !is_same_call(mine, zero))
@@ -428,8 +426,8 @@ static ceclResult_t check_calls(const struct verifier *v, int call, int rank)
     return check_phases(v, call, plan);
 }
 
-/* Checks what can only be checked once all calls are known to be valid. *step: the step that is
- * looked at; it is left alone before the first step. */
+/* Runs the checks that require all calls to be valid. *step: the step that is checked; unchanged before the
+ * first step. */
 static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);

@@ -1,4 +1,4 @@
-/* What the verifier's files share. Nobody else uses it. */
+/* What the verifier's files share; private to the verifier. */
 #ifndef CECL_VERIFY_INTERNAL_H
 #define CECL_VERIFY_INTERNAL_H
 
@@ -8,8 +8,8 @@
 struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
     uint32_t actor;     /* the actor that makes the access */
-    uint32_t event;     /* which event of that actor it is, from 1 on */
-    uint32_t until;     /* the event with which it ends; the network's last until the next one */
+    uint32_t event;     /* the number of that actor's event, from 1 on */
+    uint32_t until;     /* the event with which the access ends */
     bool write;
 };
 
@@ -18,26 +18,27 @@ struct verify_accesses {
     size_t count, capacity;
 };
 
-/* How far a rank is in its plans. */
+/* How far a rank has come in its plans. */
 struct verify_rank {
-    int launch; /* the launch that the rank is in; nlaunches: it has finished the last */
+    int launch; /* the rank's current launch; nlaunches: it has finished the last launch */
     bool begun; /* the user's turn before `launch` is over */
     bool done;
-    bool in_exchange; /* the exchange at which its network's lane stands has begun */
-    uint32_t *turns;  /* [launches + 1] the events of the user's turns before each launch */
-    uint32_t *queued; /* of its transfers: which send or receive of the two ranks each is */
-    uint32_t *ended;  /* [nended] the events with which exchanges of this launch ended */
+    bool in_exchange; /* the exchange at which its network's lane has arrived has begun */
+    uint32_t *turns;  /* [launches + 1] events of the user's turns before each launch */
+    uint32_t
+        *queued;     /* by transfer: its number among the sends or receives between the two ranks */
+    uint32_t *ended; /* [nended] the events with which exchanges of this launch ended */
     uint32_t nended;
 };
 
-/* How far an actor, one lane of a rank, is. Event 0 stands for nothing. */
+/* How far an actor (one lane of a rank) has come. Event 0 means none. */
 struct verify_actor {
     uint32_t step;    /* the next step of the call's plan */
     uint32_t nevents; /* events so far */
     uint32_t before;  /* events so far when the launch began */
 };
 
-/* Where an event comes from. */
+/* The launch and step of an event. */
 struct verify_origin {
     int launch;
     uint32_t step; /* UINT32_MAX: the user's turn before the launch */
@@ -48,20 +49,20 @@ struct verify_mark {
     uint32_t actor, event;
 };
 
-/* What happened to a word, at one value of it: the signal, and whether it was waited for. */
+/* What happened to a word at one of its values: the signal, and whether a wait took it. */
 struct verify_signal {
     struct verify_mark by;
     bool awaited;
 };
 
-/* A word: the highest value so far, who signalled last, and who reset it last. */
+/* A word: its highest value so far, the last event that signalled it, and the last event that reset it. */
 struct verify_word {
     uint64_t highest;
     struct verify_mark by, reset;
 };
 
-/* What one rank sent another over the network, in order: the tags of its bytes as they were when the
- * exchange began. */
+/* What one rank sent to another over the network, in order: the bytes' tags at the time when the exchange
+ * began. */
 struct verify_sent {
     uint32_t *tags;
     uint64_t bytes;
@@ -70,41 +71,41 @@ struct verify_sent {
 struct verify_channel {
     struct verify_sent *sent;
     uint32_t nsent, capacity;
-    uint32_t nreceives; /* that have begun */
+    uint32_t nreceives; /* receives that have begun */
 };
 
 struct verifier {
-    const struct cecl_verify_program *program; /* its launches are NULL: all ranks have the calls */
+    const struct cecl_verify_program
+        *program; /* its `launches` are NULL if all ranks make just the calls */
     const struct cecl_plan *plans;
     int ncalls, nranks;
     int nlanes;           /* 1 if no plan has a side lane */
     int nactors;          /* nranks * nlanes */
-    uint32_t ncounters;   /* that any plan may name */
-    uint32_t nparts;      /* the most parts of any plan */
-    int nareas;           /* of calls: CECL_AREA_COUNT * nparts */
-    int nmemories;        /* these, and one for each message */
+    uint32_t ncounters;   /* counters that any plan may name */
+    uint32_t nparts;      /* the largest number of parts in a plan */
+    int nareas;           /* areas of calls: CECL_AREA_COUNT * nparts */
+    int nmemories;        /* nareas, plus one for each message */
     uint64_t *area_bytes; /* [nmemories] */
-    /* of the largest area of user data; tags of parts are this far apart */
+    /* bytes of the largest area of user data; the tags of two parts are this far apart */
     uint64_t input_bytes;
-    /* [ncalls + 1][nranks][CECL_PHASED]: where flags stand before each call */
+    /* [ncalls + 1][nranks][CECL_PHASED]: the values of flags before each call */
     uint64_t *base;
-    uint64_t most_phases;          /* of any counter, all calls together, and any number */
-    uint32_t max_events;           /* of any actor; also the stride of clocks */
-    uint32_t *clocks;              /* [actor][event][nactors] */
+    uint64_t most_phases; /* of any counter, in all calls together, and the largest number */
+    uint32_t max_events;  /* the most events of any actor; also the stride of clocks */
+    uint32_t *clocks;     /* [actor][event][nactors] */
     struct verify_origin *origins; /* [actor][event] */
     struct verify_signal *signals; /* [holder][writer][counter][value] */
     struct verify_word *words;     /* [holder][writer][counter] */
-    uint64_t draws;                /* the state of the order in which lanes go on; 0: in turn */
-    uint32_t **tags;               /* [nmemories][rank][byte]: the source byte that is there */
-    /* [nmemories][rank][byte], only for RECV and messages: how often this call wrote it */
+    uint64_t draws;  /* random state for the order in which lanes continue; 0: in turn */
+    uint32_t **tags; /* [nmemories][rank][byte]: the tag of the source byte that is there */
+    /* [nmemories][rank][byte], only for RECV and messages: how often this call wrote the byte */
     uint32_t **writes;
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
     struct verify_channel *channels; /* [sender][receiver] */
     bool moved;                      /* an exchange has begun */
-    /* the first wrong byte is described in `fault`; if a race caused it, the race is reported
-     * instead */
+    /* `fault` describes the first wrong byte; if a race caused it, the race is reported instead */
     bool wrong_data;
     char fault[CECL_MESSAGE_BYTES];
 };
@@ -139,7 +140,7 @@ static inline uint64_t *verify_base(const struct verifier *v, int call, int rank
     return &v->base[((size_t)call * (size_t)v->nranks + (size_t)rank) * CECL_PHASED];
 }
 
-/* Whether a rank reaches the memory and the flags of another one. */
+/* Whether a rank can access the memory and the flags of another rank. */
 static inline bool verify_reaches(const struct cecl_plan *plan, int rank, int peer)
 {
     const struct cecl_nodes *nodes = plan->part.means.nodes;
@@ -157,7 +158,7 @@ static inline struct verify_origin *verify_origin(const struct verifier *v, int 
     return &v->origins[(size_t)actor * v->max_events + event];
 }
 
-/* How many copies a step has, from its first on. */
+/* How many copies a step has. */
 static inline uint32_t verify_step_copies(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY ? step->count : step->kind == CECL_STEP_POST;
@@ -169,7 +170,7 @@ static inline uint32_t verify_combine(uint32_t first, uint32_t second)
     return (first ^ (first >> 15)) * 0x9e3779b1u + second;
 }
 
-/* The tag of what a reduction of all ranks gives, which is not reduced again. */
+/* The tag of the final result of a reduction over all ranks. */
 static inline uint32_t verify_reduced(uint32_t tag)
 {
     return tag * 0x85ebca6bu + 1;
@@ -185,8 +186,8 @@ static inline uint32_t *verify_writes(const struct verifier *v, int area, int ra
     return &v->writes[area][(size_t)rank * v->area_bytes[area]];
 }
 
-/* The same part of the same call on another rank. To be called only once all plans are known to
- * have that part. */
+/* The same part of the same call on another rank. May be called only after all plans are known to have that
+ * part. */
 static inline const struct cecl_part *
 verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t part, int rank)
 {
@@ -194,7 +195,7 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
     return cecl_plan_part(verify_plan(v, call, rank), part);
 }
 
-/* Where a call's input ends, and where its recvbuff ends. */
+/* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
 
@@ -209,8 +210,8 @@ static inline uint64_t verify_input_pitch(const struct cecl_call *call)
                                                      : call->view.shape.send_pitch;
 }
 
-/* Where a source of a reduction lies. A rank names its peers' inputs by the area of its own input, as it
- * does not know which of them are in place. */
+/* Where a source of a reduction lies. A rank names its peers' inputs by the area of its own input, because
+ * it does not know which peers are in place. */
 static inline struct cecl_place verify_source(const struct verifier *v,
                                               const struct cecl_plan *plan,
                                               const struct cecl_place *named)
@@ -224,47 +225,46 @@ static inline struct cecl_place verify_source(const struct verifier *v,
     return source;
 }
 
-/* form.c: checks that each plan is well formed: indices, areas and sizes are within bounds.
- * Nothing can be out of range after it. */
+/* form.c: checks that each plan is well formed: indices, areas and sizes are within bounds. Later code
+ * relies on this. */
 ceclResult_t verify_form(const struct verifier *v);
-/* messages.c: the same of the plans of messages. */
+/* messages.c: the same check for plans of messages. */
 ceclResult_t verify_messages_form(const struct verifier *v);
-/* form.c: checks a place of `bytes` bytes, and, if it is written, that it may be. */
+/* form.c: checks a place of `bytes` bytes, and, if the place is written, that writing is allowed. */
 ceclResult_t verify_range_form(const struct verifier *v, const struct cecl_plan *plan,
                                const struct cecl_place *place, uint64_t bytes, bool is_written);
-/* exchange.c: checks the form of an exchange, and does it. *stuck: ranks that it is with have not all
- * come to it. */
+/* exchange.c: checks the form of an exchange, and carries it out. *stuck: not all its peers have reached
+ * the matching exchange. */
 ceclResult_t verify_exchange_form(const struct verifier *v, const struct cecl_plan *plan, int rank,
                                   const struct cecl_step *step);
 ceclResult_t verify_exchange(struct verifier *v, int rank, uint32_t at, bool *stuck);
-/* exchange.c: the tables that it needs. */
+/* exchange.c: allocates the tables that exchanges need. */
 bool verify_exchange_allocate(struct verifier *v);
 void verify_exchange_release(struct verifier *v);
-/* messages.c: where a copy of a plan of messages goes from and to. */
+/* messages.c: the source and the destination of a copy in a plan of messages. */
 struct cecl_copy verify_message_copy(const struct verifier *v,
                                      const struct cecl_verify_launch *launch,
                                      const struct cecl_copy *copy);
-/* messages.c: the same of a place alone, and the form of an exchange. */
+/* messages.c: the same for a single place, and a check of the form of an exchange. */
 struct cecl_place verify_message_place(const struct verifier *v,
                                        const struct cecl_verify_launch *launch,
                                        const struct cecl_place *place);
-/* messages.c: as verify_output and verify_renew, for the messages of a launch. */
+/* messages.c: like verify_output and verify_renew, for the messages of a launch. */
 ceclResult_t verify_messages_output(const struct verifier *v,
                                     const struct cecl_verify_launch *launch, int rank);
 void verify_messages_renew(const struct verifier *v, const struct cecl_verify_launch *launch,
                            int rank);
-/* run.c: walks all plans in an order that the flags allow, and builds clocks and data on the
- * way. */
+/* run.c: walks all plans in an order that the flags allow, and builds clocks and data in doing so. */
 ceclResult_t verify_run(struct verifier *v);
-/* run.c: adds an event to an actor, after its last one, and returns its clock. `step`: the step that it
- * is; UINT32_MAX: the user's turn. Notes an access of the actor's last event, which lasts so many events
- * more. Orders a clock after an event of another actor. */
+/* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the
+ * user's turn); records an access by the actor's last event, which lasts for some further events; orders a
+ * clock after an event of another actor. */
 uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write, uint32_t lasts);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
-/* Whether a counter is for the rank's own host, which nobody waits for on a stream. (Streams may wait for LINE, but
- * only for a call on another stream, and all launches of a rank are on one here.) */
+/* Whether a counter only informs the rank's own host, so that no stream waits for it. (Streams may wait for
+ * LINE, but only for a call on another stream, and here a rank has all launches on one stream.) */
 static inline bool verify_is_own(uint32_t counter)
 {
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
@@ -272,30 +272,28 @@ static inline bool verify_is_own(uint32_t counter)
            counter == CECL_COUNTER_HOLDS;
 }
 
-/* run.c: checks that every signal of a counter without phases had its wait. */
+/* run.c: checks that every signal of a counter without phases had a wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
-/* splits.c: does a step of a call by splits on the device; where its table ends in staging; checks the
- * form of such a step, and of such a call; checks the call's output on a rank. */
+/* splits.c: carries out a step of a call by splits on the device; returns where its table ends in staging;
+ * checks the form of such a step, and of such a call; checks the call's output on a rank. */
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
 uint64_t verify_splits_staging(const struct cecl_plan *plan);
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step);
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero);
 ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank);
-/* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
+/* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 represents no byte. */
 uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset);
-/* data.c: checks that a byte of the output was written the expected number of times, and resets its
- * count. */
+/* data.c: checks that a byte of the output was written the expected number of times, and resets its count. */
 ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part, int rank,
                               uint64_t at, uint32_t expected);
-/* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew
- * gives new input, and an output without valid tags. */
+/* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew provides new
+ * input, and an output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
-/* race.c: checks that a rank ends a call that has a barrier behind all ranks' turns before it. */
+/* race.c: checks that a rank ends a call that has a barrier only after all ranks' turns before that call. */
 ceclResult_t verify_barrier(const struct verifier *v, int call, int rank);
-/* race.c: checks that no two accesses to a byte, of which one is a write, are without an
- * order. */
+/* race.c: checks that any two accesses to the same byte are ordered if one of them is a write. */
 ceclResult_t verify_races(const struct verifier *v);
 
 #define VERIFY_FAULT(...) cecl_fail(ceclInternalError, __VA_ARGS__)

@@ -1,4 +1,4 @@
-/* Messages in the verifier: the form of their plans, their memory, and what must arrive. */
+/* Messages in the verifier: the form of their plans, their memory, and the expected bytes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ static uint64_t bytes_of(const struct cecl_verify_launch *launch, const struct c
     return copy->given ? launch->given[copy->given - 1] : copy->bytes;
 }
 
-/* A copy goes from the sender's end of a message to the receiver's, and one of them is this rank. */
+/* A copy goes from the sender's end of a message to the receiver's end. One of the two ends is this rank. */
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verify_launch *launch,
                                const struct cecl_copy *copy, int rank)
 {
     const uint32_t part = copy->src.area / CECL_AREA_COUNT;
     if (part >= launch->nmessages || copy->src.area != cecl_area_of(CECL_AREA_SEND, part) ||
         copy->dst.area != cecl_area_of(CECL_AREA_RECV, part))
-        return VERIFY_FAULT("a copy is not of one message");
+        return VERIFY_FAULT("a copy is not from the sender's to the receiver's end of one message");
     const struct cecl_verify_message *m = message_of(v, launch, part);
     const uint64_t bytes = bytes_of(launch, copy);
     if (copy->src.rank != m->from || copy->dst.rank != m->to || (m->from != rank && m->to != rank))
@@ -36,7 +36,7 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
     return ceclSuccess;
 }
 
-/* The sender's end of each message is here, or the receiver's. */
+/* Checks that each transfer is one of a message that this rank sends or receives. */
 static ceclResult_t check_exchange(const struct verifier *v,
                                    const struct cecl_verify_launch *launch,
                                    const struct cecl_step *step, int rank)
@@ -47,7 +47,7 @@ static ceclResult_t check_exchange(const struct verifier *v,
         const struct cecl_transfer *t = &plan->transfers[step->first + i];
         const uint32_t part = t->at.area / CECL_AREA_COUNT;
         if (part >= launch->nmessages)
-            return VERIFY_FAULT("a transfer is of no message");
+            return VERIFY_FAULT("a transfer belongs to no message");
         const struct cecl_verify_message *m = message_of(v, launch, part);
         const int from = t->sends ? rank : t->peer, to = t->sends ? t->peer : rank;
         if (m->from != from || m->to != to || t->at.offset > m->bytes ||
@@ -85,8 +85,9 @@ static ceclResult_t check_step(const struct verifier *v, const struct cecl_verif
         fine = step->count >= 1 && step->count <= plan->ncopies &&
                step->first <= plan->ncopies - step->count;
     if (!fine || step->lane >= v->nlanes)
-        return VERIFY_FAULT("a step is no step of messages: kind %u, lane %u, counter %" PRIu32,
-                            step->kind, step->lane, step->counter);
+        return VERIFY_FAULT(
+            "a step that plans of messages do not have: kind %u, lane %u, counter %" PRIu32,
+            step->kind, step->lane, step->counter);
     for (uint32_t i = 0; step->kind == CECL_STEP_COPY && i < step->count; i++)
         CECL_TRY(check_copy(v, launch, &plan->copies[step->first + i], rank));
     return ceclSuccess;
@@ -123,7 +124,7 @@ struct cecl_place verify_message_place(const struct verifier *v,
     return moved;
 }
 
-/* The tag of a byte of a message. No byte of a call has it in a memory of messages. */
+/* The tag of a byte of a message. In message memory, no byte of a call has this tag. */
 static uint32_t tag_of(uint32_t message, uint32_t byte)
 {
     return verify_combine(message + 1, byte + 1);

@@ -1,4 +1,4 @@
-/* Checks that flags or a stream order any two accesses to a byte of which one is a write. */
+/* Checks that flags or a stream order any two accesses to the same byte if one of them is a write. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static bool before(const struct verifier *v, const struct verify_access *a,
     return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->until;
 }
 
-/* Copies of one batch are one event, and have no order among themselves. */
+/* The copies of one batch are one event, and are not ordered among themselves. */
 static bool ordered(const struct verifier *v, const struct verify_access *a,
                     const struct verify_access *b)
 {
@@ -20,7 +20,7 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-/* Describes who makes an access. */
+/* Describes the actor that makes an access. */
 static void describe(const struct verifier *v, const struct verify_access *a, char *out,
                      size_t bytes)
 {
@@ -56,8 +56,7 @@ static int by_low(const void *a, const void *b)
     return (one->low > other->low) - (one->low < other->low);
 }
 
-/* Accesses are sorted by their first bytes. So an access can only overlap those that begin before
- * it ends. */
+/* Accesses are sorted by their first bytes, so an access can only overlap those that begin before its end. */
 static ceclResult_t check_area(const struct verifier *v, int area, int rank)
 {
     const struct verify_accesses *all = &v->accesses[area * v->nranks + rank];

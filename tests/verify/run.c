@@ -1,12 +1,11 @@
-/* Walks the plans of all ranks in an order that the flags allow. On the way, every event gets its
- * vector clock, every access to memory is noted, and tags that stand for source bytes move as the
- * copies would move the bytes.
+/* Walks the plans of all ranks in an order that the flags allow. Meanwhile every event gets its vector
+ * clock, every access to memory is recorded, and tags, which represent source bytes, move as the copies
+ * would move the bytes.
  *
- * An actor is a lane of a rank. The events of one actor have an order. Between actors, only flags
- * and AFTER make an order. In every possible run, a wait ends with the first signal of at least its
- * value, because flags only grow, each flag has one writer, and its signals have an order (which is
- * checked). So what a wait guarantees does not depend on the order of the walk, and neither do the
- * clocks. */
+ * An actor is a lane of a rank. The events of one actor are ordered. Between actors, only flags and AFTER
+ * create an order. In every possible run, a wait ends with the first signal of at least its value, because
+ * flags only grow, each flag has one writer, and its signals have an order (which is checked). So what a
+ * wait guarantees does not depend on the order of the walk, and neither do the clocks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +70,7 @@ static ceclResult_t user_takes(struct verifier *v, int rank, int memory)
                                              verify_actor(v, rank, CECL_LANE_MAIN), true);
 }
 
-/* The memory of the messages of a launch is the user's before it and behind it. */
+/* The user owns the memory of a launch's messages before and after the launch. */
 static ceclResult_t user_takes_messages(struct verifier *v, int rank, int at)
 {
     if (at < 0 || at >= verify_nlaunches(v, rank))
@@ -82,8 +81,8 @@ static ceclResult_t user_takes_messages(struct verifier *v, int rank, int at)
     return ceclSuccess;
 }
 
-/* Checks what the launch before has left. The walk goes on after a fault, because a race that shows later
- * may be the cause. */
+/* Checks the output of the previous launch. The walk continues after a fault, because a race that shows
+ * later may be the cause. */
 static void check_outcome(struct verifier *v, int rank, int at)
 {
     if (at < 0)
@@ -99,7 +98,8 @@ static void check_outcome(struct verifier *v, int rank, int at)
     }
 }
 
-/* Whether the next call is made ready by a launch before launch `at`. Then its buffers are not the user's. */
+/* Whether the next call is made ready by a launch before launch `at`. If so, the user does not own that
+ * call's buffers. */
 static bool is_made_ready(const struct verifier *v, int rank, int at)
 {
     for (int i = at - 1; i >= 0; i--) {
@@ -112,8 +112,8 @@ static bool is_made_ready(const struct verifier *v, int rank, int at)
     return false;
 }
 
-/* The user may do anything with all buffers between calls. This counts as a write to all of them.
- * The user is ordered after the main lane alone. */
+/* The user may do anything with all buffers between calls. This counts as a write to all of them. The user
+ * is ordered after the main lane only. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -152,7 +152,7 @@ static struct cecl_verify_launch launch_of(const struct verifier *v, int rank)
     return verify_launch(v, rank, v->ranks[rank].launch);
 }
 
-/* The index of the word of a counter at `holder` that `writer` writes. */
+/* The index of the word for a counter that `writer` writes at `holder`. */
 static size_t word_of(const struct verifier *v, int holder, int writer, uint32_t counter)
 {
     return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * v->ncounters + counter;
@@ -163,7 +163,7 @@ static struct verify_signal *signal_at(const struct verifier *v, size_t word, ui
     return &v->signals[word * (size_t)(v->most_phases + 1) + (size_t)value];
 }
 
-/* The value of a counter at +k in the launch of a rank. */
+/* The counter's value at +k in the rank's current launch. */
 static uint64_t value_of(const struct verifier *v, int rank, uint32_t counter, uint32_t k)
 {
     return k + (counter < CECL_PHASED ? verify_base(v, launch_of(v, rank).call, rank)[counter] : 0);
@@ -181,7 +181,7 @@ static bool is_after(const struct verifier *v, int actor, const struct verify_ma
            verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
 }
 
-/* Raises a counter at step->peer in a new event. */
+/* Raises a counter at step->peer, as a new event. */
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
                               uint32_t at, uint32_t counter)
 {
@@ -191,7 +191,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     struct verify_word *word = &v->words[index];
     verify_event(v, actor, at);
     if (verify_is_own(counter))
-        return ceclSuccess; /* for this rank's own host */
+        return ceclSuccess; /* informs only this rank's own host */
     if (value <= word->highest)
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
@@ -219,7 +219,7 @@ static struct verify_signal *awaited(const struct verifier *v, int rank,
     return NULL;
 }
 
-/* Takes the signals of a counter that come before the one that a wait waits for. */
+/* Takes the earlier signals of a counter, before the one that the wait needs. */
 static void take_earlier(struct verifier *v, int rank, const struct cecl_step *step)
 {
     const size_t word = word_of(v, rank, step->peer, step->counter);
@@ -227,7 +227,7 @@ static void take_earlier(struct verifier *v, int rank, const struct cecl_step *s
         signal_at(v, word, x)->awaited = true;
 }
 
-/* Waits for a counter, and resets its word where the next run is to find it so. */
+/* Waits for a counter, and resets its word if the next run must find it reset. */
 static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
                             bool *stuck)
 {
@@ -252,7 +252,7 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     return ceclSuccess;
 }
 
-/* Waits for an exchange of the rank's own. */
+/* Waits until one of the rank's own exchanges has ended. */
 static void await_exchange(struct verifier *v, int rank, const struct cecl_step *step, uint32_t at,
                            bool *stuck)
 {
@@ -263,9 +263,8 @@ static void await_exchange(struct verifier *v, int rank, const struct cecl_step 
                     verify_actor(v, rank, CECL_LANE_NET), me->ended[step->phase - 1]);
 }
 
-/* Finds the last event of the other lane among its steps before step `at`, or the lane's last event
- * before the call if there are none. Returns false if the other lane has not reached that event
- * yet. */
+/* Finds the last event of the other lane among its steps before step `at`, or, if there are none, the
+ * lane's last event before the call. Returns false if the other lane has not reached that event yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
                        uint32_t at, uint32_t *event)
 {
@@ -276,7 +275,7 @@ static bool other_lane(const struct verifier *v, int rank, const struct cecl_pla
         if (plan->steps[s].lane == plan->steps[at].first) {
             if (s >= other->step)
                 return false;
-            /* each step is an event, and an exchange two */
+            /* an exchange is two events, any other step one */
             *event += plan->steps[s].kind == CECL_STEP_EXCHANGE ? 2 : 1;
         }
     return true;
@@ -311,7 +310,7 @@ static ceclResult_t do_copies(struct verifier *v, int actor, int rank, const str
     return ceclSuccess;
 }
 
-/* The data and its flag arrive together: a rank that has seen the flag has the data. */
+/* The data arrives together with its flag: a rank that has seen the flag has the data. */
 static ceclResult_t do_post(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -334,8 +333,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     for (uint32_t s = 0; s < reduce->nsrc; s++)
         src[s] = verify_source(v, plan, &plan->sources[reduce->first + s]);
     for (uint32_t s = 0; s < reduce->nsrc; s++)
-        /* a source that is dst itself is no access of its own: each element is read before it is
-         * written */
+        /* a source that is also dst counts as no extra access: each element is read before it is written */
         if (!is_same(&src[s], dst))
             CECL_TRY(note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
     CECL_TRY(note(v, dst, dst->offset, reduce->bytes, actor, true));
@@ -349,7 +347,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     return ceclSuccess;
 }
 
-/* Does one step of a rank. *stuck: the step has to wait. */
+/* Carries out one step of a rank. *stuck: the step has to wait. */
 static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at,
                             bool *stuck)
 {
@@ -385,8 +383,8 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     return ceclSuccess; /* verify_form refuses all other kinds */
 }
 
-/* Which of so many goes on first, and how many steps it may do: the first one, and all, where the order
- * is not random. */
+/* Draws a number below `below`: which lane or rank continues first, and for how many steps. Returns
+ * `otherwise` if the order is not random. */
 static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
 {
     if (v->draws == 0)
@@ -396,7 +394,7 @@ static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
     return (uint32_t)(v->draws >> 33) % below;
 }
 
-/* Walks a lane of a rank, at most so many steps, as far as it can go in this launch. */
+/* Walks a lane of a rank in this launch until it has to wait, or for at most `most` steps. */
 static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_t most, bool *moved)
 {
     struct verify_actor *me = &v->actors[verify_actor(v, rank, lane)];
@@ -414,7 +412,7 @@ static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_
     return ceclSuccess;
 }
 
-/* Walks `rank` as far as it can go; in a random order, some steps. */
+/* Walks `rank` until it has to wait; in a random order, for some steps only. */
 static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -474,7 +472,7 @@ ceclResult_t verify_run(struct verifier *v)
     return ceclSuccess;
 }
 
-/* Whether a counter without phases has a signal that nobody waited for. */
+/* Whether a counter without phases has a signal that no wait took. */
 ceclResult_t verify_awaited(const struct verifier *v)
 {
     const size_t words = (size_t)v->nranks * (size_t)v->nranks * v->ncounters;

@@ -1,14 +1,15 @@
-/* The steps of calls by splits on the device. The layout names the splits by their address, so here they
- * are what a device would read. sm/splits.h says where blocks belong: its own test has a plain model of
- * that, and what is proved here is that steps touch what they may, when they may. Scales go with their
- * rows, in the same steps, and are not tracked. */
+/* The steps of calls by splits on the device. The layout names the splits by address, so the verifier reads
+ * the splits that a device would read. The test of sm/splits.h proves where blocks belong, with a plain
+ * model. The verifier proves that steps touch only the memory that they may touch, when they may. Scales
+ * move with their rows, in the same steps, and are not tracked. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "call/splits.h"
 #include "verify/internal.h"
 
-/* What a table is when all ranks have told their lines, and where this rank's blocks lie in sendbuff. */
+/* The contents of a table once all ranks have sent their lines, and where this rank's blocks lie in
+ * sendbuff. */
 struct told {
     uint64_t table[CECL_SPLITS_RANKS_MAX *
                    (CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t))];
@@ -40,7 +41,7 @@ static uint64_t line_bytes(const struct cecl_splits_form *form)
     return cecl_splits_line_bytes(form->nranks, form->experts);
 }
 
-/* The tag of a rank's line. Tags of user's bytes are numbered from below. */
+/* The tag of a rank's line. Tags of user bytes are numbered from the lower end. */
 static uint32_t line_tag(const struct verifier *v, int call, int rank)
 {
     return UINT32_MAX - (uint32_t)(call * v->nranks + rank);
@@ -74,7 +75,7 @@ static ceclResult_t do_tell(struct verifier *v, int call, int rank, int actor)
     return ceclSuccess;
 }
 
-/* All lines of this rank's table are of this call. */
+/* Checks that all lines of this rank's table belong to this call. */
 static ceclResult_t read_table(struct verifier *v, int call, int rank, int actor)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);

@@ -1,4 +1,4 @@
-/* The verifier's frame: sets up what its examinations share, and runs them. */
+/* The verifier's entry point: sets up what its checks share, and runs them. */
 #include <stdlib.h>
 
 #include "call/tiles.h"
@@ -59,8 +59,8 @@ static void measure_copy(struct verifier *v, const struct cecl_copy *copy)
              copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
 }
 
-/* Sizes the areas. User buffers count whole. Staging may be large, so it counts only as far as a
- * copy touches it. */
+/* Sizes the areas. User buffers count in full. Staging may be large, so it counts only as far as copies
+ * touch it. */
 static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
     for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
@@ -111,7 +111,7 @@ static bool allocate(struct verifier *v)
     const size_t n = (size_t)v->nranks;
     uint32_t most = 0;
     for (int r = 0; r < v->nranks; r++) {
-        /* one for nothing, and one for each of the user's turns */
+        /* event 0, and one event for each of the user's turns */
         uint32_t events = 2 + (uint32_t)verify_nlaunches(v, r);
         for (int i = 0; i < verify_nlaunches(v, r); i++)
             events += verify_launch(v, r, i).plan->nsteps + verify_launch(v, r, i).plan->nexchanges;
@@ -153,7 +153,7 @@ static void release(struct verifier *v)
     free(v->ranks);
 }
 
-/* Lanes and numbers that plans of messages have. */
+/* The lanes and numbers that plans of messages use. */
 static void begin_program(struct verifier *v)
 {
     v->ncounters = CECL_COUNTERS + v->program->ncounters;
@@ -171,7 +171,7 @@ static void begin_program(struct verifier *v)
         }
 }
 
-/* Sets what all examinations need to know of the plans before their form is checked. */
+/* Sets what all checks need to know of the plans before their form is checked. */
 static bool begin(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++) {
@@ -195,7 +195,7 @@ static bool begin(struct verifier *v)
     return v->area_bytes && v->base;
 }
 
-/* Counts where the flags stand after call `c`. */
+/* Computes the values of the flags after call `c`. */
 static void count_phases(struct verifier *v, int c)
 {
     for (int r = 0; r < v->nranks; r++)
@@ -206,8 +206,8 @@ static void count_phases(struct verifier *v, int c)
         }
 }
 
-/* Finds the sizes of the verifier's own tables. The form of the plans is checked before this: all
- * indices are in range, and no size overflows. */
+/* Computes the sizes of the verifier's own tables. The form of the plans was checked before: all indices
+ * are in range, and no size overflows. */
 static void measure(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++)
