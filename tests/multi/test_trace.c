@@ -359,8 +359,9 @@ static void a_file_that_cannot_be_written_is_a_warning_and_calls_work(void **sta
     close_comm();
 }
 
-/* Each rank receives from the rank before it and sends to the next. A sender is never before its
- * receiver, which posts its receive up to a second earlier. */
+/* Each rank receives from the rank before it and sends to the next. A group posts its receive
+ * first, and a sender waits up to 1 s for its receiver. So each sender finds the receive
+ * posted. */
 static void ranks_that_exchange_much_push_what_they_send(void **state)
 {
     char pattern[128];

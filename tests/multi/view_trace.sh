@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless chrome://tracing and Perfetto can read the traces of test_trace: view_trace.sh
-# MPIRUN... TEST_TRACE
+# Fails unless chrome://tracing and Perfetto can read the traces of test_trace.
+# view_trace.sh MPIRUN... TEST_TRACE
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 folder=$(mktemp -d /tmp/cecl_view_XXXXXX) # test_trace links its files into this folder, which is beside its own
 trap 'rm -rf "$folder"' EXIT
@@ -8,8 +8,8 @@ CECL_TEST_KEEP_TRACES=$folder "$@" >"$folder/log" 2>&1 || { cat "$folder/log"; e
 here=$(dirname "$0")
 python3 "$here/view_trace.py" "$folder"/*.json || exit 1
 
-# Checks that the checker can fail: each of these breaks one thing in the first file. Usage: bad
-# SED_COMMAND
+# Checks that view_trace.py can fail: each of these breaks one thing in the first file.
+# bad SED_COMMAND
 bad() {
     sed "$1" "$folder/0.json" >"$folder/broken"
     ! cmp -s "$folder/0.json" "$folder/broken" || { echo "nothing was broken: $1"; exit 1; }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What cecl-run does to a command, and what it refuses.
+# How cecl-run changes a command, and what it refuses.
 # test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL
 #   TOOL  any library that can be preloaded
 set -uo pipefail
-run=$1 standin=$3 scratch=$4 tool=$6 # as test_nccl_preload.sh takes them
+run=$1 standin=$3 scratch=$4 tool=$6 # the other arguments as in test_nccl_preload.sh
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"

@@ -2,7 +2,7 @@
 # Programs under cecl-run, with the library in NCCL's place preloaded.
 # test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL PROGRAM
 #   TORCH    linked to NCCL as PyTorch is (torch.c)
-#   TOOL     replaces a function of NCCL's, as profiling tools do (tool.c)
+#   TOOL     replaces a function of NCCL, as profiling tools do (tool.c)
 #   PROGRAM  nccl_program
 set -uo pipefail
 run=$1 probe=$2 standin=$3 scratch=$4 torch=$5 tool=$6 program=$7
@@ -25,7 +25,7 @@ none+="statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)"
 export TMPDIR="$scratch/tmp"
 mkdir -p "$TMPDIR"
 
-# expect_no_file: of those by which the processes of a command tell each other of a table
+# expect_no_file: no file is left of those by which the processes of a command share their tables
 expect_no_file() {
     [ -z "$(ls -A "$TMPDIR")" ] || wrong "files are left: $(ls -A "$TMPDIR")"
 }
@@ -33,7 +33,7 @@ expect_no_file() {
 case="a program that does not call NCCL opens nothing, and one line says that nothing was counted"
 run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info bash -c 'ls / >/dev/null; true'
 expect_status 0
-expect_lines 2 # with cecl-run's own
+expect_lines 2 # the parent's, cecl-run
 expect_error "$none"
 
 case="that line comes once, from the command's own process, and leaves its exit status alone"
@@ -60,7 +60,7 @@ done
 case="it does not come where a process of the command has counted calls"
 run "$run" --stats --nccl "$standin" "$program" threads 1
 expect_status 0
-[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
+[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table without that line expected"
 run "$run" --stats --nccl "$standin" bash -c "'$program' threads 1; true"
 [[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
 expect_no_file
@@ -77,7 +77,7 @@ expect_status 7
 [ "$output" = "$started" ] || wrong "process $started expected"
 expect_error "$none"
 
-# As installed by pip: PyTorch's library names the folder of the wheel's NCCL by a DT_RPATH.
+# As installed by pip: PyTorch's library has the folder of the wheel's NCCL in a DT_RPATH.
 site=$scratch/site
 mkdir -p "$site/torch/lib" "$site/nvidia/nccl/lib"
 cp "$torch" "$site/torch/lib/libtorch_cuda.so"

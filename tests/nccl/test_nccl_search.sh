@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where the library in NCCL's place finds the real NCCL, and what it says and answers if there is none.
+# Where the library in NCCL's place finds the real NCCL, and its messages and results without one.
 # test_nccl_search.sh LIBRARY SYSTEM PROBE STANDIN SCRATCH
-#   LIBRARY  a build of the library that takes SYSTEM for the system's only folder
+#   LIBRARY  a build of the library for which SYSTEM is the only system folder
 set -uo pipefail
 library=$1 system=$2 probe=$3 standin=$4 scratch=$5
 # shellcheck source=tests/nccl/expect.sh
@@ -11,13 +11,13 @@ mkdir -p "$scratch" "$system"
 unset LD_LIBRARY_PATH
 export CECL_DEBUG=warn
 
-# standin_in FOLDER: a copy of the stand-in, as the loader tells files by their numbers
+# standin_in FOLDER: copies the stand-in there, because the loader identifies files by inode
 standin_in() {
     mkdir -p "$1"
     cp "$standin" "$1/libnccl.so.2"
 }
 
-# expect_passed_to FOLDER: of the last run, which wrote what it opened
+# expect_passed_to FOLDER: the last run passed its calls to the library there, and said so
 expect_passed_to() {
     expect_status 0
     expect_output "result 0 version 22809"

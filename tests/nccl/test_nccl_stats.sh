@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of what became of calls, and calls that are refused.
+# The table of calls and of who carried them out, and calls that are refused.
 # test_nccl_stats.sh PROGRAM STANDIN SCRATCH
 #   PROGRAM  nccl_program, linked to the library in NCCL's place
 set -uo pipefail
@@ -12,21 +12,22 @@ mkdir -p "$scratch"
 slower="no measurement says that cecl is faster"
 one="the communicator has one rank"
 
-# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: so often as there are tables, a row in each
+# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: each table has such a row
 expect_row() {
     local rows
     rows=$(tr -s ' ' <<<"$errors" | grep -cxF "cecl: $1 $2 $3 $4 $5 $6")
     [ "$rows" -eq "$tables" ] || wrong "$tables rows expected: $*"
 }
 
-# expect_table TIMES WHY WHY_EMPTY: of nccl_program, whose calls were made TIMES in a process
+# expect_table TIMES WHY WHY_EMPTY: checks the table of nccl_program, which made its calls TIMES
+# in a process
 expect_table() {
     expect_row ncclAllGather 0 "$1" 0 "NCCL unknown" "${3:-$2}"
     expect_row ncclAllGather "to 4 KiB" $((3 * $1)) $((12288 * $1)) "NCCL unknown" "$2"
     expect_row ncclAllGather "to 64 KiB" "$1" $((4100 * $1)) "NCCL unknown" "$2"
     expect_row ncclAllReduce "to 1 MiB" $((2 * $1)) $((320000 * $1)) "NCCL unknown" "$2"
     expect_row ncclBcast "to 4 KiB" "$1" $((64 * $1)) "NCCL unknown" "$2"
-    expect_lines $((7 * tables)) # heading included: the broadcast that Bcast makes is NCCL's own
+    expect_lines $((7 * tables)) # including the heading: NCCL's broadcast inside Bcast is not counted
 }
 
 case="no table without the setting"
