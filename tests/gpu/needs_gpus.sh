@@ -11,7 +11,7 @@ case ${CECL_SHARE_GPU:-0}/$1/$* in
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 if [ "${have:-0}" -lt "$wanted" ]; then
-    echo "skipped: $wanted GPUs are needed, ${have:-0} found"
+    echo "skipped: $wanted GPUs are needed, ${have:-0} are here"
     exit 77
 fi
 exec "$@"

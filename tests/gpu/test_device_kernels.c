@@ -246,7 +246,7 @@ int main(int argc, char **argv)
         return skipped;
     ngpus = argc > 1 ? atoi(argv[1]) : 2;
     if (cudaGetDeviceCount(&count) != cudaSuccess || ngpus < 2 || ngpus > MOST || count < ngpus) {
-        printf("skipped: %d GPUs are needed, %d found\n", ngpus, count);
+        printf("skipped: %d GPUs are needed, %d are here\n", ngpus, count);
         return 77;
     }
     return cmocka_run_group_tests(tests, all_open, all_close);

@@ -608,7 +608,7 @@ int main(int argc, char **argv)
         return skipped;
     n = argc > 1 ? atoi(argv[1]) : 2;
     if (cudaGetDeviceCount(&count) != cudaSuccess || n < 2 || n > MOST || count < n) {
-        printf("skipped: %d GPUs are needed, %d found\n", n, count);
+        printf("skipped: %d GPUs are needed, %d are here\n", n, count);
         return 77;
     }
     is_short = wish && *wish == '1';

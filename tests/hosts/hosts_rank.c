@@ -21,8 +21,8 @@
 
 #include "comm/comm.h"
 
-#define WAIT_MS 20000 /* longer than every time limit that the script sets */
-#define LIFE_S 110    /* most seconds of a rank */
+#define WAIT_MS 20000 /* seconds: longer than every time limit that the script sets */
+#define LIFE_S 110    /* seconds: most time of a rank */
 
 struct rank {
     int nranks, rank, host;
@@ -47,14 +47,14 @@ static void must(ceclResult_t result, const char *what, ceclComm_t comm)
         fail(what, comm);
 }
 
-/* A call that is refused must name the hosts. */
+/* A refused call must name the hosts. */
 static void must_refuse(ceclResult_t result, const char *what, ceclComm_t comm)
 {
     if (result != ceclInvalidUsage || !strstr(ceclGetLastError(NULL), "hosts"))
         fail(what, comm);
 }
 
-/* ---- the network of this test */
+/* ---- this test's network */
 
 static size_t net_bytes(int nranks)
 {
@@ -83,7 +83,7 @@ static void take_net(const struct rank *me, const char *name)
          "cecl_net_local_open", me->comm);
 }
 
-/* ---- meeting */
+/* ---- joining */
 
 static void write_id(const char *name)
 {
@@ -114,7 +114,7 @@ static ceclUniqueId read_id(const char *name)
     return id;
 }
 
-/* Ranks of one host work as ever. */
+/* Ranks of one host make calls as usual. */
 static void work_within_a_host(const struct rank *me)
 {
     ceclComm_t comm;
@@ -135,7 +135,7 @@ static void work_within_a_host(const struct rank *me)
     must(ceclCommDestroy(comm), "ceclCommDestroy of a host", NULL);
 }
 
-/* Ranks of several hosts can make and end communicators, and memory. */
+/* Ranks of several hosts can create and destroy communicators, and allocate memory. */
 static void work_over_hosts(const struct rank *me)
 {
     ceclComm_t child, other = NULL;
@@ -161,13 +161,13 @@ static void work_over_hosts(const struct rank *me)
 
 /* ---- calls over hosts */
 
-#define MOST 70000 /* elements of a block: more than a mailbox, and than a chunk, holds */
+#define MOST 70000 /* elements of a block: more than fit into a mailbox, and into a chunk */
 
 struct buffers {
     int *send, *recv; /* [nranks * MOST] */
 };
 
-/* An element that tells the sender, the receiver and its place apart. */
+/* An element that identifies the sender, the receiver and its place. */
 static int element(int from, int to, size_t at)
 {
     return from * 1000003 + to * 10007 + (int)at;
@@ -197,7 +197,7 @@ static int sum_of(const struct rank *me, int to, size_t at)
     return sum;
 }
 
-/* Each of these makes its calls. A failed one returns its result. */
+/* Each of these functions makes its calls. On a failure it returns the result. */
 static ceclResult_t gather_and_spread(const struct rank *me, const struct buffers *b, size_t count)
 {
     const int root = (int)count % me->nranks;
@@ -227,7 +227,7 @@ static ceclResult_t exchange_all(const struct rank *me, const struct buffers *b,
     return ceclSuccess;
 }
 
-/* Rank `from` sends `count` elements to the ranks behind it, and none to the others. */
+/* Rank `from` sends `count` elements to the ranks after it, and none to the others. */
 static ceclResult_t exchange_some(const struct rank *me, const struct buffers *b, size_t count)
 {
     size_t sends[64] = {0}, receives[64] = {0}, places[64] = {0};
@@ -367,7 +367,7 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return 2;
-    alarm(LIFE_S); /* also where the script was killed */
+    alarm(LIFE_S); /* even if the script was killed */
     struct rank me = {.nranks = atoi(argv[2]), .rank = atoi(argv[3]), .host = atoi(argv[4])};
     if (me.rank == 0) {
         make_net(argv[1], me.nranks);
@@ -377,7 +377,7 @@ int main(int argc, char **argv)
     const ceclResult_t result = ceclCommInitRank(&me.comm, me.nranks, id, me.rank);
     if (result != ceclSuccess) {
         printf("refused: %s\n", ceclGetLastError(NULL));
-        await_end_of_input(); /* the others hear of it from rank 0's process */
+        await_end_of_input(); /* rank 0's process tells the others */
         return 0;
     }
     printf("joined\n");
