@@ -102,8 +102,7 @@ static bool draw_transfer(struct input *in, struct transfer *t)
     if (launches >
         0) /* a signal waits until the one before it was consumed, so no wait may be delayed */
         t->first_stream = t->waits_on = 1;
-    if (!of->shares[t->owner] ||
-        t->mover == t->owner) /* some policies refuse a local copy */
+    if (!of->shares[t->owner] || t->mover == t->owner) /* some policies refuse a local copy */
         t->bytes = 0;
     if (t->waits_on == 2)
         t->number = PUT_OFF;

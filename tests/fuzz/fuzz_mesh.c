@@ -449,8 +449,7 @@ static void check_result(const struct plan *plan, ceclResult_t result)
     if (is_broken && (is_interrupted || cecl_ms_left(init_deadline) == 0))
         return;
     REQUIRE(plan->worst != RIGHT || !is_broken, "right frames break the mesh: %s", cecl_message());
-    REQUIRE(plan->worst == RIGHT || result != ceclSuccess,
-            "a wrong frame is accepted");
+    REQUIRE(plan->worst == RIGHT || result != ceclSuccess, "a wrong frame is accepted");
     REQUIRE(plan->worst < NO_FRAME || is_broken, "the mesh is still used after half a frame");
     if (plan->worst > RIGHT && plan->worst < NO_FRAME)
         REQUIRE(result == ceclInvalidUsage && !is_broken, "result %d: %s", (int)result,
@@ -687,7 +686,8 @@ static void check_news(ceclResult_t result)
         lost = lost || (peers[r].told && !peers[r].left);
     }
     REQUIRE(result == ceclSuccess || result == ceclRemoteError, "result %d", (int)result);
-    REQUIRE(result == ceclSuccess || told || is_broken, "an end that no peer has sent: %s", cecl_message());
+    REQUIRE(result == ceclSuccess || told || is_broken, "an end that no peer has sent: %s",
+            cecl_message());
     REQUIRE(result != ceclSuccess || !lost, "the end of a peer is not noticed");
 }
 

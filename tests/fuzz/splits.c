@@ -210,8 +210,8 @@ static void check_error(int rank, ceclComm_t comm, int bad)
     snprintf(name, sizeof(name), "rank %d", bad);
     OK(ceclCommGetAsyncError(comm, &error));
     REQUIRE(error == (bad < 0 ? ceclSuccess : ceclInvalidUsage),
-            "splits: rank %d gets result %d, and rank %d has too little room: %s", rank, (int)error, bad,
-            ceclGetLastError(comm));
+            "splits: rank %d gets result %d, and rank %d has too little room: %s", rank, (int)error,
+            bad, ceclGetLastError(comm));
     REQUIRE(bad < 0 || strstr(ceclGetLastError(comm), name), "splits: rank %d is not named: %s",
             bad, ceclGetLastError(comm));
 }

@@ -8,9 +8,8 @@
 
 #define BYTES ((size_t)PATTERN_WORDS * 4)
 #define ROOM ((size_t)4 << 20)
-#define PROBE_MS                                                                                   \
-    /* ms: far above the 50 for which the probe may hold SMs, far below its time limit of 10 s */
-    1000
+/* Far above the 50 for which the probe may hold SMs, far below its time limit of 10 s */
+#define PROBE_MS 1000
 #define TIMES 20
 
 static const uint32_t both = CECL_LOCAL_CONTIGUOUS | CECL_LOCAL_ROWS;

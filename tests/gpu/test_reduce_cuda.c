@@ -389,8 +389,8 @@ static void a_result_replaces_all_of_its_sources(void **state)
 static struct {
     uint32_t rows[PEERS + 1][ROW]; /* [holder][writer] */
     uint32_t ended, done;
-} * words;                           /* pinned */
-static uint32_t *leaving;            /* on the GPU */
+} * words;                /* pinned */
+static uint32_t *leaving; /* on the GPU */
 /* streams that wait neither for each other nor for plain copies */
 static cudaStream_t meeting, beside;
 

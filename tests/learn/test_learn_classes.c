@@ -27,7 +27,7 @@ struct server {
     int nranks, nclasses;
     /* gain: relative gain of the other arm */
     double weight[MOST_CLASSES], gain[MOST_CLASSES], noise, drift;
-    double lost;                                                   /* relative scatter of times */
+    double lost;    /* fraction of times that are lost */
     double hiccups; /* fraction of calls that take ten times as long */
     uint32_t ahead; /* most calls by which one host is ahead of another */
     bool is_apart;  /* the first host is ahead by `ahead` whenever possible */

@@ -32,20 +32,19 @@ static inline uint64_t below(uint64_t *seed, uint64_t bound)
 struct program {
     uint64_t seed;
     int nranks, ncomms;
-    uint32_t length[MOST_COMMS];                /* calls of each communicator in a step */
-    /* relative change of the step's time while the arm is in force */
+    uint32_t length[MOST_COMMS]; /* calls of each communicator in a step */
+    /* relative gain of a step while the arm is in force */
     double gain[MOST_COMMS][CECL_VERDICT_ARMS];
     /* relative scatter of a step; drift: relative change over 60 steps */
     double noise, drift;
-    double odd;                                 /* fraction of steps that are evaluations */
+    double odd; /* fraction of steps that are evaluations */
     double step_ns;
     uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
     uint32_t ahead; /* most steps by which one host is ahead of another */
     bool is_apart;  /* rank 0's host is ahead by `ahead` whenever possible */
     bool exchanges; /* ranks share no memory; `ahead` is then 0 */
     uint32_t steps;
-    uint32_t
-        changes; /* after this many steps the calls change, and later change back; 0: never */
+    uint32_t changes; /* after this many steps the calls change, and later change back; 0: never */
 };
 
 struct outcome {

@@ -46,10 +46,9 @@ struct random_call {
     ceclDataType_t type;
     ceclRedOp_t op; /* operation of a reduction */
     bool in_place;  /* for rooted calls: whether the root is in place */
-    uint64_t
-        /* A bit for each rank that is out of place although `in_place` is set, where ranks may
-         * differ. */
-        apart;
+    /* A bit for each rank that is out of place although `in_place` is set, where ranks may
+     * differ. */
+    uint64_t apart;
     bool exchange;   /* for a variable all-to-all: ranks exchange the places */
     bool by_request; /* made as a request and started, often twice, unless the call is in a group */
     int root;

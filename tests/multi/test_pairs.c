@@ -6,8 +6,8 @@
 #include "memory.h"
 #include "multi.h"
 
-#define BYTES 3001    /* odd */
-#define PROMPT 10.0   /* seconds within which a failure must be reported */
+#define BYTES 3001  /* odd */
+#define PROMPT 10.0 /* seconds within which a failure must be reported */
 /* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
 #define LIMIT_MS 1000
 

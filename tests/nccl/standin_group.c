@@ -267,7 +267,6 @@ void standin_give_up(ncclComm_t comm)
     pthread_mutex_unlock(&jobs);
 }
 
-
 static ncclResult_t carry_out(void)
 {
     if (standin_captures(first)) {

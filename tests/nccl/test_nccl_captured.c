@@ -468,7 +468,6 @@ static void auto_serves_a_captured_call_as_the_table_says_and_a_group_whole(void
     assert_true(run_ranks(2, follow_the_table));
 }
 
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest all[] = {

@@ -377,7 +377,6 @@ static void what_cecl_cannot_serve_is_refused_by_name(void **state)
     assert_true(run_ranks(2, refuse));
 }
 
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest all[] = {

@@ -1745,7 +1745,6 @@ static void auto_adds_no_group_to_one_of_messages(void **state)
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);
 }
 
-
 static int run_all(void)
 {
     const struct CMUnitTest tests[] = {

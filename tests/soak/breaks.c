@@ -16,12 +16,12 @@ enum way { ABORT, REVOKE, ALL_ABORT, WAYS };
 struct breakage {
     struct team *team;
     enum way way;
-    int culprit;          /* its rank in the team */
-    int calls, few;       /* calls that all others make, and calls that the culprit makes */
-    bool leaves[RANKS];   /* ranks that are no members of the new communicator */
+    int culprit;        /* its rank in the team */
+    int calls, few;     /* calls that all others make, and calls that the culprit makes */
+    bool leaves[RANKS]; /* ranks that are no members of the new communicator */
     /* there is a new communicator; on this rank: the old one is aborted at the end */
     bool shrinks, abrupt;
-    struct mail *mail;    /* messages after the calls; NULL: none */
+    struct mail *mail; /* messages after the calls; NULL: none */
 };
 
 static struct breakage draw(uint64_t *x)
