@@ -33,7 +33,7 @@
 
 #define EAGER 0 /* this value replaces the number of phases */
 byte phases[CALLS];    /* kind of each launch */
-bool on_second[CALLS]; /* its stream */
+bool on_second[CALLS]; /* stream of each launch */
 bool drawn;
 
 bool word[RANKS * RANKS * WORDS];

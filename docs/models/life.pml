@@ -51,10 +51,10 @@ byte owner = 1; /* which communicator has the entry */
 #define LIVES 1
 #define ENDED 2
 byte ours = NONE;
-bool has_failed; /* state of ours */
+bool has_failed; /* ours has failed */
 bool nccl_ended;
 bool was_claimed; /* a call will end NCCL's communicator, or has ended it */
-bool uses_nccl;   /* the maker ends ours */
+bool uses_nccl;   /* the maker uses NCCL's communicator */
 byte users;       /* users of ours */
 
 /* ---- the word */

@@ -51,14 +51,14 @@ byte cause[MEETINGS];
 byte members[MEETINGS];
 byte came[MEETINGS];   /* bits of the ranks that came with its list */
 byte know[MEETINGS];   /* bits of the ranks that need not learn that it failed */
-bool differ[MEETINGS]; /* it failed because lists differ */
+bool differ[MEETINGS]; /* the meeting failed because lists differ */
 bool stuck[MEETINGS];
 byte inside[MEETINGS];
 
 byte last_of[RANKS]; /* the serial of the latest meeting of each rank */
 
 byte dead;   /* bits of the ranks that have died */
-byte deaths; /* number of serials so far */
+byte deaths; /* number of deaths so far */
 
 /* Events of each meeting. */
 byte outcome[MEETINGS];   /* outcome of the ranks that have returned; 0: no rank has */
@@ -537,8 +537,9 @@ inline wait()
                 fi
         }
     :: atomic {
-            timeout && MAY_LOCK && state[in] == OPEN -> /* its deadline has passed */
-                assert((members[in] & ~came[in] & ~dead) != 0); /* it waits for a live rank */
+            timeout && MAY_LOCK && state[in] == OPEN -> /* the meeting's deadline has passed */
+                /* the meeting waits for a live rank */
+                assert((members[in] & ~came[in] & ~dead) != 0);
                 assert(deaths > 0); /* all call until they meet, so no wait needs its deadline */
                 lock();
                 fail(in);

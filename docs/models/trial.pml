@@ -71,7 +71,7 @@
 
 /* decisions */
 #define START 1
-#define PUT_OFF 2 /* for a start: a rank had not reached its offer */
+#define PUT_OFF 2 /* a start is put off: a rank had not reached its offer */
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
 #define NOTHING 7
@@ -389,7 +389,7 @@ inline compare()
         mine = 1 + ME.decisions * 3 + ME.arm;
         assert(had[c * CALLS + call] == 0 || had[c * CALLS + call] == mine);
         came[c * CALLS + call]++;
-        /* after all ranks have passed, it is forgotten, so that there are fewer states */
+        /* after all ranks have passed, the arm is forgotten, so that there are fewer states */
         had[c * CALLS + call] = (came[c * CALLS + call] < SIZE -> mine : 0);
         mine = 0
     }

@@ -41,8 +41,8 @@ static const struct api_puts puts_of = {&model, comms, streams, shares, run_thre
 
 /* ---- settings, in the environment */
 
-/* Sets one of some variables, or none. The C library would keep the memory of each setenv; this
- * function does not. */
+/* Sets each of some variables at random, or unsets it. The C library never frees the memory of
+ * setenv, so this function uses putenv. */
 static void draw_settings(void)
 {
     static const char *const names[] = {

@@ -357,11 +357,11 @@ static void check_answer(const struct client *c)
     memcpy(&a, c->received, sizeof(a));
     memcpy(&challenge, c->sent, sizeof(challenge));
     REQUIRE(c->nsent >= sizeof(challenge) && challenge.magic == CECL_TCP_MAGIC,
-            "it answers a message that is no challenge");
+            "the rank answers a message that is no challenge");
     REQUIRE(a.magic == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
             "the rank says that it is %d of %d", a.rank, a.nranks);
-    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "its tag is wrong");
-    REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "its part is another one");
+    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "the rank's tag is wrong");
+    REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "the rank sends another part");
 }
 
 /* Whether the root has proved that it knows the secret, and then has sent all parts. */
@@ -467,14 +467,14 @@ static void fuzz_rank(void)
     hear(&clients[0]);
     check_answer(root);
     read_handshake(root, &proved, &replied);
-    REQUIRE(result != ceclSuccess || replied, "it succeeds without a reply");
+    REQUIRE(result != ceclSuccess || replied, "the rank succeeds without a reply");
     REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
             cecl_message());
     for (size_t r = 0; r < (size_t)job.nranks && result == ceclSuccess; r++)
         REQUIRE(memcmp(all + r * job.part, root->sent + PARTS_AT + r * CECL_OOB_PART_BYTES,
                        job.part) == 0,
-                "it returns bytes that the root did not send");
-    REQUIRE(!oob.is_known || proved, "it is known to a root without the secret");
+                "the rank returns bytes that the root did not send");
+    REQUIRE(!oob.is_known || proved, "the rank is known to a root without the secret");
     free(all);
     leave(&clients[0]);
     world_end();

@@ -354,7 +354,7 @@ enum how {
 
 /* The steps of all peers in one exchange. */
 struct plan {
-    struct frame head; /* of a correct frame */
+    struct frame head; /* head of a correct frame */
     unsigned seed;
     enum how worst;
     bool sends_fds;

@@ -154,7 +154,7 @@ static void check_environment(enum cecl_setting_id id, const char *text)
                 "%s=%s in the environment", setting->name, text);
 }
 
-/* A known name is nearest to itself, and no name is known as both kinds. */
+/* A setting's name is known, and nearest to itself. Only names with CECL_ have a nearest name. */
 static void check_name(const char *name)
 {
     bool is_setting = false;

@@ -418,7 +418,7 @@ static void captures_that_come_and_go_leave_memory_free(void **state)
         if (i % 2)
             CUDA(cudaGraphDestroy(graph));
         CUDA(cudaGraphLaunch(exec, stream));
-        CUDA(cudaGraphExecDestroy(exec)); /* its launch may still be running */
+        CUDA(cudaGraphExecDestroy(exec)); /* the graph's launch may still be running */
         if (i % 2 == 0)
             CUDA(cudaGraphDestroy(graph));
         if (i == 50)

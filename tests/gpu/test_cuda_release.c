@@ -124,7 +124,8 @@ static void release_is_not_held_up_by_many_streams_that_wait(void **state)
     for (int i = 0; i < COUNT; i++)
         must(wait_word(gpu[0], streams[i], memory.at + i, 9));
     assert_false(ends_within(gpu[0], streams[0], A_WHILE_MS));
-    for (int round = 0; round < 2; round++) /* the second query comes while the first is delayed */
+    for (int round = 0; round < 2;
+         round++) /* the second release comes while the first is blocked */
         must(OPS(gpu[0])->words_release(gpu[0], memory.at + round * COUNT / 2, COUNT / 4, 9));
     must(OPS(gpu[0])->words_release(gpu[0], memory.at, COUNT, 9));
     for (int i = 0; i < COUNT; i++) {

@@ -48,7 +48,8 @@ static struct program any_loop(uint64_t seed)
     program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.is_apart = below(&program.seed, 2);
-    program.drift /= 100; /* of 60 steps, which are one or a few periods of the trial */
+    /* drift over 60 steps, which are one or a few periods of the trial */
+    program.drift /= 100;
     program.steps = 20000;
     return program;
 }

@@ -4,7 +4,7 @@
 
 struct held {
     int descriptors, threads, mappings;
-    int resident_mib; /* memory of the process outside malloc's heap */
+    int resident_mib; /* resident memory, after malloc has returned its free memory */
     int gpu_mib;      /* memory in use on this rank's GPU by all processes; 0 without a GPU */
 };
 

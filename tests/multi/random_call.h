@@ -15,7 +15,7 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* of any type by any operation, as the next three */
+    ALL_REDUCE, /* reductions have any type and operation, as the next three */
     REDUCE_SCATTER,
     REDUCE,
     REDUCE_SCATTER_TILES, /* one tile for each rank; always out of place */

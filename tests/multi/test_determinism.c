@@ -59,8 +59,8 @@ static const struct path pushed = {"SMs read at the peers, pushed to all",
                                    CECL_UNDEF};
 
 static ceclComm_t comm;
-static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* on the device */
-static unsigned char *inputs[64], *result, *first;               /* here */
+static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* buffers on the device */
+static unsigned char *inputs[64], *result, *first;               /* on the host */
 static size_t room;
 
 static void open_comm(size_t bytes, int64_t staging)
@@ -152,7 +152,7 @@ static void fill(ceclDataType_t type, size_t count, bool special)
 struct run {
     const struct path *path;
     ceclDataType_t type;
-    size_t count; /* of the result */
+    size_t count; /* elements of the result */
 };
 
 static struct run run_of(const struct path *path, ceclDataType_t type)

@@ -35,7 +35,7 @@ enum kind {
 
 struct work {
     enum kind kind;
-    size_t count; /* of a block */
+    size_t count; /* elements of a block */
     bool in_place;
     int root;
     uint32_t *send, *recv; /* room for a block of each rank */

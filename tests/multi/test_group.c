@@ -162,7 +162,7 @@ static void calls_that_share_memory_are_refused(void **state)
         multi_ok(comm, ceclAllGather(second[i].send, second[i].recv, 1, ceclUint8, comm, NULL));
         multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
     }
-    /* both may read the same */
+    /* both may read the same memory */
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
     multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[1], BLOCK, ceclUint8, comm, NULL));

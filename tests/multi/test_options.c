@@ -162,7 +162,7 @@ static void an_explained_group_refuses_what_its_end_refuses(void **state)
     multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "inside another");
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "inside another");
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclGroupExplain(comm, &e)); /* of nothing */
+    multi_ok(comm, ceclGroupExplain(comm, &e)); /* the explanation of an empty group */
     assert_int_equal(e.copies, 0);
     ceclComm_t second = multi_comm(NULL);
     multi_ok(comm, ceclGroupStart());

@@ -45,7 +45,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Tiles of all ranks; the offsets of their rows may differ between ranks. */
+/* Tiles of all ranks; the places where tiles begin may differ between ranks. */
 struct tiled {
     ceclTiles_t shape;
     size_t begins[RANKS][RANKS * TILES];

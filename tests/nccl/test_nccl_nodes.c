@@ -17,8 +17,8 @@
 #include "processes.h"
 
 enum { MOST = 3000, ROUNDS = 12 };
-#define SLOW_S                                                                                     \
-    20 /* seconds: far longer than anything here on a busy machine, and the limit of an abort */
+/* Seconds: far longer than anything here on a busy machine, and the limit of an abort */
+#define SLOW_S 20
 
 static __typeof__(standin_calls) *calls_of;
 static __typeof__(standin_story) *story_of;

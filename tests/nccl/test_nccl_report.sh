@@ -58,7 +58,7 @@ else # scripts/verdict.sh lists it
     echo "[  SKIPPED ] each_line_is_an_object_without_python3"
 fi
 
-case="a file that cannot be written costs one line"
+case="a file that cannot be written causes one line"
 run env CECL_TEST_TAKES_US=500 CECL_NCCL_STATS_FILE="$scratch/none/stats.json" "$trials"
 expect_error "CECL_NCCL_STATS_FILE=$scratch/none/stats.json: not written: No such file or directory"
 exit $failed

@@ -73,7 +73,7 @@ case="the reason is an old NCCL"
 run env CECL_TEST_NCCL_VERSION=21805 CECL_DEBUG=none "$program" threads 1
 expect_table 1 "NCCL is older than 2.19"
 
-case="strict refuses what only moves data, and says why once for each function"
+case="strict refuses calls that only move data, and says why once for each function"
 run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" threads 1
 expect_status 1
 expect_lines 2
@@ -113,7 +113,7 @@ expect_status 0
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "CECL_SM_POLICY=never: a reduction needs SMs"
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 
-case="the reason is that cecl could not make a communicator, in its words"
+case="the reason is cecl's error: it could not make a communicator"
 run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 expect_status 0
 why="cecl could not make a communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
@@ -138,7 +138,7 @@ expect_status 0
 expect_row ncclAllGatherConfig unknown 4 unknown "NCCL unknown" "$lacks"
 expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
 
-case="strict refuses them, if they only move data"
+case="strict refuses calls with unknown arguments, if they only move data"
 run env CECL_NCCL=strict CECL_DEBUG=none "$program" newest 2
 expect_status 1
 expect_row ncclAllGatherConfig unknown 2 unknown "refused -" "$lacks"
@@ -147,13 +147,13 @@ run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" newest 2
 expect_error "CECL_NCCL=strict: ncclAllGatherConfig is refused, because it would not be zero SM: $lacks"
 expect_lines 1
 
-case="a group of many messages says once that they do not all go on together"
+case="a group of many messages prints once that its messages do not all run at the same time"
 run env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
 expect_status 0
 expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
-case="captured calls count by themselves, and once, however often they are replayed"
+case="captured calls have rows of their own, and count once, however often they are replayed"
 run env CECL_NCCL=all "$program" captured 3
 expect_status 0
 expect_row ncclSend "to 4 KiB" 1 4 "NCCL unknown" "captured: cecl cannot capture the call on some rank"
