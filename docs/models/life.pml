@@ -39,7 +39,7 @@
 #define EARLY (SET(MAKING) | SET(GIVING_UP) | SET(GIVEN_UP) | SET(FINALIZING))
 #define IS(states) (((states) >> state) & 1)
 
-/* The word. */
+/* The word of an entry: state, threads inside, and claim. */
 byte state = MAKING;
 byte inside;
 bool claim;

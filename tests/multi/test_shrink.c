@@ -164,7 +164,7 @@ static void after_a_timeout_all_may_stay(void **state)
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* All later frames of the mesh are unreadable. */
+/* An interrupted exchange leaves all later frames of the mesh unreadable. */
 static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void enqueue(const struct work *w)
     multi_ok(w->comm, ceclAllReduce(w->in, w->sum, COUNT, ceclInt, ceclSum, w->comm, w->stream));
 }
 
-/* `world` has the rank in MPI_COMM_WORLD of each member. */
+/* `world` has the rank of each member in MPI_COMM_WORLD. */
 static void check(const struct work *w, int seed, const int *world)
 {
     int *host = malloc((size_t)w->n * COUNT * sizeof(int)), sums[COUNT] = {0};
@@ -256,7 +256,8 @@ static void a_child_fails_alone(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* Checks that an in-place all-gather accesses the buffer of each rank directly, and is right. */
+/* Checks that an in-place all-gather accesses each rank's buffer directly, and has the right
+ * result. */
 static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, const int *world)
 {
     ceclExplanation_t how;
