@@ -1,11 +1,12 @@
-/* A process of a test dies and leaves a forked child, which keeps its sockets open until the test
- * lets it go. */
+/* A process of a test dies and leaves a forked child, which keeps the process's sockets open
+ * until the test releases it. */
 #ifndef CECL_TESTS_LEFT_CHILD_H
 #define CECL_TESTS_LEFT_CHILD_H
 
 #include <unistd.h>
 
-/* The children wait until no process has its second end any more. Made before ranks are forked. */
+/* The children wait until no process has the pipe's second end open. Made before ranks are
+ * forked. */
 static int left_child_leash[2];
 
 static inline int left_child_prepare(void)
@@ -18,13 +19,13 @@ static inline void die_and_leave_a_child(void)
     char byte;
     if (fork() == 0) {
         close(left_child_leash[1]);
-        alarm(60); /* behind all limits of the ranks */
+        alarm(60); /* beyond all time limits of the ranks */
         (void)!read(left_child_leash[0], &byte, 1);
     }
     _exit(0);
 }
 
-/* After the ranks have ended. */
+/* Called after the ranks have ended. */
 static inline void left_child_let_go(void)
 {
     close(left_child_leash[0]);

@@ -1,4 +1,5 @@
-/* How the ranks of a unit test, which are its threads, hear of each other and open the mesh. */
+/* The exchange between the ranks of a unit test, which are its threads, and the creation of their
+ * mesh. */
 #ifndef CECL_TESTS_OOB_THREADS_H
 #define CECL_TESTS_OOB_THREADS_H
 
@@ -37,7 +38,7 @@ static inline ceclResult_t oob_threads_gather(struct cecl_oob *oob, const void *
     return ceclSuccess;
 }
 
-/* Used once: `all` is as OOB_THREADS_NONE before. */
+/* Used once: `all` must be OOB_THREADS_NONE before. */
 static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks, int rank,
                                             int64_t timeout_ms)
 {

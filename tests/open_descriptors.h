@@ -1,11 +1,11 @@
-/* Counts the descriptors that this process has open, with a constant number for the folder itself. Two
- * counts of one process are compared. */
+/* Counts the descriptors that this process has open. The count includes a constant number for the
+ * folder itself, so only compare counts of the same process. */
 #ifndef CECL_TESTS_OPEN_DESCRIPTORS_H
 #define CECL_TESTS_OPEN_DESCRIPTORS_H
 
 #include <dirent.h>
 
-/* -1: they cannot be listed. */
+/* -1: the descriptors cannot be listed. */
 static inline int open_descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");

@@ -1,5 +1,5 @@
-/* Inputs for tests of reductions: the bits of elements. They are a mixture of numbers near 1, of
- * random bits, and of the special values of the type. */
+/* Inputs for tests of reductions, as bits of elements: a mixture of numbers near 1, of random
+ * bits, and of the special values of the type. */
 #ifndef CECL_TEST_REDUCE_INPUTS_H
 #define CECL_TEST_REDUCE_INPUTS_H
 
@@ -8,7 +8,7 @@
 
 #include "sm/reduce.h"
 
-/* By ceclDataType_t. Integers have no fraction; e4m3 no infinity. */
+/* Indexed by ceclDataType_t. Integers have no fraction; e4m3 has no infinity. */
 static const struct {
     const char *name;
     unsigned bytes, fraction, exponent;
@@ -41,7 +41,7 @@ static inline uint64_t random_element(ceclDataType_t type, uint64_t *seed)
     switch (any >> 8 & 7) {
     case 0: return sign | infinity;                                           /* e4m3: 256 */
     case 1: return sign | infinity | (random_bits(seed) & ((1ull << f) - 1)); /* mostly NaN */
-    case 2: return sign | 1;                                                  /* least */
+    case 2: return sign | 1;                                                  /* smallest */
     case 3: return sign | (infinity - 1);                                     /* largest */
     case 4: return sign | (random_bits(seed) & ((1ull << f) - 1));            /* subnormal */
     default: return sign;                                                     /* 0 */

@@ -1,6 +1,6 @@
-/* The right result of a reduction, element by element, in plain loops. Integers follow their own
- * rules. Floats are computed step by step in the type in which they are accumulated, and rounded by
- * reference_number.h. reference_start must be called first. */
+/* The correct result of a reduction, element by element, in plain loops. Integers follow their
+ * own rules. Floats are computed step by step in the type in which they are accumulated, and
+ * rounded by reference_number.h. Call reference_start first. */
 #ifndef CECL_TEST_REDUCE_REFERENCE_H
 #define CECL_TEST_REDUCE_REFERENCE_H
 
@@ -16,7 +16,7 @@ static inline uint64_t read_element(const void *at, unsigned bytes)
     return element;
 }
 
-/* ---- one element's reference */
+/* ---- the reference of one element */
 
 static inline uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_t a, uint64_t x)
 {
@@ -32,7 +32,7 @@ static inline uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_
     }
 }
 
-/* Whether x comes before a, as min and max see it. */
+/* Whether min or max prefers x to a. */
 static inline int before(double x, double a)
 {
     return x < a || (x == 0 && a == 0 && signbit(x) && !signbit(a));

@@ -1,5 +1,5 @@
 /* A reference for small floating-point formats: the list of their values, made with ldexp, and
- * rounding by a search for the nearest value. It uses nothing of src/sm. */
+ * rounding by a search for the nearest value. It does not use src/sm. */
 #ifndef CECL_TEST_REFERENCE_NUMBER_H
 #define CECL_TEST_REFERENCE_NUMBER_H
 
@@ -11,9 +11,9 @@ enum format { FP16, BF16, E4M3, E5M2, NFORMATS };
 static const struct {
     const char *name;
     int fraction, bias;
-    uint32_t sign;    /* its bit; one less: the NaN of results */
-    uint32_t largest; /* bits of the largest finite one */
-    uint32_t beyond;  /* what overflow gives */
+    uint32_t sign;    /* the sign bit; one less: the NaN of results */
+    uint32_t largest; /* bits of the largest finite value */
+    uint32_t beyond;  /* result of an overflow */
 } reference[NFORMATS] = {
     {"fp16", 10, 15, 0x8000, 0x7bff, 0x7c00},
     {"bf16", 7, 127, 0x8000, 0x7f7f, 0x7f80},
@@ -22,9 +22,9 @@ static const struct {
 };
 
 static double reference_values[NFORMATS]
-                              [0x8000]; /* of patterns without sign, NaN beyond infinity */
+                              [0x8000]; /* values of patterns without sign; NaN beyond infinity */
 
-/* What a pattern without sign would mean were there no infinity and no NaN. */
+/* The value of a pattern without sign if the format had no infinity and no NaN. */
 static inline double reference_finite(int format, uint32_t bits)
 {
     const int fraction = reference[format].fraction;
@@ -49,7 +49,7 @@ static inline double reference_value(int format, uint32_t bits)
     return bits & reference[format].sign ? -value : value;
 }
 
-/* The value above that of `bits`; above the largest, that which would come next. */
+/* The value after that of `bits`; after the largest, the value that would come next. */
 static inline double reference_next(int format, uint32_t bits)
 {
     return reference_finite(format, bits + 1);
@@ -61,7 +61,7 @@ static inline uint32_t reference_narrow(int format, float value)
     const uint32_t sign = signbit(value) ? reference[format].sign : 0;
     if (isnan(value))
         return reference[format].sign - 1;
-    uint32_t low = 0, high = reference[format].largest; /* the answer lies there, or above */
+    uint32_t low = 0, high = reference[format].largest; /* the answer is at this index or above */
     while (low < high) {
         const uint32_t middle = (low + high + 1) / 2;
         if (reference_values[format][middle] <= magnitude)

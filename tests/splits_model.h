@@ -1,6 +1,7 @@
-/* Calls by splits on the device (sm/splits.h) against a plain model: random splits for all ranks, and what
- * every byte of every recvbuff, what is written of splits and places, and what hosts are told must be. The
- * includer has the memory, which all ranks share, and does the steps, on the host or by kernels. */
+/* Calls by splits in device memory (sm/splits.h) against a plain model. The model has random
+ * splits for all ranks, and the expected bytes of every recvbuff, of the written splits and
+ * places, and of the words to hosts. The including file owns the memory, which all ranks share,
+ * and runs the steps, on the host or by kernels. */
 #ifndef CECL_TEST_SPLITS_MODEL_H
 #define CECL_TEST_SPLITS_MODEL_H
 
@@ -20,11 +21,11 @@
 #define MODEL_BLOCKS 64
 #define MODEL_SLICE ((size_t)512 << 10)
 #define MODEL_TABLE ((size_t)8 << 10)
-#define MODEL_BYTES ((size_t)192 << 10)  /* of a buffer, at most */
-#define MODEL_SCALES ((size_t)320 << 10) /* where the second array begins in a slice, about */
+#define MODEL_BYTES ((size_t)192 << 10)  /* most bytes of a buffer */
+#define MODEL_SCALES ((size_t)320 << 10) /* approximate offset of the second array in a slice */
 #define MODEL_UNTOUCHED 0x5A
 
-/* Memory that the steps reach. */
+/* Memory that the steps can access. */
 struct model_memory {
     unsigned char slices[MODEL_RANKS][MODEL_SLICE], send[MODEL_RANKS][MODEL_BYTES + 64],
         scales[MODEL_RANKS][MODEL_BYTES + 64];
@@ -40,7 +41,7 @@ struct model {
     /* bytes from the start of slice, and of `send` and `scales` */
     size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
     struct cecl_splits_trouble trouble;
-    /* what a slice must hold behind its table, and `out` */
+    /* expected contents of a slice after its table, and of `out` */
     unsigned char slice[MODEL_SLICE];
     uint64_t out[2 * MODEL_BLOCKS];
 };
@@ -62,7 +63,7 @@ static inline unsigned char model_byte(int rank, size_t at)
 
 /* ---- drawing */
 
-/* How many rows the blocks have: a mixture of the shapes that are met. */
+/* Draws the number of rows of each block, from a mixture of realistic shapes. */
 static inline uint64_t model_rows(uint64_t *x, unsigned kind, int rank, uint32_t block)
 {
     switch (kind) {
@@ -75,7 +76,7 @@ static inline uint64_t model_rows(uint64_t *x, unsigned kind, int rank, uint32_t
     }
 }
 
-/* Where blocks lie that are not one behind the other: with gaps, in their order. */
+/* Places blocks that are not contiguous: with gaps, in their order. */
 static inline void model_draw_offsets(uint64_t *x, const struct model *m, struct model_memory *at,
                                       int rank)
 {
@@ -117,7 +118,7 @@ static inline uint64_t model_sent(const struct model *m, const struct model_memo
     return *begin + rows > m->form.send_rows ? m->form.send_rows - *begin : rows;
 }
 
-/* Rows arrive in one of the arrays. */
+/* Checks rows that arrived in one of the arrays. */
 static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t row, uint64_t next,
                                 uint64_t begin, uint64_t rows)
 {
@@ -125,7 +126,7 @@ static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t r
         m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
 }
 
-/* Receives a block behind `next` rows. */
+/* Receives a block after the first `next` rows. */
 static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
                                      uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
 {
@@ -149,7 +150,7 @@ static inline uint64_t model_receive(struct model *m, const struct model_memory 
     return next + all;
 }
 
-/* What rank `to` receives. Notes what does not fit, if nothing was noted before. */
+/* Computes the output of rank `to`. Records the first block that does not fit. */
 static inline void model_expect(struct model *m, const struct model_memory *at, uint32_t to)
 {
     uint64_t next = 0;
@@ -189,7 +190,7 @@ static inline void model_judge_sends(struct model *m, const struct model_memory 
         }
 }
 
-/* Where the last row of what rank `to` receives ends, if there is room. */
+/* The end of the last row that rank `to` receives, if there is room. */
 static inline uint64_t model_output_end(struct model *m, const struct model_memory *at, uint32_t to)
 {
     uint64_t end = 0;
@@ -201,7 +202,7 @@ static inline uint64_t model_output_end(struct model *m, const struct model_memo
     return end;
 }
 
-/* Draws a call among `n` ranks; `row_most`: bytes of a row, at most. */
+/* Draws a call among `n` ranks; `row_most`: the most bytes of a row. */
 static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct model *m,
                               struct model_memory *at)
 {
@@ -284,7 +285,7 @@ static inline void model_check_trouble(const struct model *m, const struct model
           got->experts == want->experts && got->rows == want->rows && got->room == want->room));
     if (!same)
         fail_msg(
-            "rank %d tells %u of rank %u, to %u, expert %u of %u, %u rows of %u; expected: %u of "
+            "rank %d reports %u of rank %u, to %u, expert %u of %u, %u rows of %u; expected: %u of "
             "rank %u, to %u, expert %u of %u, %u of %u",
             rank, got->what, got->rank, got->to, got->expert, got->experts, got->rows, got->room,
             want->what, want->rank, want->to, want->expert, want->experts, want->rows, want->room);
@@ -298,7 +299,7 @@ static inline void model_check(struct model *m, const struct model_memory *at)
         model_expect(m, at, (uint32_t)r);
         if (memcmp(at->slices[r] + MODEL_TABLE, m->slice + MODEL_TABLE,
                    MODEL_SLICE - MODEL_TABLE) != 0)
-            fail_msg("rank %d of %d: what it received is wrong (%u experts, back %d, align %u, "
+            fail_msg("rank %d of %d: its output is wrong (%u experts, back %d, align %u, "
                      "rows of %llu "
                      "bytes)",
                      r, n, m->form.experts, (int)m->form.back, m->form.align,

@@ -1,4 +1,4 @@
-/* Sums of rows (sm/sums.h): random calls, of rows that hold all kinds of numbers. The includer has the
+/* Random sums of rows (sm/sums.h); rows hold all kinds of numbers. The including file owns the
  * memory. */
 #ifndef CECL_TEST_SUMS_MODEL_H
 #define CECL_TEST_SUMS_MODEL_H
@@ -6,7 +6,7 @@
 #include "reduce_inputs.h"
 #include "sm/sums.h"
 
-#define SUMS_BYTES ((size_t)64 << 10) /* of rows, and of sums, at most */
+#define SUMS_BYTES ((size_t)64 << 10) /* most bytes of rows, and of sums */
 #define SUMS_PLACES 1024
 #define SUMS_UNTOUCHED 0x5A
 
@@ -19,7 +19,7 @@ struct sums_memory {
 static const ceclDataType_t sums_types[] = {ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
                                             ceclFloat8e5m2};
 
-/* A random call on this memory; half of them of whole and aligned vectors. */
+/* A random call on this memory. Half of the calls have whole, aligned vectors. */
 static inline struct cecl_row_sums sums_draw(uint64_t *seed, struct sums_memory *at)
 {
     const ceclDataType_t type = sums_types[random_bits(seed) % 5];

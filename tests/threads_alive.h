@@ -1,5 +1,5 @@
-/* Counts the threads of this process, except those that are ending and those of CUDA. A thread
- * that was joined stays listed for a moment, but its kernel flag PF_EXITING (proc_pid_stat(5),
+/* Counts the threads of this process, except threads that are ending and threads of CUDA. After a
+ * join, a thread stays listed for a moment, but its kernel flag PF_EXITING (proc_pid_stat(5),
  * field 9) is set before the join returns. */
 #ifndef CECL_TESTS_THREADS_ALIVE_H
 #define CECL_TESTS_THREADS_ALIVE_H
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads what the kernel says of a thread, behind its name: from its state on. False: it has
- * ended. */
+/* Reads the kernel's line on a thread, from the state on, which follows the name. False: the
+ * thread has ended. */
 static inline bool thread_read_stat(const char *tid, char text[1024])
 {
     char path[64];
@@ -23,7 +23,7 @@ static inline bool thread_read_stat(const char *tid, char text[1024])
     const size_t bytes = fread(text, 1, 1023, file);
     fclose(file);
     text[bytes] = '\0';
-    const char *fields = strrchr(text, ')'); /* the name may hold anything */
+    const char *fields = strrchr(text, ')'); /* the name may contain any character */
     if (fields)
         memmove(text, fields + 1, strlen(fields));
     return fields != NULL;
@@ -38,7 +38,7 @@ static inline bool thread_is_ending(const char *tid)
            sscanf(text, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || (flags & PF_EXITING) != 0;
 }
 
-/* Waits until a thread has been asleep for a while: then it is inside a wait, and not only late
+/* Waits until a thread has been asleep for a while. Then it is inside a wait, and not only late
  * on a busy machine. `tid`: 0 until the thread has written its number there. False after 20 s. */
 static inline bool thread_falls_asleep(const _Atomic int *tid)
 {
@@ -63,14 +63,14 @@ static inline bool thread_read_name(const char *tid, char name[32])
     return read;
 }
 
-/* CUDA makes threads of its own when it likes, and keeps them. */
+/* CUDA creates threads of its own at any time, and keeps them. */
 static inline bool thread_is_drivers(const char *tid)
 {
     char name[32];
     return thread_read_name(tid, name) && strncmp(name, "cuda", 4) == 0;
 }
 
-/* -1: they cannot be listed. */
+/* -1: the threads cannot be listed. */
 static inline int threads_alive(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -85,7 +85,7 @@ static inline int threads_alive(void)
     return count;
 }
 
-/* Writes the names of all threads, with commas. The library and CUDA name theirs. */
+/* Writes the names of all threads, separated by commas. The library and CUDA name their threads. */
 static inline void threads_name(char *names, size_t room)
 {
     DIR *folder = opendir("/proc/self/task");

@@ -1,29 +1,32 @@
-/* Communicators that NCCL makes in the background out of a parent: split, shrink and grow
- * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program, `place`,
- * which is valid until the program learns that the parent is ready. RANKS threads of the program ask for
- * the parent's state; another one may abort the parent. life.pml models what becomes of the child.
+/* Communicators that NCCL makes in the background from a parent: split, shrink and grow
+ * (src/nccl/birth.c), for Spin. NCCL writes the child's handle into memory of the program,
+ * `place`, which is valid until the program learns that the parent is ready. RANKS threads of the
+ * program query the parent's state; another thread may abort the parent. life.pml models the
+ * child's later life.
  *
- * Checked: no deadlock; no thread reads the place after it is freed; ours is made once; a thread that
- * learns that the parent is ready finds the child's ours made, unless the parent was aborted.
- * Planted faults: TELL_FIRST tells the program that the parent is ready before the place is read;
- * NO_LOCK lets two threads look at once; NO_WAIT does not wait until ours is made; FORGET_LAST ends the
- * parent before its births are forgotten. */
+ * Checked: no deadlock; no thread reads the place after it is freed; cecl's child is made once; a
+ * thread that learns that the parent is ready finds cecl's child made, unless the parent was
+ * aborted.
+ *
+ * Planted faults: TELL_FIRST reports to the program before the place is read; NO_LOCK lets two
+ * threads look at the same time; NO_WAIT does not wait until cecl's child is made; FORGET_LAST
+ * ends the parent before its births are forgotten. */
 #ifndef RANKS
-#define RANKS 2 /* threads that ask */
+#define RANKS 2 /* threads that query the state */
 #endif
 #ifndef CALLS
-#define CALLS 2 /* questions of each */
+#define CALLS 2 /* queries of each thread */
 #endif
 
 #define NONE 0
 #define MAKING 1
 #define READY 2
 
-bool written, parent_ready; /* by NCCL */
+bool written, parent_ready; /* NCCL has finished the child */
 bool freed;                 /* the place */
 bool expected = true;       /* the birth is in the list */
-bool child;                 /* its handle was read */
-byte entry = NONE;          /* of the child */
+bool child;                 /* the child's handle was read */
+byte entry = NONE;          /* cecl's communicator for the child */
 byte made;
 bool aborted, lock;
 
@@ -46,11 +49,11 @@ proctype maker()
     entry = READY
 }
 
-/* The place is free for other uses from here on. */
+/* From here on, the place may be reused. */
 inline told()
 {
     freed = true;
-    assert(entry == READY || aborted) /* unmade */
+    assert(entry == READY || aborted) /* not made yet */
 }
 
 inline look(answer)
@@ -70,7 +73,7 @@ inline look(answer)
         :: come ->
             child = true;
             made++;
-            assert(made == 1); /* twice */
+            assert(made == 1); /* made twice */
             entry = MAKING;
             run maker()
         :: else

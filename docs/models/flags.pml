@@ -1,21 +1,22 @@
-/* The flag protocol of cecl's collectives, for Spin: one flag word at each rank from each peer, written
- * by that peer alone, values that grow through all calls and wrap around. A call is: barrier, a write
- * into every peer, barrier. Between calls a rank uses its own buffer.
+/* The flag protocol of cecl's collectives, for Spin: each rank has one flag word for each peer,
+ * which only that peer writes. Values grow through all calls and wrap around. A call is a
+ * barrier, a write into every peer, and a barrier. Between calls a rank uses its own buffer.
  *
- * Checked: no deadlock; no rank's buffer is written while its user uses it; after a call all of its
- * blocks are there.
- * Planted faults: NO_FIRST_BARRIER and NO_LAST_BARRIER leave out that barrier; EQUAL_ONLY waits for an
- * exact value instead of "at least". */
+ * Checked: no deadlock; no peer writes a rank's buffer while its user has it; after a call, all
+ * its blocks have arrived.
+ *
+ * Planted faults: NO_FIRST_BARRIER and NO_LAST_BARRIER leave one barrier out; EQUAL_ONLY waits
+ * for an exact value instead of "at least". */
 #ifndef RANKS
 #define RANKS 3
 #endif
 #ifndef CALLS
 #define CALLS 3
 #endif
-#define WRAP 16 /* epochs are counted modulo this; half of it is more than any rank can be ahead */
+#define WRAP 16 /* epochs are counted modulo this; half of this is more than any rank's lead */
 
 byte flag[RANKS * RANKS];  /* [holder * RANKS + writer] */
-byte block[RANKS * RANKS]; /* [holder * RANKS + writer]: the call whose data is there */
+byte block[RANKS * RANKS]; /* [holder * RANKS + writer]: the call whose data has arrived */
 bool users[RANKS];         /* the user has the rank's buffer */
 
 #ifdef EQUAL_ONLY
@@ -51,7 +52,7 @@ inline barrier()
 
 proctype rank(byte me)
 {
-    byte p, call = 1, epoch = WRAP - 3; /* the epochs wrap around on the way */
+    byte p, call = 1, epoch = WRAP - 3; /* the epochs wrap around during the run */
     do
     :: call <= CALLS ->
         users[me] = true;

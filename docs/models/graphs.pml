@@ -1,16 +1,19 @@
-/* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for Spin.
- * All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or three
- * phases, and eager calls, on two streams by turns. Words of captured calls are set and reset. Launches
- * run in the order in which the host makes them: each waits for the previous one. In its second phase a
- * call says that a block was pushed to each peer; with one phase it has no block. FAULTS times rank 0's
- * communicator fails, at any time; the sequence is fixed then (SEQUENCE).
+/* Captured calls (src/ce/capture.c, src/ce/graph.c, src/flags/turns.c, src/comm/replays.c), for
+ * Spin. All ranks launch the same sequence, which Spin chooses: graphs whose call has one, two or
+ * three phases, and eager calls, alternately on two streams. Words of captured calls are set and
+ * reset. Launches run in the order in which the host makes them: each waits for the launch before
+ * it. In its second phase a call signals that it has pushed a block to each peer; a call with one
+ * phase has no block. With FAULTS, rank 0's communicator fails that many times, at any time; the
+ * sequence is then fixed (SEQUENCE).
  *
- * Checked: no deadlock, so all waits end, also after a failure; no word is set that was not reset; a
- * call that ends, on a rank that knows of no failure, has all its blocks and none of a later call.
- * Planted faults: SAME_WORD takes A in each phase; A_AT_THE_END takes A for the third phase; LONE gives
- * a single phase no second word; LATE_RESET resets a word behind the next signal; NO_ORDER lets launches
- * of a rank run at the same time; RELEASE_ONCE releases waits once; TELL_LATE releases waits before
- * peers are notified. */
+ * Checked: no deadlock, so all waits end, also after a failure; no word is set before it was
+ * reset; a call that ends on a rank that knows of no failure has all its blocks, and no block of
+ * a later call.
+ *
+ * Planted faults: SAME_WORD uses word A in each phase; A_AT_THE_END uses A for the third phase;
+ * LONE gives a single phase no second word; LATE_RESET resets a word after the next signal;
+ * NO_ORDER lets launches of a rank run at the same time; RELEASE_ONCE releases waits once;
+ * TELL_LATE releases waits before peers learn of the failure. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -21,22 +24,23 @@
 #define FAULTS 0
 #endif
 #ifndef SEQUENCE
-#define SEQUENCE 11 /* with faults: two bits for each launch, from the lowest on; 11: three phases, then two */
+/* with faults: two bits for each launch, from the lowest on; 11: three phases, then two */
+#define SEQUENCE 11
 #endif
 #define WORDS 3
 #define WORD(holder, writer, w) (((holder) * RANKS + (writer)) * WORDS + (w))
 #define PAIR(holder, writer) ((holder) * RANKS + (writer))
 
-#define EAGER 0 /* instead of the number of phases */
-byte phases[CALLS];    /* of each launch */
-bool on_second[CALLS]; /* which stream it is on */
+#define EAGER 0 /* this value replaces the number of phases */
+byte phases[CALLS];    /* kind of each launch */
+bool on_second[CALLS]; /* stream of each launch */
 bool drawn;
 
 bool word[RANKS * RANKS * WORDS];
 byte epoch[RANKS * RANKS]; /* flags of eager calls: how many phases the writer has signalled */
 byte block[RANKS * RANKS]; /* [holder, writer]: 1 + the launch whose block the writer pushed */
-byte recorded[RANKS];      /* launches of a rank whose end its event has marked */
-byte ended[RANKS];         /* launches of a rank that have ended, whatever the order */
+byte recorded[RANKS];      /* launches of a rank whose end is marked by its event */
+byte ended[RANKS];         /* the same, in any order */
 
 bool failed[RANKS];
 bool told[RANKS];
@@ -46,7 +50,7 @@ byte faults;
 #define HEARD(rank) (failed[rank] || told[rank])
 #define ANY_FAILED (faults > 0)
 
-/* Each of the following goes through the peers in rotated order. */
+/* Each of the following visits the peers in rotated order. */
 #define PEER ((me + i) % RANKS)
 
 inline signal_all(w)
@@ -98,7 +102,7 @@ inline meet(w)
 #endif
 }
 
-/* An eager exchange: flags grow. The n-th of this rank, from 1 on. */
+/* An eager exchange: flags grow. n: this rank's exchanges, counted from 1. */
 inline meet_eagerly(n)
 {
     i = 1;
@@ -144,7 +148,7 @@ inline check_blocks(call)
 #define THIRD 2
 #endif
 
-/* How many eager calls come before a launch. */
+/* The number of eager calls before a launch. */
 inline count_eager(call)
 {
     d_step {
@@ -225,8 +229,8 @@ inline release()
     }
 }
 
-/* Ends the waits of a rank that has failed, or has learned of a failure, until its launches are over.
- * Notifies the peers first. */
+/* Ends the waits of a rank whose communicator has failed, until its launches are over. Before
+ * that it tells the peers of the failure. */
 proctype watchdog(byte me)
 {
     byte i;
@@ -254,7 +258,7 @@ init
         do
         :: i < CALLS ->
 #if FAULTS
-            phases[i] = SEQUENCE >> (2 * i) & 3; /* a failure at any time has many more states */
+            phases[i] = SEQUENCE >> (2 * i) & 3; /* a failure at any time has far more states */
 #else
             if
             :: phases[i] = EAGER

@@ -1,44 +1,48 @@
-/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin. The calls
- * of a group on one communicator are one plan, so here they are one call. A thread first publishes the
- * calls of all communicators, then reads what peers have published, then issues all. Each rank has
- * STREAMS streams. Spin tries all groups, of one communicator or both, and all choices of streams.
+/* Groups on two communicators (src/launch/group.c, src/launch/make.c, src/ce/run.c), for Spin.
+ * The calls of a group on one communicator are one plan, so here they are one call. A thread
+ * first announces the calls of all communicators, then reads what peers have announced, then
+ * issues all calls. Each rank has STREAMS streams. Spin tries all groups, of one communicator or
+ * both, and all choices of streams.
  *
- * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other on each
- * rank; a published call is still issued, unless its communicator has failed.
- * COUNTED: more ranks than bits, where all wait for all. ONE_THREAD: one thread has all ranks.
- * OWN_STREAMS: each communicator has a stream of its own. ANY_ORDER: each rank has its own order of
- * communicators in a group. COMPARED: ranks compare a group on all of its communicators before they
- * publish it (CECL_CHECK). FAILURE: something fails after a call was published.
- * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream; TELL_AND_LEARN
- * reads the places of a communicator before those of the next one are published; IN_TURN compares on one
- * communicator after the other; NO_BREAK fails only the communicator whose call cannot be made. */
+ * Checked: no deadlock, so every call ends; the calls of a communicator run one after the other
+ * on each rank; an announced call is issued, unless its communicator has failed.
+ *
+ * COUNTED: more ranks than bits, where all ranks wait for all. ONE_THREAD: one thread has all
+ * ranks. OWN_STREAMS: each communicator has its own stream. ANY_ORDER: each rank has its own
+ * order of communicators in a group. COMPARED: ranks compare a group on all its communicators
+ * before they announce it (CECL_CHECK). FAILURE: an error occurs after a call was announced.
+ *
+ * Planted faults: NO_FOLLOW does not wait for the last call, which is on another stream;
+ * TELL_AND_LEARN reads the announcements of a communicator before it announces on the next;
+ * IN_TURN compares on one communicator after the other; NO_BREAK fails only the communicator
+ * whose call cannot be made. */
 #ifndef RANKS
 #define RANKS 2
 #endif
 #ifndef CALLS
-#define CALLS 2 /* groups */
+#define CALLS 2 /* number of groups */
 #endif
 #ifndef STREAMS
 #define STREAMS 2
 #endif
 #define COMMS 2
-#define ENTRIES 1 /* of the ring in which places are published */
+#define ENTRIES 1 /* length of the ring in which places are announced */
 #define ALL ((1 << RANKS) - 1)
 #define OF(comm, rank) ((comm) * RANKS + (rank))
 #define QUEUE(rank, stream) ((rank) * STREAMS + (stream))
 
 bool is_in[CALLS * COMMS]; /* the group has a call on the communicator */
 
-/* By communicator and rank: the last call that the rank has published, has finished reading, or has
- * begun, and the word `done`. */
-byte compared[COMMS * RANKS]; /* how many groups the rank has come to compare */
+/* By communicator and rank: the latest call that the rank has announced, has finished reading, or
+ * has begun, and the word `done`. */
+byte compared[COMMS * RANKS]; /* how many groups the rank has begun to compare */
 byte told[COMMS * RANKS];
 byte finished[COMMS * RANKS];
 byte begun[COMMS * RANKS];
 byte done[COMMS * RANKS];
-bool owes[COMMS * RANKS]; /* the rank has published a call that is not issued */
+bool owes[COMMS * RANKS]; /* an announced call is not issued */
 bool failed[COMMS];
-bool has_failed; /* it happens once */
+bool has_failed; /* the error happens once */
 
 chan queue[RANKS * STREAMS] = [CALLS * COMMS] of { byte, byte }; /* communicator, call */
 
@@ -49,7 +53,8 @@ chan queue[RANKS * STREAMS] = [CALLS * COMMS] of { byte, byte }; /* communicator
     (word[OF(comm, 0)] >= (least) && word[OF(comm, 1)] >= (least) && word[OF(comm, 2)] >= (least))
 #endif
 
-/* The communicators of a group have a thread each, so a rank comes to all of them before it waits. */
+/* Each communicator of a group has a thread, so a rank begins the comparison on all of them
+ * before it waits. */
 inline compare()
 {
     compared[OF(comm, rank)]++;
@@ -74,7 +79,7 @@ inline tell()
     }
 }
 
-/* A rank waits for others a short time, and no longer. */
+/* A rank waits a short time for others, and then goes on. */
 inline learn()
 {
     atomic {
@@ -99,7 +104,7 @@ inline issue()
     }
 }
 
-/* A call that was published and is not issued fails. */
+/* The communicator of an announced call that is not issued fails. */
 inline refuse()
 {
     d_step {
@@ -208,8 +213,7 @@ proctype thread(byte from; byte to)
     od
 }
 
-/* A call begins once the last one of its communicator is done, and ends once all ranks have begun
- * it. */
+/* A call begins after the last call of its communicator, and ends once all ranks have begun it. */
 proctype stream(byte me; byte number)
 {
     byte comm, call;
@@ -232,7 +236,7 @@ end:
     od
 }
 
-/* In the end each published call is done, or its communicator has failed. */
+/* At the end each announced call is done, unless its communicator has failed. */
 proctype monitor()
 {
     byte comm, rank;

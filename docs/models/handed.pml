@@ -1,24 +1,28 @@
-/* Signals of captured one-sided calls (src/launch/one_sided_captured.c, src/flags/handed.c), for Spin.
- * Rank 0 launches CALLS graphs, each of which puts a block to rank 1 and signals; rank 1 launches as
- * many that take a signal. All signals have one number. Each launch is on one of two streams, which Spin
- * chooses. Words are set and reset; events keep the order of launches.
+/* Signals of captured one-sided calls (src/launch/one_sided_captured.c, src/flags/handed.c), for
+ * Spin. Rank 0 launches CALLS graphs, each of which puts a block to rank 1 and signals. Rank 1
+ * launches the same number of graphs, each of which waits for a signal. All signals have one
+ * number. Each launch is on one of two streams, which Spin chooses. Words are set and reset;
+ * events keep the order of launches.
+ *
  * FAULTS: rank 0's communicator fails, at any time.
  *
- * Checked: no deadlock, so all waits end, also after a failure; no signal is sent before the previous one
- * was taken; the n-th launch that takes a signal has the block of the n-th that sent one, or its rank
- * knows of a failure.
- * Planted faults: NO_TAKEN lets a signal wait for nothing; LATE_RESET resets a word after the peer has
- * learned that it is free; NO_EVENTS lets launches of a rank run at the same time; SIGNAL_FIRST sends a
- * signal before its block; RELEASE_ONCE ends waits once. */
+ * Checked: no deadlock, so all waits end, also after a failure; a signal is sent only after the
+ * signal before it was consumed; the n-th launch that waits for a signal has the block of the
+ * n-th launch that sent one, or its rank knows of a failure.
+ *
+ * Planted faults: NO_TAKEN sends a signal without a wait; LATE_RESET resets a word after the peer
+ * has learned that the word is free; NO_EVENTS lets launches of a rank run at the same time;
+ * SIGNAL_FIRST sends a signal before its block; RELEASE_ONCE ends waits once. */
 #ifndef CALLS
 #define CALLS 3
 #endif
 
 bool on_second[2 * CALLS]; /* the stream of each launch of each rank */
 bool handed, taken = true;
-byte ended[2]; /* launches of a rank whose end the event has marked; with NO_EVENTS, that have ended */
+/* launches of a rank whose end is marked by the event; with NO_EVENTS, launches that have ended */
+byte ended[2];
 bool block[CALLS];
-bool failed[2]; /* rank 1 learns of it */
+bool failed[2]; /* rank 1 knows of the failure */
 bool drawn;
 
 #define LAUNCH(rank, call) ((rank) * CALLS + (call))
@@ -78,7 +82,8 @@ proctype stream(byte me; bool second)
     od
 }
 
-/* Ends waits for the words that the rank holds. The watchdog may wait here for ever: that is no deadlock. */
+/* Ends waits for the words that the rank holds. If it has nothing to do forever, that is no
+ * deadlock. */
 proctype watchdog(byte me)
 {
 end_watch:

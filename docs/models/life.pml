@@ -1,20 +1,23 @@
-/* The life of cecl's communicator ("ours") beside one of NCCL's (src/nccl/life.h, comms.c, begin.c), for
- * Spin. One word has the state, the number of threads inside, and the claim on the end of NCCL's
- * communicator. A maker makes ours in the background. Each thread of the program makes CALLS calls of
- * its choice: a collective, finalize, destroy, abort or revoke. When the life is over, another
- * communicator gets the entry.
+/* The life of cecl's communicator beside one of NCCL (src/nccl/life.h, comms.c, begin.c), for
+ * Spin; below, "ours" is cecl's communicator. One word has the state, the number of threads
+ * inside, and the claim on the end of NCCL's communicator. A maker makes ours in the background.
+ * Each thread of the program makes CALLS calls of its choice: a collective, finalize, destroy,
+ * abort or revoke. After the end, another communicator gets the entry.
  *
- * Checked: no deadlock; no thread uses ours, or NCCL's communicator, after its end; ours ends once, and
- * before NCCL's; NCCL's is ended by one call; ours has ended when a call that ends it returns; threads
- * that act for the first communicator do not touch the second one.
- * With FOREVER no peer comes, so calls end only when ours is made to fail; with STUCK no collective ends
- * at all. In both cases another thread aborts at some time.
- * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while threads
- * are inside; READ_TWICE looks again whether all are out when the wait has ended; NO_FAILURE does not
- * make ours fail; STORED_READY ends finalizing in any state; NO_GIVING_UP does not wait for the maker;
- * NO_CLAIM lets destroy always end NCCL's; LEAVE_FIRST leaves before it claims; KEEP_MADE does not end a
- * communicator that is no longer needed; LATE_RETIRE takes the entry off the table after it is free;
- * NO_LOCK does not hold the lock between finding an entry and taking its step. */
+ * Checked: no deadlock; no thread uses ours, or NCCL's communicator, after its end; ours ends
+ * once, and before NCCL's; one call ends NCCL's; when a call that ends ours returns, ours has
+ * ended; calls on the first communicator do not change the second one.
+ *
+ * With FOREVER no peer makes its calls, so calls end only when ours is made to fail; with STUCK
+ * no collective ends at all. In both cases another thread aborts at some time.
+ *
+ * Planted faults: TWO_STEPS looks at the state before it goes inside; NO_DOOR ends ours while
+ * threads are inside; READ_TWICE reads again whether all threads are out after the wait has
+ * ended; NO_FAILURE does not make ours fail; STORED_READY ends finalizing in any state;
+ * NO_GIVING_UP does not wait for the maker; NO_CLAIM lets destroy end NCCL's in any case;
+ * LEAVE_FIRST leaves before it claims; KEEP_MADE does not end a communicator that the maker made
+ * too late; LATE_RETIRE removes the entry from the table after it is free; NO_LOCK does not hold
+ * the lock from finding an entry to its step. */
 #ifndef RANKS
 #define RANKS 2 /* threads of the program */
 #endif
@@ -36,23 +39,23 @@
 #define EARLY (SET(MAKING) | SET(GIVING_UP) | SET(GIVEN_UP) | SET(FINALIZING))
 #define IS(states) (((states) >> state) & 1)
 
-/* The word. */
+/* The word of an entry: state, threads inside, and claim. */
 byte state = MAKING;
 byte inside;
 bool claim;
 
-byte found = 1; /* the communicator by which the entry is found; 0: it is not */
+byte found = 1; /* the communicator by which the entry is found; 0: none */
 byte owner = 1; /* which communicator has the entry */
 
 #define NONE 0
 #define LIVES 1
 #define ENDED 2
 byte ours = NONE;
-bool has_failed; /* ours */
+bool has_failed; /* ours has failed */
 bool nccl_ended;
 bool was_claimed; /* a call will end NCCL's communicator, or has ended it */
-bool uses_nccl;   /* the maker does */
-byte users;       /* of ours */
+bool uses_nccl;   /* the maker uses NCCL's communicator */
+byte users;       /* users of ours */
 
 /* ---- the word */
 
@@ -100,11 +103,11 @@ inline claims(did)
         did = !claim;
         claim = true;
         was_claimed = was_claimed || did;
-        assert(owner == 1) /* the second one is left alone */
+        assert(owner == 1) /* the second communicator is unchanged */
     }
 }
 
-/* ---- ours and NCCL's */
+/* ---- ours and NCCL's communicator */
 
 #ifdef FOREVER
 #define PEERS_COME has_failed
@@ -138,7 +141,7 @@ inline end_of_ours()
     }
 }
 
-/* The maker ends a communicator that was given up. */
+/* If ours was given up, its maker ends it. */
 #define HAS_ENDED (ours != LIVES || state == GIVEN_UP || state == LOST)
 inline end_nccl()
 {
@@ -149,7 +152,7 @@ inline end_nccl()
     }
 }
 
-/* ---- the table. The lock is held within an atomic step. */
+/* ---- the table. Each atomic step holds its lock. */
 
 inline retire(from, to, did)
 {
@@ -216,9 +219,9 @@ active proctype maker()
     fi
 }
 
-/* ---- ends */
+/* ---- the end */
 
-/* Run by the thread that took the step to ENDING. */
+/* Run by the thread that changed the state to ENDING. */
 inline end_ours(destroys)
 {
     if
@@ -258,7 +261,7 @@ inline begin_abort()
     :: IS(MADE) -> state = ENDING; is_first = true
     :: else -> is_first = false
     fi;
-    assert(!is_first || owner == 1) /* the second one is left alone */
+    assert(!is_first || owner == 1) /* the second communicator is unchanged */
 }
 
 inline abort_it(and_nccl)
@@ -410,7 +413,7 @@ end_stuck:
 
 inline after_an_end()
 {
-    assert(HAS_ENDED); /* by now */
+    assert(HAS_ENDED); /* ours has ended by now */
     if
     :: is_mine -> end_nccl()
     :: else

@@ -1,17 +1,19 @@
-/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a lock that
- * outlives its holder. Each rank makes one call with a list of its own choice, or refuses it. Then it
- * calls again, with all ranks that it does not know to be dead, until it meets them. A rank may die,
- * also while it holds the lock. A deadline passes only when nothing else can happen.
+/* How the members of a shrink meet (src/boot/meeting.c), for Spin: a table of meetings under a
+ * lock that outlives its holder. Each rank makes one call with a list of its own choice, or
+ * refuses it. Then it calls again, with all ranks that it does not know to be dead, until it
+ * meets them. A rank may die, even while it holds the lock. A deadline passes only when nothing
+ * else can happen.
  *
- * Checked: no deadlock, and all living ranks meet in the end; all ranks that return from a meeting have
- * one outcome; a meeting is complete only if all its members came with its list; without deaths no wait
- * needs its deadline, whatever lists differ; no rank makes a new meeting without knowing that the last
- * one failed; no meeting is replaced while a rank is in it.
- * Planted faults: STATE_FIRST says that a meeting has failed before its reason is written; HALF_MADE
- * writes a new meeting over a failed one in another order; NO_CHAIN fails only the meetings that wait
- * for this rank's own; NO_TAKEOVER leaves meetings open when the holder of the lock has died; DEAF does
- * not report a failure to ranks that come late; REPLACE_ANY replaces a meeting that ranks are in;
- * NO_LOOK does not check whether missing members live. */
+ * Checked: no deadlock, and all live ranks meet in the end; all ranks that return from a meeting
+ * have one outcome; a meeting is complete only if all its members came with its list; without
+ * deaths no wait needs its deadline, whatever lists differ; a rank makes a new meeting of a list
+ * only if it knows that the last one failed; no meeting is replaced while a rank is in it.
+ *
+ * Planted faults: STATE_FIRST marks a meeting as failed before its reason is written; HALF_MADE
+ * writes a new meeting over a failed one in another order; NO_CHAIN fails only the meetings that
+ * wait for this rank's own; NO_TAKEOVER leaves meetings open after the holder of the lock has
+ * died; DEAF does not report a failure to late ranks; REPLACE_ANY replaces a meeting that ranks
+ * are in; NO_LOOK does not check whether missing members live. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -39,8 +41,8 @@
 #define HAS(set, rank) (((set) >> (rank)) & 1)
 
 /* The table. Sets of ranks are bits. */
-byte holder; /* of the lock: rank + 1, or 0 */
-byte last;   /* the last serial that was given */
+byte holder; /* holder of the lock: rank + 1, or 0 */
+byte last;   /* the last serial in use */
 byte serial[MEETINGS];
 byte state[MEETINGS];
 bool reason[MEETINGS]; /* the result is written */
@@ -49,20 +51,20 @@ byte cause[MEETINGS];
 byte members[MEETINGS];
 byte came[MEETINGS];   /* bits of the ranks that came with its list */
 byte know[MEETINGS];   /* bits of the ranks that need not learn that it failed */
-bool differ[MEETINGS]; /* it failed because lists differ */
+bool differ[MEETINGS]; /* the meeting failed because lists differ */
 bool stuck[MEETINGS];
 byte inside[MEETINGS];
 
-byte last_of[RANKS]; /* the serial of the meeting that a rank came to last */
+byte last_of[RANKS]; /* the serial of the latest meeting of each rank */
 
 byte dead;   /* bits of the ranks that have died */
-byte deaths; /* so far */
+byte deaths; /* number of deaths so far */
 
-/* The outcome of the meeting. */
-byte outcome[MEETINGS];   /* the outcome of the ranks that have returned; 0: none has */
-bool is_last[MEETINGS];   /* all living ranks have met */
+/* Events of each meeting. */
+byte outcome[MEETINGS];   /* outcome of the ranks that have returned; 0: no rank has */
+bool is_last[MEETINGS];   /* all live ranks have met */
 
-#if DEATHS > 0 /* ranks are alike, so it is rank 0 that dies */
+#if DEATHS > 0 /* ranks are symmetric, so it is rank 0 that dies */
 #define MAY_DIE                                                                                    \
     if                                                                                             \
     :: deaths < DEATHS && me == 0 -> goto death                                                    \
@@ -110,7 +112,7 @@ inline lock()
 {
     if
     :: holder == 0 -> holder = me + 1
-    :: else -> holder = me + 1; fail_open() /* the holder may have left one half written */
+    :: else -> holder = me + 1; fail_open() /* the holder may have left an entry half written */
     fi
 }
 
@@ -162,8 +164,9 @@ inline create()
     }
 }
 
-/* No rank looks at a meeting again if all ranks know of it, and if neither it nor another one that failed
- * for the same reason was a rank's last meeting. Such a meeting is removed from the state. */
+/* A failed meeting can be forgotten if all ranks know of it, and if neither it nor another
+ * meeting that failed for the same reason is any rank's last one. So it leaves no trace in the
+ * state. */
 inline unlock()
 {
     d_step {
@@ -216,15 +219,15 @@ inline unlock()
     }
 }
 
-/* ---- coming */
+/* ---- entering */
 
 #define IS_MINE(m) (serial[m] != 0 && HAS(members[m], me))
 #define IS_SAME(m) (IS_MINE(m) && state[m] == OPEN && members[m] == list)
 #ifdef DEAF
 #define IS_NEWS(m) false
 #else
-/* Lists differ, and this rank relies on a meeting that failed: it is a member of that meeting, or the
- * meeting was another member's last call. lasts(m): bits of the ranks whose last call a meeting was */
+/* Whether lists differ, and this rank depends on a meeting that failed: as a member, or through
+ * another rank's last call. lasts(m): bits of the ranks whose last call was meeting m */
 #define MEETS(m)                                                                                   \
     ((came[m] & list) != 0 && (HAS(members[m], me) || (lasts(m) & list) != 0))
 #define LASTS(m, r) ((last_of[r] == serial[m] -> 1 << r : 0) & came[m])
@@ -322,10 +325,10 @@ inline come(m)
 
 #define WAITS_FOR(m, o) ((members[m] & ~came[m] & came[o]) != 0)
 
-/* Ranks that know of the failure are making their next call. */
+/* Ranks that know of the failure are at their next try. */
 #define IS_NEXT_TRY(m) ((came[m] & ~(news != NONE -> know[news] : 0)) == 0)
 
-/* callers: the ranks of `same` and of the meetings that are stuck */
+/* callers: the ranks of `same` and of the blocked meetings */
 inline find_stuck()
 {
     callers = came[same];
@@ -337,7 +340,7 @@ inline find_stuck()
            (members[i] & ~came[i] & callers) != 0 ->
             stuck[i] = true;
 #ifndef NO_CHAIN
-            callers = callers | came[i]; /* other meetings may wait for the ranks of this one */
+            callers = callers | came[i]; /* others may wait for its ranks */
 #endif
             i = 0
         :: else -> i++
@@ -346,7 +349,7 @@ inline find_stuck()
     od
 }
 
-/* Adds to `known` the ranks whose last call was in the same round. */
+/* Adds to `known` the ranks whose last call was of the same round. */
 inline find_who_called_before()
 {
     i = 0;
@@ -371,7 +374,7 @@ inline find_who_called_before()
     od
 }
 
-/* Fails this rank's meeting and those that are stuck. */
+/* Fails this rank's meeting and the meetings that are blocked. */
 inline fail_stuck(who, why, is_differ)
 {
     d_step {
@@ -391,7 +394,7 @@ inline fail_stuck(who, why, is_differ)
     od
 }
 
-/* A meeting with the same list has failed without this rank, and this rank does not know that yet. */
+/* A meeting of the same list has failed without this rank, which does not know it. */
 inline check_news()
 {
     d_step {
@@ -407,7 +410,7 @@ inline check_news()
     }
 }
 
-/* Comes to a meeting. in: which one; NONE: the call has failed. */
+/* Enters a meeting. in: its index; NONE: the call has failed. */
 inline enter()
 {
     look();
@@ -456,7 +459,7 @@ inline enter()
     fi
 }
 
-/* Refuses a call with this list, or one whose list has the rank itself. */
+/* Refuses a call with this list, or a call whose list has the rank itself. */
 inline refuse()
 {
     look();
@@ -534,9 +537,10 @@ inline wait()
                 fi
         }
     :: atomic {
-            timeout && MAY_LOCK && state[in] == OPEN -> /* its deadline has passed */
-                assert((members[in] & ~came[in] & ~dead) != 0); /* it waits for a living rank */
-                assert(deaths > 0); /* all ranks call until they meet, so no wait needs its deadline */
+            timeout && MAY_LOCK && state[in] == OPEN -> /* the meeting's deadline has passed */
+                /* the meeting waits for a live rank */
+                assert((members[in] & ~came[in] & ~dead) != 0);
+                assert(deaths > 0); /* all call until they meet, so no wait needs its deadline */
                 lock();
                 fail(in);
                 leave_meeting();
@@ -564,7 +568,7 @@ end_met:
                 :: HAS(list, me)
                 :: else -> list = REFUSED(list)
                 fi;
-                assert(tries < TRIES); /* all living ranks meet in the end */
+                assert(tries < TRIES); /* all live ranks meet in the end */
                 lock();
                 MAY_DIE;
                 if

@@ -1,29 +1,31 @@
-/* How the two ranks of a message find out which of them came second, and how that rank moves the bytes
- * (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each ordered pair of
- * ranks, and words for "ready" and "done". Each rank has a host, which posts the messages of a group and
- * then issues it, a stream, which runs groups one after the other, and a lane for each peer.
+/* How the two ranks of a message find out which of them came second, and how the second one moves
+ * the bytes (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each
+ * ordered pair of ranks, and words for "ready" and "done". Each rank has a host, which posts the
+ * messages of a group and then issues it, a stream, which runs groups one after the other, and a
+ * lane for each peer.
  *
- * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in either
- * direction), with more between any two. Each rank has the messages that concern it in the order of the
- * list, and puts them into groups of its own. So each program ends if a group ends once the groups that
- * it has messages with have begun.
+ * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in
+ * either direction), with more ranks between any two. Each rank has its own messages in the order
+ * of the list, and divides them into groups as it likes. So each program ends if a group ends
+ * once all groups with which it shares messages have begun.
  *
- * HOSTS has hosts alone. Without it there are streams and lanes alone, and any rank may be the second of
- * any message: there are too many states for both at once.
+ * HOSTS models only hosts. Without it only streams and lanes are modelled, and any rank may be
+ * the second of any message: both at once have too many states.
  *
- * Checked: no deadlock; each message is copied once, while both of its groups have begun and none has
- * ended; the rank that comes second reads the post of that message.
- * Planted faults: LATE_POST writes a post after the arrival; SPLIT_ARRIVAL arrives in two steps; NO_ROOM
- * uses slots again at once; EARLY_FINISH finishes before it reads; ONE_WORD has one word for "ready" and
- * "done"; NO_READY copies at once; NO_DONE ends a group without a wait; ONE_LANE has one lane for all
- * peers. */
+ * Checked: no deadlock; each message is copied once, after both of its groups have begun and
+ * before either has ended; the rank that comes second reads the post of that message.
+ *
+ * Planted faults: LATE_POST writes a post after the arrival; SPLIT_ARRIVAL arrives in two steps;
+ * NO_ROOM reuses slots at once; EARLY_FINISH finishes before it reads; ONE_WORD has one word for
+ * "ready" and "done"; NO_READY copies at once; NO_DONE ends a group without a wait; ONE_LANE has
+ * one lane for all peers. */
 #ifndef RANKS
 #define RANKS 2
 #endif
 #ifndef CALLS
 #define CALLS 5
 #endif
-#define ENTRIES 2 /* of a ring */
+#define ENTRIES 2 /* slots of a ring */
 #define PAIRS (RANKS * RANKS)
 #define SENDER 0
 #define RECEIVER 1
@@ -37,14 +39,14 @@
 
 /* The program. */
 byte from[CALLS], to[CALLS];
-byte number[CALLS];        /* of the message among those of its pair, from 1 */
+byte number[CALLS];        /* the message's number within its pair, from 1 */
 bool ends[RANKS * CALLS];  /* the rank's group ends with the message */
 #define PAIR(m) (from[m] * RANKS + to[m])
 #define IS_OF(me, m) (from[m] == me || to[m] == me)
 #define ROLE(me, m) (from[m] == me -> SENDER : RECEIVER)
 #define PEER(me, m) (from[m] == me -> to[m] : from[m])
 
-/* The shared memory. A post has two words, because it is not written at once. */
+/* The shared memory. A post has two words, because it is not written atomically. */
 #define SLOT(m) (PAIR(m) * ENTRIES + number[m] % ENTRIES)
 #define POST(which, role, m) post[((which) * 2 + (role)) * PAIRS * ENTRIES + SLOT(m)]
 byte post[2 * 2 * PAIRS * ENTRIES]; /* the number of its message */
@@ -54,13 +56,13 @@ byte finished[2 * PAIRS];           /* the last message that this end has finish
 byte word[2 * 2 * PAIRS];           /* written by the end `role` */
 #define WORD(signal, role, m) word[((signal) * 2 + (role)) * PAIRS + PAIR(m)]
 
-/* What happens. */
+/* Events. */
 byte second[CALLS];         /* the role of the rank that came second, or NONE */
 byte open[CALLS];           /* a bit for each role whose group has begun, and has not ended */
 bool copied[CALLS];
 byte over; /* hosts that have posted everything */
 byte started[RANKS];        /* the lanes may work on messages before this one */
-byte passed[RANKS * RANKS]; /* a lane has come to this message */
+byte passed[RANKS * RANKS]; /* a lane has reached this message */
 
 inline find_last()
 {
@@ -133,7 +135,7 @@ inline post_message(m)
     }
 }
 
-/* Waits until there is room for all messages of the group, then posts all. */
+/* Waits until the ring has room for all messages of the group, then posts them all. */
 proctype host(byte me)
 {
     byte first, last, m, seen;
@@ -190,8 +192,8 @@ inline move(m)
     WORD(DONE, ROLE(me, m), m) = number[m]
 }
 
-/* A lane has the messages with one peer, in the order of that peer's groups, which is the order of the
- * list. */
+/* A lane has the messages with one peer, in the order of that peer's groups, which is the order
+ * of the list. */
 #define IS_ON_LANE(me, peer, m) (IS_OF(me, m) && PEER(me, m) == peer && AM_SECOND(me, m))
 inline pass_others(me, peer)
 {
@@ -217,7 +219,7 @@ proctype lane(byte me; byte peer; byte m)
     od
 }
 
-/* The group begins, and signals for all messages in which this rank came first. */
+/* The group begins, and signals for all messages for which this rank came first. */
 inline begin_group()
 {
     d_step {
@@ -239,7 +241,7 @@ inline begin_group()
     }
 }
 
-/* Takes the peer that is last in the list first. */
+/* The peer that is last in the list comes first here. */
 inline run_one_lane()
 {
     p = RANKS;
@@ -335,7 +337,7 @@ inline draw_pair()
 #else
     if
     :: from[i] = 0
-    :: i > 0 -> from[i] = 1 /* swapping the numbers of the ranks changes nothing */
+    :: i > 0 -> from[i] = 1 /* the names of the ranks do not matter */
     :: i > 0 -> from[i] = 2
     fi;
     if

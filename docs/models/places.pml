@@ -1,37 +1,40 @@
-/* How ranks of one host tell each other the places of each call (src/alloc/places.c), for Spin: a ring
- * of entries with a record for each rank, an order of arrival, one decision for each group of calls. For
- * each group a rank publishes, meets, reads what it knows, and finishes. Its wait for others may be over
- * at any time. Groups have any size up to that of the ring.
+/* How ranks of one host exchange the places of each call (src/alloc/places.c), for Spin: a ring
+ * of entries with a record for each rank, an order of arrival, and one decision for each group of
+ * calls. For each group a rank publishes its records, arrives, reads the records that it knows,
+ * and finishes. Its wait for others may end at any time. Groups have any size up to that of the
+ * ring.
  *
- * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one rank of each pair knows
- * the other's places, and the order is total; the records that a rank knows are those of its call, until
- * it has finished.
- * COUNTED: the protocol for more ranks than bits, where no rank decides LATE.
- * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two steps;
- * STORED_DECISION decides without compare-and-swap; NUMBERLESS takes any decision for its own; NO_ROOM
- * uses entries again at once; EARLY_FINISH finishes before it reads; LARGE_GROUPS publishes more calls
- * at once than the ring has entries. */
+ * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one of each pair
+ * knows the other, and the order is total; the records that a rank knows are those of its call,
+ * until it has finished.
+ *
+ * COUNTED: the protocol for more ranks than bits, in which no rank decides LATE.
+ *
+ * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two
+ * steps; STORED_DECISION decides without compare-and-swap; NUMBERLESS accepts any decision as
+ * that of its group; NO_ROOM reuses entries at once; EARLY_FINISH finishes before it reads;
+ * LARGE_GROUPS publishes more calls at once than the ring has entries. */
 #ifndef RANKS
 #define RANKS 2
 #endif
 #ifndef CALLS
 #define CALLS 5
 #endif
-#define ENTRIES 2 /* of the ring */
+#define ENTRIES 2 /* entries of the ring */
 #define FULL 0
 #define LATE 1
 #define ALL ((1 << RANKS) - 1)
 #define ENTRY(call) ((call) % ENTRIES)
 
-/* The shared memory. A record has two words, because it is not written at once. Each word holds the
- * number of its call. */
+/* The shared memory. A record has two words, because it is not written atomically. Each word
+ * holds the number of its call. */
 #define WORD(which, call, rank) record[((which) * ENTRIES + ENTRY(call)) * RANKS + (rank)]
 byte record[2 * ENTRIES * RANKS];
 byte arrivals[ENTRIES];
 byte decision[ENTRIES]; /* call * 2 + outcome */
 byte finished[RANKS];   /* the last call that the rank finished */
 
-/* The program's groups, and what ranks have read. Calls are numbered from 1. */
+/* The program's groups, and the ranks' observations. Calls are numbered from 1. */
 bool ends[CALLS + 1];            /* the call is the last of its group */
 byte outcome[CALLS + 1];         /* 1 + the outcome, once a rank has it */
 byte met[CALLS + 1];             /* bits of the ranks that have it */
@@ -43,7 +46,7 @@ inline decide(which)
     seen = decision[ENTRY(last)];
     if
 #ifdef NUMBERLESS
-    :: seen != 0 -> skip /* takes an older call's decision for its own */
+    :: seen != 0 -> skip /* accepts an older call's decision as its own */
 #else
     :: seen / 2 == last -> skip
 #endif
@@ -80,8 +83,8 @@ inline write_records()
     write_words(1)
 }
 
-/* All earlier bits were equal, so a bit that differs from this rank's is of a rank that came
- * before. */
+/* Before this rank, all bits were equal. So a bit that differs from this rank's belongs to a rank
+ * that came before. */
 inline arrive()
 {
 #ifdef COUNTED
@@ -110,7 +113,7 @@ inline arrive()
     fi
 }
 
-/* Waits until every rank has finished the calls that had the entries before. */
+/* Waits until every rank has finished the calls that used the entries before. */
 inline wait_for_room()
 {
     p = 0;
@@ -136,7 +139,7 @@ inline meet()
     result = decision[ENTRY(last)] % 2
 }
 
-/* Compares this rank's outcome with the outcomes of ranks that came here before. */
+/* Compares this rank's outcome with those of the ranks that came here before. */
 inline compare()
 {
     d_step {
@@ -152,7 +155,7 @@ inline compare()
         :: p < RANKS ->
             if
             :: p != me && ((met[last] >> p) & 1) && result == LATE ->
-                /* Of two ranks one came later. */
+                /* One of the two came later. */
                 assert(((earlier >> p) & 1) != ((knows[last * RANKS + p] >> me) & 1));
                 /* The later rank knows all ranks that the earlier one knows. */
                 assert((((earlier >> p) & 1) -> knows[last * RANKS + p] & ~earlier

@@ -1,23 +1,26 @@
 /* Puts and signals (src/launch/one_sided.c, src/flags/signals.c, src/flags/lines.c,
- * src/comm/signalled.c, src/api/living.c), for Spin. Two ranks. The host of each makes CALLS puts with a
- * signal to the other, and waits for as many, one by one or several at once, each call on one of STREAMS
- * streams. Spin chooses all that. Signals wrap around. Each call has a line, and streams have LINES
- * lines between them. Then the host waits until its calls are done, asks whether a failure is known, and
- * leaves.
- * ONE_WAY: rank 0 puts, and rank 1 waits.
- * FAULTS: rank 0's communicator fails, at any time. DEATH: rank 0 dies, at any time. END: rank 0's
- * process ends, as with a GPU: its lines cannot be read at the end any more, and a handler may make one
- * more call before.
+ * src/comm/signalled.c, src/api/living.c), for Spin. There are two ranks. The host of each makes
+ * CALLS puts with a signal to the other, and waits for the same number of signals, one by one or
+ * several at once, each call on one of STREAMS streams. Spin chooses all that. Signals wrap
+ * around. Each call has a line, and streams have LINES lines between them. Then the host waits
+ * until its calls are done, asks whether a failure is known, and leaves.
  *
- * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited for
- * its calls, and learns of no failure, has the blocks of all signals that it took; no rank learns of a
- * failure if there was none; a rank that says goodbye has carried out all of its calls.
- * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the
- * previous one on the other stream; EQUAL_ONLY waits for a value, and for no later one; PLAIN_COMPARE
- * compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two streams run on one line;
- * RELEASE_FIRST ends waits before the peer is notified; RELEASE_ONCE ends them once; LOOK_FIRST reads the
- * word before it sees that the peer has left; EARLY_GOODBYE says goodbye with calls pending;
- * OLD_COUNT says goodbye although a call came after the last look. */
+ * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time.
+ * DEATH: rank 0 dies, at any time. END: rank 0's process ends, as with a GPU: at the end its
+ * lines can no longer be read, and a handler may make one more call before.
+ *
+ * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited
+ * for its calls, and knows of no failure, has the blocks of all signals that it consumed; no rank
+ * learns of a failure that did not happen; a rank that says goodbye has carried out all its
+ * calls.
+ *
+ * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake
+ * the one before it on the other stream; EQUAL_ONLY waits for an exact value, and for no later
+ * one; PLAIN_COMPARE compares values as if they did not wrap around; NO_LINE_WAIT lets calls of
+ * two streams run on one line; RELEASE_FIRST ends waits before the peer learns of the failure;
+ * RELEASE_ONCE ends waits once; LOOK_FIRST reads the word before it sees that the peer has left;
+ * EARLY_GOODBYE says goodbye with calls pending; OLD_COUNT says goodbye although a call came
+ * after the last look. */
 #ifndef CALLS
 #define CALLS 2
 #endif
@@ -27,30 +30,30 @@
 #ifndef STREAMS
 #define STREAMS 2
 #endif
-#define VALUES 8 /* of a word, modulo */
-#define FIRST 6  /* words begin there, so they wrap around */
+#define VALUES 8 /* modulus of a word */
+#define FIRST 6  /* words begin with this value, so they wrap around */
 #define NONE 255
 
 #define STREAM(rank, s) ((rank) * 2 + (s))
 #define LINE(rank, l) ((rank) * LINES + (l))
 #define BLOCK(rank, k) ((rank) * VALUES + (k))
-/* a call: its line, and its number there */
+/* a call: its line, and its number on that line */
 #define CALL(line, number) ((line) * 16 + (number))
 #define IS_DONE(call) ((call) == NONE || done[(call) / 16] >= (call) % 16)
 
 #define PUT 0
 #define WAIT VALUES
-/* PUT or WAIT with the value; a call to wait for at first; one to wait for before the signal, or before the wait for
- * it; the call itself */
+/* PUT or WAIT with the value; a call to wait for first; a call to wait for before the signal, or
+ * before the wait for the signal; the call itself */
 chan queue[4] = [2 * CALLS + 1] of { byte, byte, byte, byte };
 
-byte word[2];              /* in the rank's memory: how many signals have come, from FIRST on */
+byte word[2];              /* in the rank's memory: how many signals have arrived, from FIRST on */
 byte sent[2], taken[2];    /* the values of the latest signal, and of the latest wait */
 byte sender[2], taker[2];  /* the calls that have these values */
 byte made[2 * LINES], done[2 * LINES]; /* calls of each line */
 byte owner[2 * LINES];     /* the line's stream */
-byte lines[2];             /* how many were ever used */
-bool block[2 * VALUES];    /* whether the block has come to the rank, by the value of its signal */
+byte lines[2];             /* number of lines that were ever used */
+bool block[2 * VALUES];    /* the block has reached the rank, by the value of its signal */
 bool wrong[2];             /* a wait has ended without its blocks */
 bool failed[2], told[2], left[2], dead[2];
 
@@ -81,7 +84,7 @@ bool failed[2], told[2], left[2], dead[2];
 #define WAITS(rank) true
 #endif
 
-/* As cecl_line_begin does: the stream's own line, or a free one, or a new one, or one that is shared. */
+/* Like cecl_line_begin: the stream's own line, or a free line, or a new line, or a shared line. */
 inline begin_line(s)
 {
     line = NONE;
@@ -113,7 +116,8 @@ inline begin_line(s)
     made[line]++
 }
 
-/* The call that the signal, or the wait, must follow: none if that call is on this line, or done. */
+/* The call that the signal, or the wait, must follow: none if that call is on this line, or
+ * done. */
 inline come_behind(last)
 {
     then = last;
@@ -148,14 +152,14 @@ inline make_wait(s)
     }
 }
 
-/* A put passes on data that came before. So a put behind a wait that was ended without its signal brings
- * undefined data. */
+/* A put passes on earlier bytes. After a wait that ended without its blocks, the put's bytes are
+ * invalid. */
 inline bring()
 {
     block[BLOCK(1 - me, what % VALUES)] = !wrong[me]
 }
 
-/* Checks the blocks of all signals up to the value of the wait. */
+/* Up to the value that the wait was for. */
 inline check_blocks()
 {
     i = FIRST;
@@ -166,7 +170,7 @@ inline check_blocks()
     i = 0
 }
 
-/* A stream may stay here for ever, which is no deadlock: a host waits for all of its calls. */
+/* A stream that stays here forever is no deadlock, because a host waits for all its calls. */
 proctype stream(byte me; byte s)
 {
     byte what, first, then, call, i;
@@ -202,7 +206,7 @@ end_wait:
     od
 }
 
-/* The host waits for its calls, and reads the peer's news. */
+/* The host waits for its calls, and learns what the peer has reported. */
 inline leave()
 {
 #ifndef EARLY_GOODBYE
@@ -248,7 +252,7 @@ proctype host(byte me)
             puts++;
             count++;
             if
-            :: puts < CALLS || !WAITS(me) /* this signal is taken later, with the next one */
+            :: puts < CALLS || !WAITS(me) /* this signal is consumed later, with the next one */
             :: WAITS(me) -> make_wait(0)
             :: WAITS(me) && STREAMS > 1 -> make_wait(1)
             fi
@@ -276,8 +280,8 @@ inline release()
     word[me] = taken[me]
 }
 
-/* All signals of a rank that has left have arrived, so a missing signal will not come. Waits are ended
- * again and again, because a late signal sets a word back. */
+/* The signals of a rank that has left have arrived, so a missing signal never comes. Waits are
+ * ended repeatedly, because a late signal sets a word back. */
 proctype watchdog(byte me)
 {
     bool has_told = false;

@@ -1,22 +1,26 @@
-/* What happens when a communicator fails (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
- * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece by
- * piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges of flags:
- * ranks are ready; each has pushed a block to each peer; each has returned to its peers what they
- * pushed. So a rank whose waits were released passes on data that it does not have. The communicator of
- * a rank may fail at any time, FAULTS times in all: it is revoked, or a peer is late. A driver call may
- * also fail in the middle of a call. DEATHS ranks may die.
+/* The failure of a communicator (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
+ * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls
+ * piece by piece, a stream, which carries them out in order, and a watchdog. A call has three
+ * exchanges of flags: ranks are ready; each has pushed a block to each peer; each has returned to
+ * its peers the blocks that they pushed. So a rank whose waits were released passes on blocks
+ * that it does not have. The communicator of a rank may fail at any time, FAULTS times in all: it
+ * is revoked, or a peer is late. A driver call may also fail, in the middle of a call. DEATHS
+ * ranks may die.
  *
- * Checked: no deadlock, so all waits end; a rank that has waited for its stream, or for the end of its
- * calls, and then learns of no failure, has all blocks of these calls; with flags by copy a stream
- * passes a call before its blocks have come only if its own rank has released it; four releases in a row
- * end a wait.
- * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the signal
- * after it. FINALIZE: callers wait for the end of their calls, and not for the stream.
- * Planted faults: RELEASE_FIRST releases waits before peers are notified; NO_SILENCE leaves the table of
- * values; KERNELS_LAST releases flags before it sets the word that ends kernels; NO_QUESTION takes the
- * end of a call for a result without asking for news; SAME_QUARTER releases with the same value each
- * time; ONE_RELEASE releases once; LATE_TARGET publishes the target of a call after the call was
- * enqueued; NO_END_MARK does not mark the end of a call that failed while it was enqueued. */
+ * Checked: no deadlock, so all waits end; a caller that has waited for its stream, or for the end
+ * of its calls, and then learns of no failure, has all blocks of these calls; with flags by copy,
+ * a stream passes a call before its blocks have arrived only if its own rank has released it;
+ * four releases in a row end a wait.
+ *
+ * WRITES: flags by stream writes. KERNELS: a kernel does the wait for blocks, the return, and the
+ * signal after it. FINALIZE: callers wait for the end of their calls instead of for the stream.
+ *
+ * Planted faults: RELEASE_FIRST releases waits before peers learn of the failure; NO_SILENCE
+ * keeps the table of values; KERNELS_LAST releases flags before it tells kernels to end;
+ * NO_QUESTION accepts the end of a call as a result without asking for news; SAME_QUARTER
+ * releases with the same value each time; ONE_RELEASE releases once; LATE_TARGET reports a call
+ * to the watchdog after it was enqueued; NO_END_MARK does not mark the end of a call that failed
+ * while it was enqueued. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -31,8 +35,8 @@
 #endif
 #define WRAP 16 /* epochs are counted modulo this */
 #define QUARTER (WRAP / 4)
-#define PHASES 3 /* of a call */
-#define ROOM 3   /* a driver call waits while this many commands are in the queue */
+#define PHASES 3 /* commands of a call */
+#define ROOM 3   /* a driver call waits while the queue has this many commands */
 #define FIRST_EPOCH (WRAP - 2)
 
 #define WORD(holder, writer) ((holder) * RANKS + (writer))
@@ -55,30 +59,30 @@ byte flag[RANKS * RANKS];
 byte block[RANKS * RANKS];    /* [holder, writer]: the call whose block the writer pushed */
 byte returned[RANKS * RANKS]; /* [holder, writer]: the call whose block the writer returned */
 
-/* Of a rank's engine and flags. */
+/* A rank's engine and flags. */
 byte enqueued[RANKS]; /* commands so far, of all calls */
 byte cut_at[RANKS];   /* 1 + the commands before the end mark of a call that was cut short */
-byte target[RANKS];   /* calls, with the one that is being enqueued */
+byte target[RANKS];   /* calls, including the call that is being enqueued */
 byte done[RANKS];     /* calls; the word `done` */
 bool silenced[RANKS];   /* the table of values is overwritten, */
 byte silence[RANKS];  /* with this value */
 bool kernels_end[RANKS];
 
-/* Of a communicator. */
+/* A communicator. */
 bool failed[RANKS]; /* the asynchronous error is set */
 bool told[RANKS * RANKS]; /* [to, from] */
 bool dead[RANKS];
 byte faults, deaths;
 
-/* What happened. */
+/* Events. */
 byte passed[RANKS];   /* commands that the stream has carried out */
 bool released[RANKS]; /* the rank has released its waits */
 bool wrong[RANKS];    /* its stream has passed a call without all blocks */
-bool ended[RANKS];    /* no process reads what is written to the rank any more */
+bool ended[RANKS];    /* no rank reads what is written to this rank any more */
 byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag */
 
 #define CALL_OF(rank) (passed[rank] / COMMANDS + 1)
-/* Ranks are alike, so rank 0 is the first. */
+/* Ranks are symmetric, so rank 0 is the first. */
 #define MAY_FAIL (faults < FAULTS && (faults > 0 || me == 0))
 #define IS_PENDING(rank) (done[rank] != target[rank])
 #define ENDED 255 /* the end mark of that call is carried out */
@@ -129,7 +133,7 @@ byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag
 #define NOBODY RANKS
 #define VALUE (SENDS_VALUE -> EPOCH(CALL_OF(me), PHASE(COMMAND(me))) : silence[me])
 
-/* To all peers. */
+/* Signals to all peers. */
 inline push()
 {
     p = 0;
@@ -171,8 +175,8 @@ inline go_on()
     in_vain[me] = 0
 }
 
-/* A copy reads a flag's value out of the table, and writes it at the peer after that. A kernel
- * looks once whether it is to end. A dead rank's stream stays where it is. */
+/* A copy reads a flag's value from the table, and writes it at the peer afterwards. A kernel
+ * checks once whether it must end. A dead rank's stream makes no more steps. */
 proctype stream(byte me)
 {
     byte value, to = NOBODY, p;
@@ -232,7 +236,7 @@ end:
 #define IS_THROUGH (passed[me] == enqueued[me] && (cut_at[me] == 0 || cut_at[me] == ENDED))
 #endif
 
-/* Waits for the stream, and then reads the news. */
+/* Waits for the stream, and learns of failures. */
 inline finish()
 {
     atomic {
@@ -245,7 +249,7 @@ inline finish()
 #endif
             assert(failed[me] || !wrong[me])
     }
-    atomic { /* in the end nothing is pending */
+    atomic { /* at the end nothing is pending */
         !IS_PENDING(me) && !dead[me] ->
             ended[me] = true;
             in_vain[me] = 0;
@@ -318,10 +322,11 @@ end:
 #else
 #define RELEASED ((EPOCH(target[me] + 1, 0) + in_vain[me] * QUARTER) % WRAP)
 #endif
-/* A release that the stream has not seen yet is not repeated: there are 5 ms between two. */
+/* A release that the stream has not seen yet is not repeated: the library waits 5 ms between two
+ * releases. */
 #define NEEDS_RELEASE (IS_PENDING(me) && HAS_WORK && IS_STUCK && !dead[me])
 
-/* Goes through the peers one by one. */
+/* One peer after the other. */
 inline tell()
 {
     p = (me + 1) % RANKS;
@@ -331,8 +336,8 @@ inline tell()
     od
 }
 
-/* After the stream has moved, this begins with the first quarter again; the library goes on with the next
- * quarter. */
+/* After the stream has moved, the library continues with the next quarter, and this model begins
+ * with the first one again. */
 inline release_flags()
 {
     released[me] = true;

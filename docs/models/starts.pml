@@ -1,15 +1,17 @@
-/* A request is started while another thread closes a peer's memory, for Spin (alloc/registry_start.c,
- * registry_claim in alloc/registry_peers.c). A start takes no lock: it says that it is being made, and
- * then looks whether the memory is closed. A thread that closes the memory, under a lock, marks it as
- * closed, and then looks for starts.
+/* The start of a request against closing a peer's memory, for Spin (alloc/registry_start.c,
+ * registry_claim in alloc/registry_peers.c). A start takes no lock: it announces itself, and then
+ * checks whether the memory is closed. A thread that closes the memory does so under a lock: it
+ * marks the memory as closed, and then looks for starts.
  *
- * One thread makes CALLS starts, the stream runs them, and another thread tries to close the memory.
+ * One thread makes CALLS starts, the stream runs them, and another thread tries to close the
+ * memory.
  *
- * Checked: no start is enqueued, and none runs, once the memory is closed; a start is refused only if
- * the memory is closed.
- * Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST looks whether the
- * memory is closed before it says that it starts; EARLY_END says that the start is made before it says
- * what is pending; NO_LOCK mistakes a mark that is removed again for the end. */
+ * Checked: after the memory is closed, no start is enqueued, and none runs; a start is refused
+ * only then.
+ *
+ * Planted faults: NO_RECHECK closes without looking for starts again; LOOK_FIRST checks whether
+ * the memory is closed before it announces the start; EARLY_END withdraws the announcement before
+ * it records what is pending; NO_LOCK treats a mark that is removed again as the end. */
 #ifndef CALLS
 #define CALLS 3
 #endif
@@ -22,7 +24,7 @@ bool refused;
 inline lock() { atomic { !locked -> locked = true } }
 inline unlock() { locked = false }
 
-/* closed_now: whether the memory is closed, and not only marked for a moment. */
+/* closed_now: the memory is closed, and not only marked for a moment. */
 inline look()
 {
     closed_now = closed;
@@ -80,7 +82,7 @@ active proctype stream()
     od
 }
 
-/* unused: no start is being made, and none is pending. Each word is read by itself. */
+/* unused: no start is being made, and none is pending. Each word is read separately. */
 inline ask()
 {
     unused = !starting;

@@ -1,28 +1,29 @@
-/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a process
- * of its own. The program has CALLS steps, and each step has a boundary of each communicator. A rank may
- * be any number of steps ahead of another one, and a GPU any number behind its host. The ranks of a
- * communicator share the words of its decisions, an offer of each rank, and how many turns' times each
- * rank has published. A trial has fewer turns, periods and attempts than in the code, and is put off
- * less often.
+/* How ranks begin a trial, take turns and decide (src/learn/trial.c), for Spin. Each rank is a
+ * process. The program has CALLS steps, and each step has a boundary of each communicator. A rank
+ * may be any number of steps ahead of another, and a GPU any number of steps behind its host.
+ * Ranks share three things for each communicator: the words of its decisions, an offer of each
+ * rank, and the number of turns whose times each rank has published. A trial has fewer turns,
+ * periods, attempts and delays than in the code.
  *
- * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A start is
- * agreed only while all ranks hold their reservations for this communicator. A process tries one
- * communicator at a time. A subject is decided or given up at most LONGEST boundaries after it was
- * requested. Every reservation is released. No rank waits: every rank finishes, also if another one
- * stops.
- * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any time.
- * OVERLAP: the communicators have different ranks, and some in common.
- * RECALLS: nothing is tried (CECL_NCCL_TRIALS=0). Each rank's file knows the verdict, or not, and files
- * may differ.
- * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at calls
- * that follow from the sequence and from decisions, so it changes at the same call on all ranks, as the
- * period does with AGAIN.
- * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and OWN_TIMES
- * decides, by the words that this rank sees; USED_TWICE uses words of decisions again; NUMBERLESS offers
- * have no number; ANY_OFFER begins on this rank's offer alone; NO_RESERVE asks for no reservation;
- * NO_RELEASE does not release it when a start is put off; OLD_OFFER takes offers from before the period
- * changed; NO_BOUND puts the verdict off without end; WAITS for times; OWN_FILE uses the rank's own
- * file. */
+ * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A
+ * start is agreed only while all ranks hold their reservations for this communicator. A process
+ * tries one communicator at a time. A subject is decided, or given up, within LONGEST boundaries
+ * after its trial was requested. Every reservation is released. No rank waits: every rank reaches
+ * its end, even if another one stops.
+ *
+ * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any
+ * time. OVERLAP: the communicators have different ranks, and some in common. RECALLS: nothing is
+ * tried (CECL_NCCL_TRIALS=0); each rank's file has the verdict or not, and files may differ.
+ * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at
+ * calls that follow from the sequence and from decisions. So it changes at the same call on all
+ * ranks, as the period does with AGAIN.
+ *
+ * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and
+ * OWN_TIMES decides, from the rank's own view; USED_TWICE reuses words of decisions; NUMBERLESS
+ * offers have no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes no
+ * reservation; NO_RELEASE keeps the reservation when a start is delayed; OLD_OFFER accepts offers
+ * from before the period changed; NO_BOUND delays the verdict without limit; WAITS for times;
+ * OWN_FILE decides by the rank's own file. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -33,19 +34,20 @@
 #define COMMS 1
 #endif
 #ifndef TURNS
-#define TURNS 2 /* of a trial: arm 0 and arm 1 in turn */
+#define TURNS 2 /* turns of a trial: arm 0 and arm 1 alternate */
 #endif
-#define PERIODS 2      /* of a turn; the first is not counted */
+#define PERIODS 2      /* boundaries of a turn; the first is not counted */
 #define OFFER_PERIODS 2
-#define LONGEST_OFFER 3 /* after a rank came too late to an offer */
-#define LEFT 2          /* boundaries after which a subject that was given up is requested again */
+#define LONGEST_OFFER 3 /* boundaries of an offer after a rank came too late for an earlier one */
+#define LEFT 2          /* boundaries after which a subject that was given up is tried again */
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
 #endif
 #ifndef MOST_PUT_OFF
-#define MOST_PUT_OFF 2 /* of the verdict: by one period, then by two */
+#define MOST_PUT_OFF 2 /* delay of the verdict: by one period, then by two */
 #endif
-#define LATER(comm) (1 + (comm)) /* boundaries from an attempt to the next one, where a rank is busy; otherwise 1 */
+/* boundaries between two attempts, if a rank is busy; otherwise 1 */
+#define LATER(comm) (1 + (comm))
 #define LONGEST(comm)                                                                              \
     (1 + ATTEMPTS * LONGEST_OFFER + (ATTEMPTS - 1) * LATER(comm) + TURNS * PERIODS +                \
      2 * MOST_PUT_OFF)
@@ -69,29 +71,29 @@
 
 /* decisions */
 #define START 1
-#define PUT_OFF 2 /* of a start: a rank had not come to its offer */
+#define PUT_OFF 2 /* a start is put off: a rank had not reached its offer */
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
 #define NOTHING 7
-#define BUSY 8    /* a start is put off, because a rank's process tries another communicator */
+#define BUSY 8    /* a start is delayed, because a rank's process tries another communicator */
 /* states */
 #define IDLE 0
 #define WAITING 1
 #define OFFERED 2
 #define RUNNING 3
 
-/* The words that the ranks of a communicator share. */
+/* Shared by the ranks of a communicator. */
 byte word[COMMS * WORDS];
 byte offer[COMMS * RANKS]; /* decision * 2 + whether the rank is busy */
 byte published[COMMS * RANKS]; /* trial * 8 + turns whose times are published */
 /* Properties of the program and its GPUs. */
 bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is better */
 byte again_at[COMMS];
-/* A process: the communicator that tries, from 1. */
+/* A process: the communicator that is being tried, from 1. */
 byte tries[RANKS];
 byte in_file[RANKS]; /* a verdict, or NOTHING */
 bool has_stopped;
-/* The state of the first rank after a boundary, and how many ranks have reached that boundary. */
+/* The first rank's arm after a boundary, and how many ranks have passed that boundary. */
 byte had[COMMS * CALLS];
 byte came[COMMS * CALLS];
 
@@ -100,7 +102,7 @@ typedef engine {
     byte state, wait, offers, attempt, decisions, trials, turn, put_off, periods;
     byte arm; /* 2: none is in force */
     byte pending; /* turns whose times the GPU has not reached */
-    byte since; /* boundaries since the subject was requested */
+    byte since; /* boundaries since the trial of the subject was requested */
     bool holds, has_turn, is_left
 }
 
@@ -140,7 +142,7 @@ inline want()
     }
 }
 
-/* Decides `mine`, unless it is decided; `mine` is then what was decided. Each access is a step. */
+/* Decides `mine`, unless there is a decision, which `mine` then becomes. Each access is a step. */
 inline decide()
 {
 #ifdef STORED
@@ -153,7 +155,7 @@ inline decide()
         if
         :: MY_WORD == 0 ->
             MY_WORD = mine;
-            /* the decision that a trial begins is made while all are ready for it */
+            /* the decision that begins a trial is made while all ranks are ready for it */
             r = 0;
             do
             :: r < RANKS ->
@@ -199,7 +201,7 @@ inline offer_mine()
 #endif
 #define IS_BUSY(r) (offer[c * RANKS + (r)] % 2 == 1)
 
-/* This rank's decision on the start: reads the offers one by one. */
+/* This rank's decision on the start: reads one offer after the other. */
 inline beginning()
 {
     mine = START;
@@ -224,7 +226,7 @@ inline beginning()
     r = 0
 }
 
-/* This rank's decision on the next turn: reads the progress of the ranks one by one. */
+/* This rank's decision on the next turn: reads the progress of one rank after the other. */
 inline next_step()
 {
     seen = ME.turn;
@@ -366,7 +368,7 @@ inline boundary()
     fi
 }
 
-/* The GPU may have reached the point at which times are known. */
+/* The GPU may have come so far that times are known. */
 inline publish()
 {
     do
@@ -387,13 +389,13 @@ inline compare()
         mine = 1 + ME.decisions * 3 + ME.arm;
         assert(had[c * CALLS + call] == 0 || had[c * CALLS + call] == mine);
         came[c * CALLS + call]++;
-        /* forgotten once all ranks have come, so that there are fewer states */
+        /* after all ranks have passed, the arm is forgotten, so that there are fewer states */
         had[c * CALLS + call] = (came[c * CALLS + call] < SIZE -> mine : 0);
         mine = 0
     }
 }
 
-/* Only the communicator that is tried here may run. */
+/* Only the communicator that is being tried here may run. */
 inline look()
 {
     d_step {
@@ -426,8 +428,8 @@ proctype rank(byte me)
             publish();
             boundary();
             if
-            :: again_at[c] == call + 1 -> want() /* the engines of all ranks learn this at the same
-                                                  * call */
+            /* ranks' engines learn of the change at the same call */
+            :: again_at[c] == call + 1 -> want()
             :: else
             fi;
             compare();

@@ -1,25 +1,27 @@
-/* How windows of registered memory come and go (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a caller, a
- * worker, and a stream that carries out the rank's calls in order. Its memory is one range of addresses
- * with PIECES regions. In each call it has its buffer in one of them. Before a call the program may put
- * other memory at the addresses of a region that no pending call uses, register a region, or deregister
- * the window.
+/* How windows of registered memory are opened and closed (src/alloc/registry.c, registry_peers.c,
+ * registry_import.c, and src/launch/settle.c, src/api/register.c), for Spin. Each rank has a
+ * caller, a worker, and a stream that carries out the rank's calls in order. Its memory is one
+ * range of addresses with PIECES regions. In each call its buffer is in one of the regions.
+ * Before a call the program may map other memory at the addresses of a region that no pending
+ * call uses, register a region, or deregister the window.
  *
- * The model assumes what places.pml and flags.pml show: of each pair of ranks the one that publishes
- * later knows both places, and a call ends after all copies of the call.
+ * The model assumes what places.pml and flags.pml show: of each pair of ranks the later one knows
+ * both places, and a call ends after all copies of the call.
  *
- * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
- * window that a call names is there; all waits end, also when a rank dies or an import fails; imports of
- * windows that owners dropped are closed in the end; no allocation is opened while an import holds its
+ * Checked: each copy goes through an open import, to the memory that its owner meant by the call;
+ * a window that a call names exists; all waits end, also when a rank dies or an import fails;
+ * dropped windows are closed in the end; no allocation is opened while an import holds its
  * addresses.
- * OWNERS: this many ranks have registered memory, and the others' buffers are in the pool. PIECES 1: an
- * allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may fail.
- * CLOSE_AT_ONCE: a peer closes dropped imports without a look at its own calls.
- * Planted faults: SAME_NUMBER uses a number again; NO_IDS does not ask for ids; NO_WAIT copies before
- * the region is imported; EARLY_DROP tells peers to drop a window that pending calls use; NO_LATER_DROP
- * never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes nothing; FORGET_FAILED
- * does not remember that an import failed; NO_END goes on with the wait for imports after the
- * communicator has failed, and POST_NO_END with the wait for room to post. */
+ *
+ * OWNERS: this many ranks have registered memory, and the others' buffers are in the pool. PIECES
+ * 1: an allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may
+ * fail. CLOSE_AT_ONCE: a peer closes dropped imports without checking its own calls.
+ *
+ * Planted faults: SAME_NUMBER reuses a number; NO_IDS does not compare ids; NO_WAIT copies before
+ * the region is imported; EARLY_DROP tells peers to drop a window that pending calls use;
+ * NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
+ * nothing; FORGET_FAILED does not record that an import failed; NO_END continues the wait for
+ * imports after the communicator has failed, and POST_NO_END the wait for room to post. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -33,9 +35,9 @@
 #define PIECES 2
 #endif
 #ifndef CHANGES
-#define CHANGES 2 /* how often a rank's program changes something about its memory; at most 3 */
+#define CHANGES 2 /* how often a rank's program changes its memory; at most 3 */
 #endif
-#define WINDOWS (CHANGES + 2) /* a rank makes fewer, numbered from 1 */
+#define WINDOWS (CHANGES + 2) /* a rank makes fewer calls; calls are numbered from 1 */
 
 #define ALL ((1 << RANKS) - 1)
 #define ADD 1
@@ -66,12 +68,11 @@
 #define MAY_DIE skip
 #endif
 
-/* The program's memory: its id, which is never used again, and the last call with it. */
+/* The program's memory: its id, which is never reused, and the last call with it. */
 byte there[RANKS * PIECES];
 byte busy[RANKS * PIECES];
 
-/* A rank's own window. Number 0: there is none. A region's id 0: the rank has not announced it to
- * peers. */
+/* A rank's own window. Number 0: no window. A region's id 0: peers do not know it. */
 byte number[RANKS];
 byte region[RANKS * PIECES];
 byte last_use[RANKS];
@@ -79,22 +80,23 @@ byte next_number[RANKS];
 byte posted[RANKS];
 byte leaving[RANKS * WINDOWS]; /* the last call that uses the forgotten window; 0: not leaving */
 
-/* What ranks publish about a call. `meant` is the id of the memory that the rank means. */
+/* A rank's announcement of a call. `meant` is the id of the memory that the rank means. */
 byte window[(CALLS + 1) * RANKS];
 byte piece[(CALLS + 1) * RANKS];
 byte meant[(CALLS + 1) * RANKS];
 byte version[(CALLS + 1) * RANKS];
-byte arrived[CALLS + 1]; /* bits of the ranks that have published */
-bool late[CALLS + 1];    /* it was decided not to wait for all */
+byte arrived[CALLS + 1]; /* bits of the ranks that have announced the call */
+bool late[CALLS + 1];    /* the decision was not to wait for all */
 
 /* Imports, in the order in which they are made. A kept plan holds the import, not the number. */
 byte imports[RANKS * RANKS];
 byte import_number[RANKS * RANKS * WINDOWS];
-byte mirror[RANKS * RANKS * WINDOWS * PIECES]; /* the id of the memory there; 0: none */
+/* the id of the memory at these addresses; 0: none */
+byte mirror[RANKS * RANKS * WINDOWS * PIECES];
 bool dropped[RANKS * RANKS * WINDOWS];
 bool closed[RANKS * RANKS * WINDOWS];
 byte import_use[RANKS * RANKS * WINDOWS];
-byte import_of[RANKS * RANKS * WINDOWS]; /* 1 + the import that got the number last */
+byte import_of[RANKS * RANKS * WINDOWS]; /* 1 + the latest import with the number */
 bool failed_import[RANKS * RANKS * WINDOWS];
 byte taken[RANKS * RANKS];
 byte kept[RANKS * RANKS * WINDOWS * PIECES]; /* 1 + the import to which the kept plan copies */
@@ -109,9 +111,9 @@ byte done[RANKS];
 bool failed[RANKS]; /* the rank's communicator */
 bool dead[RANKS];
 bool ended[RANKS]; /* the rank's caller */
-bool an_import_failed, somebody_died; /* each happens once at most */
+bool an_import_failed, somebody_died; /* each happens at most once */
 
-/* A channel from each rank to each other rank. */
+/* From each rank to each other rank. */
 chan messages[RANKS * RANKS] = [1] of { byte, byte, byte, byte, byte };
 
 /* ---- the caller: this rank's own windows */
@@ -177,7 +179,7 @@ inline tell_left()
     od
 }
 
-/* Makes sure that the memory that is there now was announced to peers. */
+/* Makes sure that peers know the memory that is mapped at this moment. */
 inline settle(which)
 {
     tell_left();
@@ -215,12 +217,12 @@ inline select_piece()
 {
     if
     :: q = 0
-    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both regions are alike */
+    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both are equivalent */
     fi
 }
 
-/* What the program does next: it makes a call, or changes something first. It changes no memory
- * that a pending call uses. */
+/* The program's next step: it makes a call, or changes something first. It changes no memory that
+ * a pending call uses. */
 inline program()
 {
     select_piece();
@@ -251,7 +253,7 @@ inline tell()
     }
 }
 
-/* Decides that a rank is late, or finds that all ranks have published. */
+/* Decides LATE, or finds that all ranks have announced the call. */
 inline meet()
 {
     atomic {
@@ -274,8 +276,8 @@ inline find(peer, which)
     od
 }
 
-/* Finds a peer's window, and waits until the region that the peer announced is imported. For a kept plan
- * this was done before. An import that failed fails the call. */
+/* Finds a peer's window, and waits until the region that the peer announced is imported. A kept
+ * plan has done so before. A failed import fails the call. */
 inline learn(peer)
 {
     d_step {
@@ -323,7 +325,7 @@ inline learn(peer)
     }
 }
 
-/* Notes that the call uses the windows, after it was enqueued. */
+/* Records that the call uses the windows, after it was enqueued. */
 inline note_use()
 {
     d_step {
@@ -384,7 +386,7 @@ proctype caller(byte me)
         p = 0;
         if
         :: !stop -> enqueued[me] = call; note_use()
-        :: else -> failed[me] = true /* peers are notified */
+        :: else -> failed[me] = true /* peers know of it */
         fi;
         atomic {
             q = 0;
@@ -397,7 +399,7 @@ proctype caller(byte me)
     atomic {
         done[me] == CALLS || failed[me] || stop;
         if
-        :: !stop && !failed[me] -> tell_left() /* as the next call would do */
+        :: !stop && !failed[me] -> tell_left() /* the next call would */
         :: else
         fi;
         ended[me] = true
@@ -442,8 +444,8 @@ inline close(peer, which)
     mirror[MIRROR(me, peer, which, PIECES - 1)] = 0
 }
 
-/* Closes dropped imports, and waits for the calls that use them. The wait is bounded in the library,
- * where the import would then fail. */
+/* Closes dropped imports, and waits for the calls that use them. In the library the wait is
+ * bounded, and the import fails at its limit. */
 inline make_way(peer)
 {
     j = 0;
@@ -517,7 +519,7 @@ inline carry_out(peer)
 
 #define IS_ALIVE (!failed[me] && !dead[me])
 
-/* One for each peer, so that Spin tries all orders. */
+/* A process for each peer, so that Spin tries all orders. */
 proctype worker(byte me; byte peer)
 {
     byte kind, which, what, id, count, i, j;
@@ -544,8 +546,8 @@ end:
 #define ALL_REACHED(words) (words[0] >= call && words[1] >= call && words[2] >= call)
 #endif
 
-/* Once the communicator has failed, waits end, and what is enqueued goes on. A dead rank's stream
- * stays where it is. */
+/* Once the communicator has failed, waits end, and enqueued work continues. A dead rank's stream
+ * makes no more steps. */
 proctype stream(byte me)
 {
     byte call = 1, p;
@@ -589,7 +591,7 @@ end_copied:
 
 /* ---- the end */
 
-/* Nothing can go on. All open imports of a rank are of the window that its owner still has. */
+/* Nothing can continue. All open imports of a rank are of windows that their owners still have. */
 proctype monitor()
 {
     byte r, p, i;

@@ -67,7 +67,7 @@ static void name_lists(const struct root *root, int rank)
     struct cecl_rank_list mine = list_of(&plan->members, plan->nranks, false),
                           theirs = list_of(&root->seats[rank].said.members, plan->nranks, false);
     (void)!cecl_fail(ceclInvalidUsage,
-                     "ranks differ in whom they exclude: %s on rank %d, %s on rank %d",
+                     "ranks differ in which ranks they exclude: %s on rank %d, %s on rank %d",
                      cecl_rank_list_words(&mine), plan->rank, cecl_rank_list_words(&theirs), rank);
 }
 

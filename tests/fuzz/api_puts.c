@@ -1,34 +1,36 @@
-/* See api_puts.h. The calls are drawn as transfers: a rank moves bytes between its memory and a window, and signals;
- * the window's owner waits for that. All bytes are of places that no other transfer of the batch uses, except where
- * one passes on what an earlier one brought. */
+/* One-sided calls of the fuzzer; see api_puts.h. The calls are drawn as transfers: a rank moves
+ * bytes between its memory and a window, and signals; the window's owner waits for the signal.
+ * Each transfer uses bytes that no other transfer of the batch uses, unless it passes on bytes of
+ * an earlier transfer. */
 #include "api_puts.h"
 
 #include "ok.h"
 
 #define TRANSFERS_MOST 10
-/* Signals have the numbers 0, 31 and 62, and those of waits that are put off another one, because waits take signals in the
- * order in which they are made. */
+/* Signals have the numbers 0, 31 and 62, and 63 for waits that are delayed: waits for one number
+ * complete in the order of the calls. */
 #define APART 31
 #define PUT_OFF 63
 
 struct transfer {
     int mover, owner, number;
-    int first_stream; /* of the mover: 0 or 1 */
-    int waits_on;     /* the owner's stream: 0 or 1; 2: in one call at the end, with others */
+    int first_stream; /* stream of the mover: 0 or 1 */
+    /* stream of the owner: 0 or 1; 2: the wait comes in one call at the end, with others */
+    int waits_on;
     bool gets;
     bool apart; /* a put and a signal, in two calls */
     size_t from, to, bytes;
-    int where; /* the rank in whose memory the bytes are then */
+    int where; /* the rank that has the bytes in its memory afterwards */
 };
 
 static ceclWindow_t windows[MODEL_RANKS];
 static bool is_shared;
 static struct transfer transfers[TRANSFERS_MOST];
 static int ntransfers;
-static int launches; /* of graphs that capture the calls; 0: they are made */
+static int launches; /* launches of graphs that capture the calls; 0: eager calls */
 static const struct api_puts *of;
 
-/* ---- the window: all memory of all ranks that can share it */
+/* ---- the window: all memory that its rank can share */
 
 void api_puts_begin(void)
 {
@@ -69,7 +71,8 @@ static bool take_place(struct input *in, int rank, size_t bytes, size_t *at)
     return *at + bytes < MODEL_BYTES;
 }
 
-/* The latest transfer that brought bytes to a stream of the mover's; they are passed on behind it. */
+/* The latest transfer that brought bytes to a stream of the mover; the mover passes these bytes
+ * on. */
 static const struct transfer *brought(int mover, int *stream)
 {
     for (int i = ntransfers - 1; i >= 0; i--) {
@@ -81,7 +84,7 @@ static const struct transfer *brought(int mover, int *stream)
     return NULL;
 }
 
-/* Whether there is room for it, and its owner shares memory. */
+/* Whether the transfer has room, and its owner shares memory. */
 static bool draw_transfer(struct input *in, struct transfer *t)
 {
     const int n = of->model->nranks;
@@ -97,10 +100,9 @@ static bool draw_transfer(struct input *in, struct transfer *t)
     t->bytes = how >> 5 & 1 ? take_below(in, 3000) : take_below(in, 40);
     t->where = t->gets ? t->mover : t->owner;
     if (launches >
-        0) /* a signal waits until the one before it was taken, so no wait may be put off */
+        0) /* a signal waits until the one before it was consumed, so no wait may be delayed */
         t->first_stream = t->waits_on = 1;
-    if (!of->shares[t->owner] ||
-        t->mover == t->owner) /* a local copy is refused under some policies */
+    if (!of->shares[t->owner] || t->mover == t->owner) /* some policies refuse a local copy */
         t->bytes = 0;
     if (t->waits_on == 2)
         t->number = PUT_OFF;
@@ -120,14 +122,14 @@ static void apply(const struct transfer *t)
            of->model->mirror[t->gets ? t->owner : t->mover] + t->from, t->bytes);
 }
 
-/* ---- calling */
+/* ---- making calls */
 
 static ceclStream_t stream_of(int rank, int which)
 {
     return which == 1 ? of->streams[rank] : NULL;
 }
 
-/* Where in the window. That of a rank that shares nothing has no place but its begin. */
+/* The offset in the window; 0 if the rank shares no memory. */
 static size_t offset_of(const struct transfer *t)
 {
     return !of->shares[t->owner] ? 0 : t->gets ? t->from : t->to;
@@ -151,7 +153,7 @@ static void move(const struct transfer *t)
         OK(ceclSignal(t->owner, t->number, comm, stream));
 }
 
-/* The owner's waits that were put off, as one call. */
+/* Makes the owner's delayed waits, in one call. */
 static void wait_at_the_end(int rank)
 {
     ceclSignalWait_t waits[TRANSFERS_MOST];
@@ -210,7 +212,7 @@ void api_puts_step(struct input *in, const struct api_puts *ranks)
         make((void *)(intptr_t)r);
 }
 
-/* ---- calls with one thing wrong */
+/* ---- invalid calls */
 
 static ceclResult_t misuse_copy(unsigned which, ceclComm_t comm, int rank, char *at)
 {

@@ -1,10 +1,11 @@
-/* Stands for libFuzzer in ordinary builds: gives the fuzzer each file of the folders named, once. */
+/* Replaces libFuzzer in ordinary builds: runs the fuzzer once with each file of the given
+ * folders. */
 #include <dirent.h>
 #include <unistd.h>
 
 #include "input.h"
 
-#define MOST ((size_t)1 << 16) /* the most bytes of a file */
+#define MOST ((size_t)1 << 16) /* most bytes of a file */
 
 static int run_file(const char *folder, const char *name)
 {
@@ -16,7 +17,8 @@ static int run_file(const char *folder, const char *name)
         return -1;
     const size_t bytes = fread(data, 1, sizeof(data), file);
     fclose(file);
-    fprintf(stderr, "%s\n", name); /* the last line names the file that ended the run */
+    /* flushed, so that the last line names the file that ended the run */
+    fprintf(stderr, "%s\n", name);
     LLVMFuzzerTestOneInput(data, bytes);
     return 0;
 }

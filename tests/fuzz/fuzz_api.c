@@ -1,8 +1,8 @@
-/* Sequences of calls of cecl.h on the host device: collectives, messages alone and in groups, calls by splits, and
- * one-sided calls. All
- * ranks are in this process: one thread makes the calls of all of them, in a group or rank after rank,
- * or each rank has a thread. After each batch every byte of all memory is compared with a plain model.
- * Between batches come calls with one thing wrong: they must be refused, and change nothing. */
+/* Sequences of calls of cecl.h on the host device: collectives, messages alone and in groups,
+ * calls by splits, and one-sided calls. All ranks are in this process: one thread makes the calls
+ * of all ranks, in a group or rank after rank, or each rank has a thread. After each batch, every
+ * byte of all memory is compared with a plain model. Between batches, invalid calls must be
+ * refused, and change nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,8 +15,8 @@
 
 #define CALLS_MOST 6
 #define BATCHES_MOST 8
-#define MESSAGES_MOST 256 /* from one rank to another in a group */
-#define OWN_MOST 6        /* allocations beside the ranks' memory */
+#define MESSAGES_MOST 256 /* messages from one rank to another in a group */
+#define OWN_MOST 6        /* allocations besides the ranks' memory */
 
 enum memory { POOL, PRIVATE, MAPPED, MEMORIES };
 enum mode { RANK_AFTER_RANK, ONE_GROUP, THREADS, THREADS_WITH_GROUPS, MODES };
@@ -27,8 +27,8 @@ static ceclComm_t comms[MODEL_RANKS];
 static ceclStream_t streams[MODEL_RANKS];
 static enum memory memories[MODEL_RANKS];
 static int files[MODEL_RANKS];
-static bool checks;    /* ranks compare every call, so each needs a thread */
-static bool registers; /* memory is registered by its first use */
+static bool checks;    /* ranks compare every call, so each rank needs a thread */
+static bool registers; /* register-on-use */
 static struct {
     size_t bytes;
     char *at[MODEL_RANKS];
@@ -39,9 +39,10 @@ static void run_threads(void *(*run)(void *));
 static bool shares[MODEL_RANKS];
 static const struct api_puts puts_of = {&model, comms, streams, shares, run_threads};
 
-/* ---- settings, by the environment */
+/* ---- settings, in the environment */
 
-/* Sets one of some variables, or none. The C library keeps what setenv sets; this it does not. */
+/* Sets each of some variables at random, or unsets it. The C library never frees the memory of
+ * setenv, so this function uses putenv. */
 static void draw_settings(void)
 {
     static const char *const names[] = {
@@ -72,7 +73,7 @@ static void draw_settings(void)
 
 /* ---- memory */
 
-/* Memory that peers can open, for as long as the file is open. */
+/* Memory that peers can open as long as its file is open. */
 static uint8_t *map_file(int rank)
 {
     const int file = files[rank] = memfd_create("fuzz", MFD_CLOEXEC);
@@ -82,7 +83,7 @@ static uint8_t *map_file(int rank)
     return at;
 }
 
-/* All ranks allocate alike in the pool, though some use other memory. */
+/* All ranks allocate equally in the pool, even ranks that use other memory. */
 static void allocate(size_t bytes, char *at[MODEL_RANKS])
 {
     OK(ceclGroupStart());
@@ -117,7 +118,8 @@ static void close_memory(void)
     }
 }
 
-/* Allocates, or frees; what one rank writes by the address of a peer's copy must arrive there. */
+/* Allocates or frees pool memory. A value that one rank writes through a peer pointer must arrive
+ * there. */
 static void change_pool(void)
 {
     const int which = (int)take_below(&in, OWN_MOST),
@@ -155,7 +157,7 @@ static void change_registration(void)
         OK(ceclCommDeregister(comms[r], handle));
 }
 
-/* ---- calls */
+/* ---- making calls */
 
 static ceclResult_t call_variable(const struct model_call *c, int rank, ceclStream_t stream,
                                   bool asks)
@@ -179,7 +181,7 @@ static ceclResult_t call_variable(const struct model_call *c, int rank, ceclStre
                                   comms[rank], stream);
 }
 
-/* The calls of a rank that sends, receives, or both. */
+/* Makes the calls of a rank that sends, receives, or both. */
 static ceclResult_t call_ends(const struct model_call *c, int rank, ceclStream_t stream)
 {
     ceclResult_t result = ceclSuccess;
@@ -192,7 +194,7 @@ static ceclResult_t call_ends(const struct model_call *c, int rank, ceclStream_t
     return result;
 }
 
-/* A message to this rank itself must be in a group, which may be in another one. */
+/* A rank's message to itself must be in a group, which may be nested. */
 static ceclResult_t call_message(const struct model_call *c, int rank, ceclStream_t stream)
 {
     if (c->root != rank || c->peer != rank)
@@ -238,7 +240,7 @@ static struct batch {
     bool by_request; /* with a thread for each rank, calls outside of groups are requests */
     ceclOptions_t options;
     struct model_call calls[CALLS_MOST];
-    /* bit i: in mode THREADS the rank makes message i in the group of the messages just before */
+    /* bit i: in mode THREADS, the rank makes message i in the group of the messages before it */
     unsigned joins[MODEL_RANKS];
 } batch;
 
@@ -256,7 +258,7 @@ static bool gathers(enum model_kind kind)
            kind == MODEL_ALL_GATHER_STRIDED;
 }
 
-/* The request is started once its peers have made it, so each rank needs a thread. */
+/* Starting the request waits for the peers' start, so each rank needs a thread. */
 static void make_by_request(int i, int rank)
 {
     ceclRequest_t request;
@@ -283,8 +285,8 @@ static bool is_message(int i)
     return i < batch.ncalls && batch.calls[i].kind == MODEL_MESSAGE;
 }
 
-/* Makes calls one by one, but messages that follow each other may be a group. Peers may divide them
- * into other groups. */
+/* Makes calls one by one; consecutive messages may become a group. Peers may group them
+ * differently. */
 static void make_all(int rank)
 {
     bool open = false;
@@ -400,7 +402,7 @@ static void run_batch(void)
     model_compare(&model, what);
 }
 
-/* ---- calls with one thing wrong, on one rank */
+/* ---- calls with one invalid argument, on one rank */
 
 static const ceclDataType_t no_type = (ceclDataType_t)CECL_NUM_TYPES;
 
@@ -436,7 +438,7 @@ static ceclResult_t misuse_buffers(unsigned which, ceclComm_t comm, char *send, 
     case 6: return ceclAlltoAll(recv + 1, recv, 64, ceclInt8, comm, NULL);
     case 7: return ceclAllReduce(send + 1, recv, 8, ceclInt, ceclSum, comm, NULL);
     case 8: return ceclReduceScatter(send, recv + 2, 8, ceclFloat, ceclMin, comm, NULL);
-    case 9: /* past the end; cecl cannot know where private memory ends */
+    case 9: /* past the end; but cecl cannot know where private memory ends */
         return ceclAllGather(send, memories[rank] == PRIVATE ? NULL : recv, MODEL_BYTES, ceclInt8,
                              comm, NULL);
     default: return ceclAllGather(send, recv, 1, ceclInt8, comm, (ceclStream_t)(void *)stranger);
@@ -458,7 +460,7 @@ static ceclResult_t misuse_layouts(unsigned which, ceclComm_t comm, char *send, 
     case 4: return ceclAllGatherv(send, 3, recv, twos, NULL, ceclInt, comm, NULL);
     case 5: return ceclAllGatherv(send, 2, recv, NULL, NULL, ceclInt, comm, NULL);
     case 6: return ceclAllGatherv(send, huge[0], recv, huge, NULL, ceclInt, comm, NULL);
-    case 7: /* blocks that overlap; one block alone overlaps none */
+    case 7: /* blocks that overlap; needs two blocks */
         return ceclAllGatherv(send, 2, recv, model.nranks == 1 ? NULL : twos, near, ceclInt, comm,
                               NULL);
     default: return ceclAlltoAllvAt(send, NULL, NULL, recv, twos, NULL, twos, ceclInt, comm, NULL);
@@ -487,7 +489,7 @@ static ceclResult_t misuse_messages(unsigned which, int rank, char *send, char *
     }
 }
 
-/* Calls that are neither collectives nor messages. */
+/* Calls other than collectives and messages. */
 static ceclResult_t misuse_memory(unsigned which, ceclComm_t comm, char *recv)
 {
     ceclRegistration_t handle = NULL;
@@ -539,7 +541,7 @@ static ceclResult_t misuse_options(unsigned which, ceclComm_t comm)
     return ceclSetOptions(comm, &options);
 }
 
-/* Makes such a call: one that a group may hold, or another one. */
+/* Makes an invalid call: one that a group may contain, or another. */
 static ceclResult_t misuse(int rank, bool groupable)
 {
     const unsigned family = take_below(&in, 4), which = take_below(&in, groupable ? 16 : 20);
@@ -563,19 +565,19 @@ static void require_refusal(ceclResult_t result)
 {
     REQUIRE(result == ceclInvalidArgument || result == ceclInvalidUsage,
             "a bad call returns %d: %s", (int)result, ceclGetLastError(NULL));
-    REQUIRE(*ceclGetLastError(NULL), "a refusal without words");
+    REQUIRE(*ceclGetLastError(NULL), "a refusal without a message");
 }
 
-/* Makes a right call of that group. Behind the bad call it may be refused: that has perhaps named a
- * strange stream, which only ceclGroupEnd refuses, and this call names another. */
+/* Makes a valid call of the group. After the invalid call it may be refused: that call may have
+ * named an invalid stream, which only ceclGroupEnd refuses, and this call names another stream. */
 static void call_beside_bad(int i, int r, bool follows)
 {
     const ceclResult_t result = call(&batch.calls[i], r, stream_of(r), false);
     REQUIRE(result == ceclSuccess || (follows && result == ceclInvalidUsage),
-            "a right call beside a bad one returns %d: %s", (int)result, ceclGetLastError(NULL));
+            "a valid call after a bad one returns %d: %s", (int)result, ceclGetLastError(NULL));
 }
 
-/* A group with a call that is refused: none of its calls is carried out, on any rank. */
+/* A group with a refused call: none of its calls is carried out, on any rank. */
 static void misuse_in_group(int rank)
 {
     const int bad = (int)take_below(&in, (unsigned)batch.ncalls + 1);
@@ -588,13 +590,14 @@ static void misuse_in_group(int rank)
             call_beside_bad(i, r, r == rank && i >= bad);
     }
     const ceclResult_t result = ceclGroupEnd();
-    require_refusal(result); /* places of buffers are looked at here, all else at the call */
+    /* the group's end checks places of buffers; the call itself checks all else */
+    require_refusal(result);
     REQUIRE(refusal == ceclSuccess || result == refusal, "a group returns %d, its call %d",
             (int)result, (int)refusal);
 }
 
-/* Messages of one rank to itself that do not fit together, or more to a peer than a group may have. The
- * right calls of that group are not carried out either. */
+/* Messages of one rank to itself that do not match, or more messages to a peer than a group may
+ * have. The valid calls of the group are not carried out either. */
 static void misuse_messages_in_group(int rank)
 {
     char *const recv = (char *)model.memory[rank], *const send = recv + MODEL_BYTES / 2;
@@ -612,7 +615,7 @@ static void misuse_messages_in_group(int rank)
     require_refusal(ceclGroupEnd());
 }
 
-/* Two calls of a group that write the same memory. Messages may. */
+/* Two calls of a group write the same memory, which only messages may do. */
 static void overlap_in_group(void)
 {
     const struct model_call *c = &batch.calls[0];
@@ -641,7 +644,7 @@ static void run_misuse(void)
     if (checks)
         return;
     draw_batch();
-    batch.on_stream = false; /* a group's calls go to one stream, and bad calls to this one */
+    batch.on_stream = false; /* a group's calls use one stream; this stream is for invalid calls */
     if (how < 3)
         require_refusal(misuse(rank, true));
     else if (how < 5)
@@ -658,12 +661,12 @@ static void run_misuse(void)
     model_compare(&model, "after a bad call");
 }
 
-/* ---- new communicators out of the old one */
+/* ---- new communicators from the old one */
 
 static int colors[MODEL_RANKS];
 static bool excluded[MODEL_RANKS], shrinks;
 
-/* Gathers the ranks of a new communicator, which must be those of one color, in order. */
+/* Gathers the ranks of a new communicator, which must be the ranks of one color, in order. */
 static void check_child(ceclComm_t child, int rank)
 {
     int32_t mine = rank, all[MODEL_RANKS] = {-1, -1, -1, -1};
@@ -693,7 +696,7 @@ static void *split_rank(void *argument)
     else
         OK(ceclCommSplit(comms[rank], colors[rank], 0, &child, NULL));
     REQUIRE((child == NULL) == (!shrinks && colors[rank] == CECL_SPLIT_NOCOLOR),
-            "rank %d: a communicator for nobody", rank);
+            "rank %d: a communicator without a color", rank);
     if (child)
         check_child(child, rank);
     return NULL;
@@ -716,10 +719,10 @@ static void run_puts(void)
     model_compare(&model, "one-sided calls");
 }
 
-/* ---- */
+/* ---- the fuzzer */
 
-/* New communicators, which take longer than all others, one-sided calls, or a call by splits. False: the
- * communicators have failed, as they should. */
+/* Makes new communicators (the slowest step), one-sided calls, or a call by splits. False: the
+ * communicators have failed, as expected. */
 static bool run_seldom(void)
 {
     const unsigned which = take_byte(&in);
@@ -732,7 +735,7 @@ static bool run_seldom(void)
     return true;
 }
 
-/* False: the communicators have failed, as they should. */
+/* False: the communicators have failed, as expected. */
 static bool step(void)
 {
     switch (take_below(&in, 12)) {

@@ -1,7 +1,7 @@
-/* The messages of the TCP bootstrap: what a root reads from its callers, and what a rank reads from
- * whoever listens at the address of its id. The fuzzer plays the other side, with the right secret or
- * without it, in pieces, out of order, with bytes of its own. Nobody without the secret may learn
- * anything; whoever has joined gets exactly what all ranks brought; all waits end. */
+/* The messages of the TCP bootstrap: what a root reads from its callers, and what a rank reads
+ * from the listener at its id's address. The fuzzer plays the other side, with the right secret
+ * or without it, in pieces, out of order, with random bytes. Without the secret, a caller must
+ * learn nothing. A rank that has joined gets exactly the parts of all ranks. All waits end. */
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -21,23 +21,23 @@
 static struct input in;
 static const uint8_t secret[16] = "a secret of many";
 
-/* ---- the root under test. Clients are the fuzzer's. */
+/* ---- the root under test; the fuzzer plays the clients */
 
 static struct client {
     int fd;
-    bool right;     /* its first bytes are a right answer to its challenge */
-    bool is_silent; /* it sends nothing more */
+    bool right;     /* its first bytes are a correct answer to its challenge */
+    bool is_silent; /* the client sends nothing more */
     int rank, nranks;
-    uint64_t proof; /* what the root must prove to it */
+    uint64_t proof; /* the proof that the root must send to this client */
     uint8_t challenge[16];
-    uint8_t part[CECL_OOB_PART_BYTES]; /* what it tells, if `right` */
-    uint8_t sent[SENT_MOST]; /* after the answer, or from the first byte if there is none */
+    uint8_t part[CECL_OOB_PART_BYTES]; /* the part that it sends, if `right` */
+    uint8_t sent[SENT_MOST]; /* after the answer, or from the first byte if there is no answer */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
     size_t nreceived;
 } clients[CLIENTS];
 static int nclients;
-static int joiners; /* so many ranks join before the script begins */
+static int joiners; /* this many ranks join before the script begins */
 
 static void hear(struct client *c)
 {
@@ -53,10 +53,10 @@ static void say(struct client *c, const void *data, size_t bytes)
     const size_t sent = world_send(c->fd, data, bytes);
     memcpy(c->sent + c->nsent, data, sent);
     c->nsent += sent;
-    c->is_silent = sent < bytes; /* what is lost cannot be followed */
+    c->is_silent = sent < bytes; /* lost bytes cannot be tracked */
 }
 
-/* Forgets an earlier client. The new one has no connection yet. */
+/* Replaces an earlier client. The new one has no connection yet. */
 static struct client *begin_client(void)
 {
     struct client *c = &clients[nclients++];
@@ -69,7 +69,7 @@ static struct client *begin_client(void)
     return c;
 }
 
-/* Makes an answer to the challenge that came first. */
+/* Makes an answer to the challenge, which came first. */
 static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
 {
     struct cecl_tcp_challenge challenge;
@@ -82,7 +82,7 @@ static struct cecl_tcp_answer answer_of(struct client *c, int rank, int nranks)
     return a;
 }
 
-/* Shows that the client knows the secret. */
+/* Proves that the client knows the secret. */
 static void sign(struct client *c, struct cecl_tcp_answer *a)
 {
     a->tag = cecl_tcp_rank_tag(secret, c->challenge, a);
@@ -99,7 +99,7 @@ static bool may_answer(struct client *c)
     return c->nreceived >= sizeof(struct cecl_tcp_challenge) && c->nsent == 0 && !c->right;
 }
 
-/* Joins without tricks. */
+/* Joins correctly. */
 static void join(struct client *c, int rank, int nranks)
 {
     struct cecl_tcp_answer a = answer_of(c, rank, nranks);
@@ -108,7 +108,7 @@ static void join(struct client *c, int rank, int nranks)
     c->nsent = 0;
 }
 
-/* Joins, or does not: a tag that is wrong is so in one bit. */
+/* Joins, or tries to; a wrong tag has one wrong bit. */
 static void answer(struct client *c)
 {
     const unsigned flags = take_byte(&in);
@@ -123,7 +123,7 @@ static void answer(struct client *c)
         a.timeout_ms = (int64_t)take_word(&in);
     if (flags & 4)
         a.nranks = (int32_t)take_word(&in);
-    if (a.nranks > 300 && a.nranks < 70000) /* the root would look at so many seats at each tick */
+    if (a.nranks > 300 && a.nranks < 70000) /* the root would check this many seats at each tick */
         a.nranks %= 300;
     sign(c, &a);
     if (flags & 8) {
@@ -193,16 +193,16 @@ static bool act_as_clients(void)
             act_one(what, &clients[take_below(&in, (unsigned)nclients)]);
         return true;
     }
-    bool acted = false; /* the script is over: all leave, and hear what comes */
+    bool acted = false; /* the script is over: all clients receive what comes, and leave */
     for (int i = 0; i < nclients; i++)
         if (clients[i].fd >= 0 && shutdown(clients[i].fd, SHUT_WR) == 0 && !clients[i].is_silent)
             acted = clients[i].is_silent = true;
     return acted;
 }
 
-/* ---- what a client received */
+/* ---- the bytes that a client received */
 
-/* The only client that may have the seat of `rank`; NULL if there are several. */
+/* The only client that may have the seat of `rank`; NULL if several clients may. */
 static const struct client *holder_of(int rank, int nranks)
 {
     const struct client *holder = NULL;
@@ -214,11 +214,11 @@ static const struct client *holder_of(int rank, int nranks)
             return NULL;
         holder = c;
     }
-    REQUIRE(holder, "rank %d of %d had joined, but nobody proved to be it", rank, nranks);
+    REQUIRE(holder, "rank %d of %d had joined, but no client proved to be that rank", rank, nranks);
     return holder;
 }
 
-/* The parts of all, as a client received them. */
+/* Checks the parts of all ranks, as a client received them. */
 static void check_parts(const struct client *c, const uint8_t *data, uint64_t bytes)
 {
     REQUIRE(bytes == (uint64_t)c->nranks * CECL_OOB_PART_BYTES, "%llu bytes for %d ranks",
@@ -227,11 +227,11 @@ static void check_parts(const struct client *c, const uint8_t *data, uint64_t by
         const struct client *holder = holder_of(r, c->nranks);
         REQUIRE(!holder || memcmp(data + (size_t)r * CECL_OOB_PART_BYTES, holder->part,
                                   CECL_OOB_PART_BYTES) == 0,
-                "the part of rank %d is not what it brought", r);
+                "the part of rank %d is not the part that it sent", r);
     }
 }
 
-/* The message of a failed job is the last thing that a rank hears. */
+/* The message of a failed job is the last message to a rank. */
 static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
 {
     REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,
@@ -252,7 +252,7 @@ static void check_reply(const struct client *c, size_t at)
         check_words(c->received + at, reply.bytes, left, reply.status);
     else if (reply.bytes <= left)
         check_parts(c, c->received + at, reply.bytes);
-    REQUIRE(left <= reply.bytes, "%zu bytes where %llu are told", left,
+    REQUIRE(left <= reply.bytes, "%zu bytes where %llu are announced", left,
             (unsigned long long)reply.bytes);
 }
 
@@ -291,11 +291,12 @@ static void fuzz_root(void)
         check_client(&clients[i]);
 }
 
-/* ---- the rank under test. The root is the fuzzer's, and `clients[0]` is how it sees the rank. */
+/* ---- the rank under test; the fuzzer plays the root, and `clients[0]` is the root's view of the
+ * rank */
 
 static struct {
     int nranks, rank;
-    unsigned easy;     /* the root does so many steps of the handshake rightly by itself */
+    unsigned easy;     /* the root makes this many steps of the handshake correctly */
     size_t part;       /* bytes of the all-gather */
     bool is_disturbed; /* time has passed, or the root has left: any wait may fail */
 } job;
@@ -311,7 +312,7 @@ static void challenge_rank(struct client *c, unsigned flags)
     say(c, &challenge, flags & 2 ? take_below(&in, sizeof(challenge)) : sizeof(challenge));
 }
 
-/* What a root proves to the rank, as far as the rank has answered. */
+/* The root's proof to the rank, for the answers that the rank has sent. */
 static uint64_t proof_for(const struct client *c)
 {
     struct cecl_tcp_challenge challenge;
@@ -345,7 +346,7 @@ static void reply_to_rank(struct client *c, unsigned flags)
     say(c, data, flags & 8 ? take_below(&in, (unsigned)follow + 1) : follow);
 }
 
-/* ---- what the rank makes of it */
+/* ---- the rank's bytes */
 
 static void check_answer(const struct client *c)
 {
@@ -356,14 +357,14 @@ static void check_answer(const struct client *c)
     memcpy(&a, c->received, sizeof(a));
     memcpy(&challenge, c->sent, sizeof(challenge));
     REQUIRE(c->nsent >= sizeof(challenge) && challenge.magic == CECL_TCP_MAGIC,
-            "it answers something else than a challenge");
+            "the rank answers a message that is no challenge");
     REQUIRE(a.magic == CECL_TCP_MAGIC && a.rank == job.rank && a.nranks == job.nranks,
             "the rank says that it is %d of %d", a.rank, a.nranks);
-    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "its tag is wrong");
-    REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "its part is another one");
+    REQUIRE(a.tag == cecl_tcp_rank_tag(secret, challenge.nonce, &a), "the rank's tag is wrong");
+    REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "the rank sends another part");
 }
 
-/* Whether the root has shown that it knows the secret, and then has sent all parts. */
+/* Whether the root has proved that it knows the secret, and then has sent all parts. */
 static void read_handshake(const struct client *c, bool *proved, bool *replied)
 {
     struct cecl_tcp_reply reply;
@@ -374,7 +375,7 @@ static void read_handshake(const struct client *c, bool *proved, bool *replied)
                reply.bytes == bytes;
 }
 
-/* The first steps of the handshake, in order. False: they are done. */
+/* The first steps of the handshake, in order. False: all are done. */
 static bool act_easily(struct client *c)
 {
     if (c->nsent >= (job.easy > 2 ? PARTS_AT : job.easy > 1 ? REPLY_AT : job.easy * PROOF_AT))
@@ -432,7 +433,7 @@ static void make_id(ceclUniqueId *unique)
 {
     struct cecl_tcp_id id = {.magic = CECL_TCP_MAGIC};
     const unsigned flags = take_byte(&in);
-    id.at.v4.sin_port = htons(1); /* where IPv6 has it, too */
+    id.at.v4.sin_port = htons(1); /* with IPv6, if available */
     id.at.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     id.at.any.sa_family = flags & 1 ? AF_INET6 : AF_INET;
     memcpy(id.secret, secret, sizeof(secret));
@@ -459,21 +460,21 @@ static void fuzz_rank(void)
     begin_client();
     make_id(&unique);
     world_begin(&script);
-    uint8_t *all = malloc((size_t)job.nranks * job.part); /* exactly as large as it must be */
+    uint8_t *all = malloc((size_t)job.nranks * job.part); /* the exact size */
     REQUIRE(all, "no memory");
     cecl_oob_from_id(&oob, &unique, job.nranks, job.rank, 1000);
     const ceclResult_t result = oob.allgather(&oob, part, all, job.part);
     hear(&clients[0]);
     check_answer(root);
     read_handshake(root, &proved, &replied);
-    REQUIRE(result != ceclSuccess || replied, "it succeeds without a reply");
+    REQUIRE(result != ceclSuccess || replied, "the rank succeeds without a reply");
     REQUIRE(result == ceclSuccess || !replied || job.is_disturbed, "a reply is refused: %s",
             cecl_message());
     for (size_t r = 0; r < (size_t)job.nranks && result == ceclSuccess; r++)
         REQUIRE(memcmp(all + r * job.part, root->sent + PARTS_AT + r * CECL_OOB_PART_BYTES,
                        job.part) == 0,
-                "it gives what the root did not send");
-    REQUIRE(!oob.is_known || proved, "it is known to a root without the secret");
+                "the rank returns bytes that the root did not send");
+    REQUIRE(!oob.is_known || proved, "the rank is known to a root without the secret");
     free(all);
     leave(&clients[0]);
     world_end();

@@ -1,7 +1,7 @@
-/* The messages of the mesh: hellos, frames of exchanges, messages between two ranks with descriptors, and
- * news of peers' ends. One rank is the code under test; the fuzzer plays all others, rightly or not. What
- * an exchange gives must be what the peers sent; strangers must not get in; no descriptor may be left;
- * all waits end. */
+/* The messages of the mesh: hellos, frames of exchanges, messages between two ranks with
+ * descriptors, and news of peers' ends. One rank is the code under test; the fuzzer plays all
+ * others, correctly or not. The results of an exchange must be what the peers sent; strangers
+ * must not get in; no descriptor may leak; all waits end. */
 #include "world.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define STRANGERS_MOST 16
 #define ROOM (CECL_MESH_POST_BYTES + 64)
 
-/* ---- the messages, as they are on the wire */
+/* ---- the messages in their binary form */
 
 struct hello {
     uint32_t magic;
@@ -55,7 +55,7 @@ enum { GOODBYE = 1, ABORT = 2 };
 
 /* ---- the peers, which the fuzzer plays */
 
-/* A message that was posted, and is still to be taken. */
+/* A message that was sent, and not yet received. */
 struct letter {
     unsigned seed;
     size_t bytes;
@@ -64,24 +64,25 @@ struct letter {
 };
 
 struct peer {
-    int data, life, post;   /* the fuzzer's ends; -1: there is none yet, or no more */
+    int data, life, post;   /* the fuzzer's ends; -1: not open */
     int called;             /* how often this rank has called it */
-    bool greeted[CHANNELS]; /* it has shown the secret for this connection */
-    bool is_silent;         /* what it sent or left has no meaning any more */
-    bool told, left;        /* news of its end is under way; it is a goodbye */
+    bool greeted[CHANNELS]; /* the peer has proved the secret on this connection */
+    bool is_silent;         /* the peer's later bytes are ignored */
+    bool told, left;        /* news of the peer's end is on its way; the news is a goodbye */
     bool post_ended;        /* a message was bad */
     struct letter letters[POSTS_MOST];
-    int first, count; /* of the letters */
+    int first, count; /* index and number of the letters */
 };
 
 static struct input in;
 static struct cecl_mesh *mesh;
 static struct cecl_invitation mine;
 static struct peer peers[RANKS_MOST];
-static int strangers[STRANGERS_MOST], nstrangers; /* said hello, and are none of the ranks */
+/* callers that said hello, but are none of the ranks */
+static int strangers[STRANGERS_MOST], nstrangers;
 static int nranks, rank, files[FILES];
 static ino_t inodes[FILES];
-static bool is_easy; /* the peers connect by themselves, rightly */
+static bool is_easy; /* the peers connect by themselves, correctly */
 static bool is_disturbed, is_broken, is_interrupted;
 static uint32_t sequence;
 static int64_t init_deadline;
@@ -112,7 +113,7 @@ static ssize_t send_with(int socket, const void *data, size_t bytes, const int *
     return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Receives bytes, and descriptors, which become the caller's. */
+/* Receives bytes, and descriptors, which the caller must close. */
 static ssize_t receive_with(int socket, void *data, size_t room, int *fds, int *nfds)
 {
     union {
@@ -149,7 +150,7 @@ static void hang_up(int *fd)
     *fd = -1;
 }
 
-/* ---- meeting */
+/* ---- connecting */
 
 static int *end_of(struct peer *p, int channel)
 {
@@ -157,8 +158,8 @@ static int *end_of(struct peer *p, int channel)
     return ends[channel];
 }
 
-/* A lower rank is called for each connection in turn. A rank that gives up calls those to which it has
- * no connection, and tells them why. */
+/* A lower rank is called for each connection in turn. A rank that gives up calls the ranks to
+ * which it has no connection, and sends them the reason. */
 static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
 {
     const struct sockaddr_un *address = (const struct sockaddr_un *)(const void *)to;
@@ -177,7 +178,8 @@ static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
     return 0;
 }
 
-/* Whether the hello is one with which that peer connects. A peer's second one is refused. */
+/* Whether the hello is valid for a connection of that peer. A second hello of the peer is
+ * refused. */
 static bool is_greeting(const struct hello *hello)
 {
     return hello->magic == HELLO_MAGIC && hello->rank > rank && hello->rank < nranks &&
@@ -192,8 +194,8 @@ static void note_greeting(const struct hello *hello, int fd)
     *end_of(p, hello->channel) = fd;
 }
 
-/* Calls the rank under test, as a higher rank does. One bit may be changed: then the hello may be as
- * good as that of another rank, or of the other connection. */
+/* Calls the rank under test, as a higher rank does. One bit may be changed: the hello may then be
+ * that of another rank, or of the other connection. */
 static void greet(int who, unsigned channel, unsigned flags)
 {
     struct hello hello = {
@@ -215,7 +217,7 @@ static void greet(int who, unsigned channel, unsigned flags)
         close(fd);
 }
 
-/* The rank has heard all who have called and said hello: it must have turned strangers away. */
+/* The rank has received all hellos: it must have rejected strangers. */
 static void check_strangers(void)
 {
     for (int i = 0; i < nstrangers && world_waiting() == 0; i++) {
@@ -225,7 +227,7 @@ static void check_strangers(void)
     }
 }
 
-/* What the peers do while ranks connect, if all goes well. False: they have done it. */
+/* A step of the peers while ranks connect without errors. False: all steps are done. */
 static bool connect_easily(void)
 {
     for (int p = rank + 1; p < nranks; p++)
@@ -284,16 +286,16 @@ static bool act(void)
 
 static void invite(struct cecl_invitation *all)
 {
-    REQUIRE(memchr(mine.name, 0, sizeof(mine.name)), "its name has no end");
+    REQUIRE(memchr(mine.name, 0, sizeof(mine.name)), "its name has no terminating 0");
     for (int r = 0; r < nranks; r++) {
         all[r] = (struct cecl_invitation){.name = {(char)('a' + r)}};
-        memset(all[r].name + 1, 'x', sizeof(all[r].name) - 1); /* to the last byte */
+        memset(all[r].name + 1, 'x', sizeof(all[r].name) - 1); /* compared to the last byte */
         memset(all[r].secret, 'a' + r, sizeof(all[r].secret));
     }
     all[rank] = mine;
 }
 
-/* The hello on a connection to a lower rank must show that rank's secret. */
+/* The hello on a connection to a lower rank must prove that rank's secret. */
 static void check_hello(const struct peer *p, int fd, unsigned channel)
 {
     struct hello hello;
@@ -331,7 +333,7 @@ static bool open_mesh(void)
             check_hello(&peers[r], *end_of(&peers[r], (int)channel), channel);
     for (int r = rank + 1; r < nranks && result == ceclSuccess; r++)
         for (unsigned channel = 0; channel < CHANNELS; channel++)
-            REQUIRE(peers[r].greeted[channel], "rank %d has not shown the secret", r);
+            REQUIRE(peers[r].greeted[channel], "rank %d has not proved the secret", r);
     REQUIRE(result == ceclSuccess || !is_easy, "result %d: %s", (int)result, cecl_message());
     mesh = made;
     return made;
@@ -341,25 +343,25 @@ static bool open_mesh(void)
 
 enum how {
     RIGHT,
-    OTHER_SEQUENCE, /* these three: whole, but of another exchange */
+    OTHER_SEQUENCE, /* these three: complete frames of another exchange */
     OTHER_BYTES,
     OTHER_KIND,
-    NO_FRAME, /* nothing that comes after these three can be understood */
+    NO_FRAME, /* after these three, later bytes are unreadable */
     CUT,
     NOTHING,
     HOWS
 };
 
-/* What all peers do in one exchange. */
+/* The steps of all peers in one exchange. */
 struct plan {
-    struct frame head; /* a right one */
+    struct frame head; /* head of a correct frame */
     unsigned seed;
     enum how worst;
     bool sends_fds;
-    int file[RANKS_MOST]; /* the file of which each sends a descriptor */
+    int file[RANKS_MOST]; /* the file of each peer's descriptor */
 };
 
-/* Makes a frame. Returns how it is to be taken. */
+/* Makes a frame. Returns how the receiver must treat it. */
 static enum how frame_of(const struct plan *plan, enum how how, int who, uint8_t *frame,
                          size_t *all)
 {
@@ -375,7 +377,7 @@ static enum how frame_of(const struct plan *plan, enum how how, int who, uint8_t
     return how == OTHER_BYTES && head.bytes == plan->head.bytes ? RIGHT : how;
 }
 
-/* Sends a frame, or the first bytes of one, with descriptors. */
+/* Sends a frame, or its first bytes, with descriptors. */
 static void send_frame(struct peer *p, const uint8_t *frame, size_t bytes, int file, int nfds)
 {
     int fds[8];
@@ -416,7 +418,7 @@ static struct plan play_peers(const char *kind, size_t bytes, bool sends_fds)
     return plan;
 }
 
-/* Peers read what this rank sent, so that nothing is ever full; the frame must be right. */
+/* Peers read the frames of this rank, so that no buffer fills up; the frames must be correct. */
 static void check_sent(const struct plan *plan, const uint8_t *part)
 {
     uint8_t got[sizeof(struct frame) + 4096];
@@ -434,21 +436,20 @@ static void check_sent(const struct plan *plan, const uint8_t *part)
     }
 }
 
-/* Whether the result fits what the peers did. */
+/* Whether the result fits the peers' steps. */
 static void check_result(const struct plan *plan, ceclResult_t result)
 {
     const bool was_broken = is_broken;
     is_broken = cecl_mesh_broken(mesh);
     if (was_broken) {
-        REQUIRE(result != ceclSuccess && is_broken, "a broken mesh was mended");
+        REQUIRE(result != ceclSuccess && is_broken, "a broken mesh works again");
         return;
     }
     sequence++;
     if (is_broken && (is_interrupted || cecl_ms_left(init_deadline) == 0))
         return;
     REQUIRE(plan->worst != RIGHT || !is_broken, "right frames break the mesh: %s", cecl_message());
-    REQUIRE(plan->worst == RIGHT || result != ceclSuccess,
-            "a wrong frame is taken for a right one");
+    REQUIRE(plan->worst == RIGHT || result != ceclSuccess, "a wrong frame is accepted");
     REQUIRE(plan->worst < NO_FRAME || is_broken, "the mesh is still used after half a frame");
     if (plan->worst > RIGHT && plan->worst < NO_FRAME)
         REQUIRE(result == ceclInvalidUsage && !is_broken, "result %d: %s", (int)result,
@@ -478,7 +479,8 @@ static void gather(void)
     free(all);
 }
 
-/* Peers' verdicts are the bytes of their frames: whatever they are, one that fails makes all fail. */
+/* Peers' verdicts are the bytes of their frames. If any of the bytes means failure, all ranks
+ * fail. */
 static void agree(void)
 {
     const ceclResult_t own = (ceclResult_t)(take_below(&in, 12) % 10);
@@ -486,17 +488,17 @@ static void agree(void)
     const ceclResult_t result = cecl_mesh_agree(mesh, own);
     check_result(&plan, result);
     REQUIRE(result != ceclSuccess || (nranks == 1 && own == ceclSuccess),
-            "it agrees on success, and its peers do not");
+            "it reports success, and its peers do not");
     check_sent(&plan, NULL);
 }
 
-/* A descriptor that came must be of the file that was sent. */
+/* A received descriptor must refer to the file that was sent. */
 static void check_descriptor(int fd, int file)
 {
     struct stat status;
     REQUIRE(fd >= 0 && fstat(fd, &status) == 0 && status.st_ino == inodes[file],
             "descriptor %d is not of file %d", fd, file);
-    REQUIRE(fcntl(fd, F_GETFD) & FD_CLOEXEC, "descriptor %d lives on after exec", fd);
+    REQUIRE(fcntl(fd, F_GETFD) & FD_CLOEXEC, "descriptor %d stays open after exec", fd);
     close(fd);
 }
 
@@ -533,7 +535,7 @@ static int other_rank(void)
     return who != rank ? who : nranks > 1 ? (rank + 1) % nranks : -1;
 }
 
-/* A message, and a head that fits it or not. */
+/* A message, with a head that fits or not. */
 static struct letter draw_letter(unsigned flags, struct post_head *head)
 {
     const unsigned fault = flags >> 4;
@@ -575,7 +577,7 @@ static void peer_posts(void)
         p->letters[(p->first + p->count++) % POSTS_MOST] = letter;
 }
 
-/* A message that was taken must be the peer's next one. */
+/* A received message must be the peer's next one. */
 static void check_letter(int who, const uint8_t *message, size_t bytes, const int *fds, int nfds)
 {
     struct peer *p = &peers[who];
@@ -595,7 +597,8 @@ static bool has_bad_letter(const struct peer *p)
     return p->count > 0 && p->letters[p->first].is_bad && !p->post_ended;
 }
 
-/* Somebody's next message is bad; the error names that rank, and no more is taken from it. */
+/* A peer's next message is bad: the error names that rank, and no more messages are received from
+ * it. */
 static void check_bad_letter(void)
 {
     int named = -1;
@@ -605,7 +608,7 @@ static void check_bad_letter(void)
     peers[named].post_ended = true;
 }
 
-/* The next message of some peer, or the news that it is none. */
+/* The next message of some peer, or the error that it is bad. */
 static void take(void)
 {
     uint8_t *message = malloc(CECL_MESH_POST_BYTES);
@@ -657,7 +660,7 @@ static void post(void)
         check_descriptor(came[i], i % FILES);
 }
 
-/* ---- news */
+/* ---- news of peers' ends */
 
 static void peer_tells(void)
 {
@@ -671,7 +674,7 @@ static void peer_tells(void)
     if (!peers[who].told)
         peers[who].left = news.kind == GOODBYE && !(flags & 16);
     peers[who].told = true;
-    if (flags & 48) /* nothing completes half a message */
+    if (flags & 48) /* half a message stays incomplete */
         hang_up(&peers[who].life);
 }
 
@@ -683,8 +686,9 @@ static void check_news(ceclResult_t result)
         lost = lost || (peers[r].told && !peers[r].left);
     }
     REQUIRE(result == ceclSuccess || result == ceclRemoteError, "result %d", (int)result);
-    REQUIRE(result == ceclSuccess || told || is_broken, "news of nothing: %s", cecl_message());
-    REQUIRE(result != ceclSuccess || !lost, "the end of a peer is not heard");
+    REQUIRE(result == ceclSuccess || told || is_broken, "an end that no peer has sent: %s",
+            cecl_message());
+    REQUIRE(result != ceclSuccess || !lost, "the end of a peer is not noticed");
 }
 
 static void hear_news(void)
@@ -724,7 +728,7 @@ static void step(void)
     }
 }
 
-/* ---- */
+/* ---- the fuzzer */
 
 static void forget_peers(void)
 {

@@ -1,14 +1,14 @@
-/* Sequences of calls of the library in NCCL's place, on the host device, beside a stand-in for NCCL.
- * Communicators are blocking or not, and some are aborted while they are being made. cecl carries out
- * most calls, and the stand-in the rest. Some calls are wrong. */
+/* Sequences of calls of the library in NCCL's place, on the host device, with a stand-in for
+ * NCCL. Communicators are blocking or not, and some are aborted during their creation. cecl
+ * carries out most calls, and the stand-in the rest. Some calls are invalid. */
 #include "nccl_ranks.h"
 
 #define BATCHES_MOST 6
 
-/* ---- calls that are refused, or carried out by nobody */
+/* ---- calls that are refused, or that are never carried out */
 
-/* Apart from the model's memory: a call with the recvbuff of another one goes into a later turn, and the
- * first turn of a group is carried out before the second one is refused. */
+/* Memory outside the model's: a call with the recvbuff of another call goes into a later turn,
+ * and the first turn of a group is carried out before the second one is refused. */
 static int misuse(int rank, unsigned which)
 {
     static uint8_t apart[MODEL_RANKS][128];
@@ -26,13 +26,13 @@ static int misuse(int rank, unsigned which)
     }
 }
 
-/* NCCL refuses it, and does so at once. */
+/* NCCL refuses the call, at once. */
 static bool names_no_rank(unsigned which)
 {
     return which == 5 || which == 6;
 }
 
-/* A group with such a call returns its error, and carries nothing out. */
+/* A group with such a call returns the call's error, and carries nothing out. */
 static void misuse_in_group(int rank, unsigned which)
 {
     OK(ncclGroupStart());
@@ -46,7 +46,8 @@ static void misuse_in_group(int rank, unsigned which)
     REQUIRE(result == ceclInvalidArgument, "a group with a bad call returns %d", result);
 }
 
-/* The stand-in carries out empty calls of a simulated group, and refuses reductions of small floats. */
+/* The stand-in carries out the empty calls of a simulated group, and refuses reductions of small
+ * floats. */
 static bool is_simulated(const struct model_call *c)
 {
     const bool is_small = c->type == ceclFloat16 || c->type >= ceclBfloat16;
@@ -79,7 +80,7 @@ static void run_misuse(void)
     }
     compare("after a bad call");
 }
-/* ---- */
+/* ---- the fuzzer */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -92,7 +93,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     in = (struct input){data, bytes < 1024 ? bytes : 1024};
-    /* One rank's calls all go to the stand-in, which lacks types and checks no arguments. */
+    /* The calls of a single rank go to the stand-in, which lacks types and checks no arguments. */
     const unsigned how = take_byte(&in);
     model.nranks = 2 + (int)(how % (MODEL_RANKS - 1));
     make_comms(how / (MODEL_RANKS - 1));

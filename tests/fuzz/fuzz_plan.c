@@ -1,6 +1,6 @@
-/* Lowering, held against the verifier. An input gives a tuning table and a sequence of calls and groups
- * that could be made with it. The plans of all ranks must be right, or be refused on all ranks. Then one
- * number in them is changed: the verifier may find that or not, but must bear it. */
+/* Checks lowering with the verifier. An input gives a tuning table, and a valid sequence of calls
+ * and groups. The plans of all ranks must be correct, or be refused on all ranks. Then one number
+ * in the plans is changed: the verifier may detect the change or not, but must not crash. */
 #include "../learn_outside.h"
 #include "input.h"
 
@@ -14,14 +14,15 @@
 #define CALLS_MOST 3
 #define SLOT 64
 
-/* What one call is, for all ranks. */
+/* A call, for all ranks. */
 struct drawn {
     struct cecl_part part;
-    /* each rank's own, or one alike for all, or none */
+    /* each rank's own layout, or one layout for all, or none */
     uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
-    int in_place_at; /* the one rank whose own block stays in place; -1: none; -2: as `part` says */
-    uint64_t differ; /* a bit for each rank that is not as `part` says, where ranks may differ */
+    /* the only rank whose own block stays in place; -1: none; -2: as `part` says */
+    int in_place_at;
+    uint64_t differ; /* a bit for each rank that differs from `part`, where ranks may differ */
 };
 
 struct group {
@@ -38,7 +39,7 @@ struct setting {
     struct cecl_tuning tuning;
     uint64_t staging;
     bool has_slots, engine, short_chunks;
-    struct cecl_nodes nodes; /* count 0: all ranks are on one */
+    struct cecl_nodes nodes; /* count 0: all ranks are on one node */
 };
 
 /* ---- drawing */
@@ -48,7 +49,7 @@ static uint64_t *word(struct drawn *d, int n, int rank, int array, int peer)
     return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
-/* Blocks one after the other from some rank on, with gaps. */
+/* Places blocks one after the other, starting with a random rank, with gaps. */
 static void place_exchange(struct input *in, struct drawn *d, int n)
 {
     const unsigned gaps = 1 + take_below(in, 3);
@@ -103,7 +104,7 @@ static void draw_gather(struct input *in, struct drawn *d, int n)
     d->has_layout = true;
 }
 
-/* Side by side, or one behind the other. */
+/* Places blocks side by side, or one after the other. */
 static void draw_rows(struct input *in, int n, uint64_t width, uint64_t rows, uint64_t *pitch,
                       uint64_t *stride)
 {
@@ -133,7 +134,7 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
     call->bytes = s->width * s->rows;
 }
 
-/* Tiles of any places, alike on all ranks. `call->bytes`: of one row of a tile. */
+/* Tiles at any places, equal on all ranks. `call->bytes`: bytes of a tile's row. */
 static void draw_tiles(struct input *in, struct drawn *d, int n)
 {
     struct cecl_call *call = &d->part.call;
@@ -186,7 +187,7 @@ static void draw_call(struct input *in, int n, struct drawn *d)
         *call = (struct cecl_call){.op = &cecl_ops[op], .element = 1};
 }
 
-/* All orders of ranks are possible. */
+/* Any order of ranks is possible. */
 static void draw_group(struct input *in, const struct setting *setting, struct group *group)
 {
     const unsigned flags = take_byte(in);
@@ -202,7 +203,7 @@ static void draw_group(struct input *in, const struct setting *setting, struct g
         draw_call(in, setting->n, &group->drawn[i]);
 }
 
-/* Each rank on any node, or all on one. */
+/* Puts each rank on any node, or all ranks on one node. */
 static void draw_nodes(struct input *in, struct setting *setting)
 {
     uint16_t node_of[RANKS_MOST], count = 0, number[RANKS_MOST];
@@ -217,7 +218,7 @@ static void draw_nodes(struct input *in, struct setting *setting)
             cecl_message());
 }
 
-/* Thresholds of a few bytes, of which some decide otherwise than the built-in ones. */
+/* Draws thresholds of a few bytes, some of which change decisions of the built-in table. */
 static void draw_setting(struct input *in, struct setting *setting)
 {
     static const uint64_t values[] = {0, 1, 5, 24, 60, 256, 1024, UINT64_MAX};
@@ -242,7 +243,7 @@ static void draw_setting(struct input *in, struct setting *setting)
     }
 }
 
-/* ---- parts, as a communicator makes them */
+/* ---- parts, made as in a communicator */
 
 static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *turn,
                     uint64_t *send_at)
@@ -289,7 +290,8 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     learn_outside(&part, (d->part.call.in_place ? UINT64_MAX : 0) ^ d->differ,
                   group->outside[index]);
     cecl_choose(&part.call, &part.means, &part.way);
-    if (group->late || group->size > 1) /* ranks that know each other's places are not asked for */
+    /* ranks that know each other's places exchange no requests */
+    if (group->late || group->size > 1)
         part.way.small = false;
     if (setting->short_chunks && part.way.net.chunk > 0)
         part.way.net.chunk = 3 * part.call.element;
@@ -301,7 +303,7 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     return part;
 }
 
-/* Returns the result, which must be the same on all ranks. */
+/* Returns the result, which must be equal on all ranks. */
 static ceclResult_t lower_group(struct group *group, const struct setting *setting, uint8_t *half,
                                 struct cecl_plan *plans)
 {
@@ -320,14 +322,14 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
                 (int)first);
         REQUIRE(setting->nodes.count > 0 || (plans[r].phases[0] == plans[0].phases[0] &&
                                              plans[r].phases[1] == plans[0].phases[1]),
-                "ranks 0 and %d have other numbers of phases", r);
+                "ranks 0 and %d have different numbers of phases", r);
     }
     if (small)
         *half ^= 1;
     return first;
 }
 
-/* ---- one number in a plan is changed */
+/* ---- a change of one number in a plan */
 
 static void change(struct input *in, void *number, size_t bytes)
 {
@@ -413,11 +415,11 @@ static void break_plan(struct input *in, struct cecl_plan *plan)
     }
 }
 
-/* ---- */
+/* ---- the fuzzer */
 
 static void verify(struct input *in, struct cecl_plan *plans, int ncalls, int n)
 {
-    if (ncalls == 0) /* lowering has refused every group: there is nothing to verify */
+    if (ncalls == 0) /* lowering has refused every group, so no plan is left to verify */
         return;
     const ceclResult_t result = cecl_verify(plans, ncalls, n);
     REQUIRE(result == ceclSuccess, "%d ranks, %d calls: %s", n, ncalls, cecl_message());

@@ -1,6 +1,6 @@
-/* Settings, names of variables, and files of thresholds, as text of any kind. A second reader, of
- * plain loops, says what is accepted and what it means. A file that is accepted is also printed and
- * read again. */
+/* Settings, names of variables, and files of thresholds, as arbitrary text. A second reader of
+ * plain loops decides what must be accepted, and with which value. An accepted file is also
+ * printed and read again. */
 #include <strings.h>
 
 #include "input.h"
@@ -8,7 +8,7 @@
 #include "tune/nearest.h"
 #include "util/settings.h"
 
-/* A copy without a byte behind it, so that the address sanitizer sees who reads too far. */
+/* A copy that ends with its last byte, so that the address sanitizer detects reads beyond it. */
 static char *copy_of(const uint8_t *data, size_t bytes)
 {
     char *copy = malloc(bytes + (bytes == 0));
@@ -25,7 +25,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The number of `length` digits, in units. False: it is too large. */
+/* Computes the number of `length` digits, times a unit. False: the number is too large. */
 static bool number_of(const char *at, size_t length, uint64_t unit, uint64_t *value)
 {
     *value = 0;
@@ -46,7 +46,7 @@ static size_t digits_of(const char *at, size_t length)
 
 /* ---- settings */
 
-/* Reads a number with a suffix, if those are allowed. False: it is none. */
+/* Reads a number with a suffix, if suffixes are allowed. False: not a number. */
 static bool read_number(const char *text, size_t length, bool suffixes, uint64_t *value)
 {
     static const char letters[] = "KMGTkmgt";
@@ -74,7 +74,7 @@ static bool read_in_range(const char *range, const char *text, bool suffixes, in
     return true;
 }
 
-/* The position of `text` among the first `most` words of a range; -1: it is none of them. */
+/* The position of `text` among the first `most` words of a range; -1: not found. */
 static int64_t find_word(const char *range, const char *text, int most)
 {
     char words[256];
@@ -130,11 +130,11 @@ static void check_setting(enum cecl_setting_id id, const char *text)
             setting->name, text, cecl_message());
 }
 
-/* The same by way of the environment, where nothing is as good as not set. */
+/* Reads the same setting from the environment, where an empty value means unset. */
 static void check_environment(enum cecl_setting_id id, const char *text)
 {
     const struct cecl_setting *setting = &cecl_settings[id];
-    char variable[1000]; /* the C library would keep all that setenv ever set */
+    char variable[1000]; /* the C library would keep the memory of each setenv */
     int64_t value = 0, expected = 0;
     bool is_set;
     snprintf(variable, sizeof(variable), "%s=%s", setting->name, text);
@@ -154,7 +154,7 @@ static void check_environment(enum cecl_setting_id id, const char *text)
                 "%s=%s in the environment", setting->name, text);
 }
 
-/* Names: one that is known is nearest to itself, and no other is both. */
+/* A setting's name is known, and nearest to itself. Only names with CECL_ have a nearest name. */
 static void check_name(const char *name)
 {
     bool is_setting = false;
@@ -293,7 +293,7 @@ static bool read_row(struct span words[5], int count, struct rows *rows)
     return true;
 }
 
-/* Whether a line is that of the header: nothing before it, and blanks or a comment behind it. */
+/* Whether a line is the header: nothing before it, and blanks or a comment after it. */
 static bool is_header(struct span line)
 {
     while (line.length > 0 && is_blank(line.at[line.length - 1]))
@@ -301,7 +301,7 @@ static bool is_header(struct span line)
     return is_text(line, CECL_TUNING_HEADER);
 }
 
-/* Reads a line. False: the file is refused. */
+/* Reads a line. False: the file must be refused. */
 static bool read_line(struct span line, bool *begun, struct rows *rows)
 {
     struct span words[5];

@@ -1,8 +1,8 @@
-/* Programs whose steps are tried (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, beside a stand-in for
- * NCCL that takes as long as the input says. A batch of calls is a step, which is made many times, so
- * that trials begin, take turns, decide, and are cancelled by the next batch. Or two batches come in an
- * order without a period, so that classes of calls are tried. Whoever carries a call out, its result is
- * the same. */
+/* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a
+ * stand-in for NCCL that is as slow as the input says. A step is a batch of calls, and is
+ * repeated many times. So trials begin, take turns, decide, and are cancelled by the next batch.
+ * Or two batches come in an order without a period, so that classes of calls are tried. Results
+ * are the same, whichever library carries a call out. */
 #include <dlfcn.h>
 
 #include "nccl_ranks.h"
@@ -13,7 +13,7 @@
 static __typeof__(standin_take_us) *take_us;
 static uint8_t first[MODEL_RANKS][MODEL_BYTES]; /* memory before a step */
 
-/* A step that is made several times in a row must find its arguments unchanged. */
+/* A repeated step must find its arguments unchanged. */
 static bool is_in_place(void)
 {
     bool is = false;
@@ -32,7 +32,8 @@ static void make_again(void)
     make_batch();
 }
 
-/* Two batches in an order without a period. It takes a second, so an input has it once. */
+/* Two batches in an order without a period. This takes a second, so an input has it at most
+ * once. */
 static void run_mixed(void)
 {
     struct batch both[2];
@@ -53,7 +54,8 @@ static void run_mixed(void)
     }
 }
 
-/* Steps that are not in a row are compared one by one; in a row, ranks run ahead of each other. */
+/* Steps of different batches are compared one by one. Repeated steps are not, so ranks run ahead
+ * of each other. */
 static void run_program(void)
 {
     static const int steps_of[] = {2, 100, 160, 30};

@@ -1,4 +1,5 @@
-/* What all fuzzers share: values taken from an input, and the end of a run that found something. */
+/* Shared code of all fuzzers: values drawn from an input, and the end of a run that has found an
+ * error. */
 #ifndef CECL_TESTS_FUZZ_INPUT_H
 #define CECL_TESTS_FUZZ_INPUT_H
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes that are left. Behind the last one all bytes are 0. */
+/* The remaining bytes. After the last byte, all bytes are 0. */
 struct input {
     const uint8_t *at;
     size_t left;
@@ -44,7 +45,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
         ((uint8_t *)to)[i] = take_byte(in);
 }
 
-/* Ends the run as a finding unless `holds`. The words say what was expected. */
+/* Ends the run with an error unless `holds`. The message says what was found. */
 #define REQUIRE(holds, ...)                                                                        \
     do {                                                                                           \
         if (!(holds)) {                                                                            \
@@ -55,7 +56,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
         }                                                                                          \
     } while (0)
 
-/* What libFuzzer calls. The second is optional there, but not here. */
+/* The functions that libFuzzer calls. For libFuzzer the second is optional, here it is required. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 

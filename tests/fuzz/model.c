@@ -1,4 +1,4 @@
-/* See model.h. */
+/* Plain models of calls; see model.h. */
 #include "model.h"
 
 #include "reduce_reference.h"
@@ -23,7 +23,7 @@ static bool is_strided(enum model_kind kind)
     return kind == MODEL_ALL_GATHER_STRIDED || kind == MODEL_ALL_TO_ALL_STRIDED;
 }
 
-/* Whether a rank's block for each is the same one, or there is one block. */
+/* Whether a rank sends the same block to each rank, or has a single block. */
 static bool repeats(enum model_kind kind)
 {
     return kind == MODEL_ALL_GATHER || kind == MODEL_BROADCAST || kind == MODEL_ALL_REDUCE ||
@@ -68,7 +68,7 @@ static size_t block_of(struct input *in, const struct model_call *c, int from, i
     return is_none ? 0 : c->count;
 }
 
-/* Blocks one behind the other; with gaps where their places are given. */
+/* Places blocks one after the other, with gaps where the call takes their places. */
 static void place_blocks(struct input *in, int n, struct model_call *c)
 {
     const bool differ = c->kind == MODEL_ALL_GATHERV || c->kind == MODEL_ALL_TO_ALLV;
@@ -89,7 +89,7 @@ static void place_blocks(struct input *in, int n, struct model_call *c)
     }
 }
 
-/* Rows side by side, or one block behind the other. */
+/* Places rows side by side, or one block after the other. */
 static void draw_rows(struct input *in, int n, const ceclStrided_t *s, size_t *pitch,
                       size_t *stride)
 {
@@ -123,7 +123,7 @@ static void place_rows(struct input *in, int n, struct model_call *c)
         }
 }
 
-/* Where element i of a block lies that begins at element `at`. */
+/* Where element i lies of a block that begins at element `at`. */
 static size_t place_of(const struct model_call *c, size_t at, size_t pitch, size_t i)
 {
     return c->strided.width ? at + i / c->strided.width * pitch + i % c->strided.width : at + i;
@@ -139,8 +139,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A message is in place where a rank sends it to itself in one buffer. Where ranks may differ, the bits of
- * the count say which. */
+/* A message is in place if a rank sends it to itself within one buffer. Where ranks may differ,
+ * the bits of the count decide. */
 bool model_is_in_place(const struct model_call *c, int rank)
 {
     const bool rooted = c->kind == MODEL_GATHER || c->kind == MODEL_SCATTER;
@@ -152,7 +152,7 @@ bool model_is_in_place(const struct model_call *c, int rank)
     return c->in_place && (!rooted || rank == c->root);
 }
 
-/* Takes `bytes` of a rank's memory, aligned to elements where a reduction needs that. */
+/* Allocates `bytes` of a rank's memory, aligned to elements where a reduction needs that. */
 static bool take_place(struct input *in, struct model *model, const struct model_call *c, int rank,
                        size_t bytes, size_t *at)
 {
@@ -163,7 +163,7 @@ static bool take_place(struct input *in, struct model *model, const struct model
     return *at + bytes + EXTRA_MOST < MODEL_BYTES;
 }
 
-/* Where the buffers of one rank lie. In place one lies within the other. */
+/* Places the buffers of one rank. In place, one buffer lies within the other. */
 static bool place_buffers(struct input *in, struct model *model, struct model_call *c, int rank)
 {
     const size_t own = (size_t)rank * c->count * c->size;
@@ -188,7 +188,7 @@ static bool place_buffers(struct input *in, struct model *model, struct model_ca
     return true;
 }
 
-/* Numbers of the type, rather than any bits. */
+/* Draws numbers of the type, instead of random bits. */
 static void fill_inputs(struct model *model, const struct model_call *c)
 {
     const size_t blocks = c->kind == MODEL_REDUCE_SCATTER ? (size_t)model->nranks : 1;
@@ -198,7 +198,7 @@ static void fill_inputs(struct model *model, const struct model_call *c)
     }
 }
 
-/* Messages are drawn more often than each collective, because several of them make a group. */
+/* Messages are drawn more often than each collective, because a group needs several of them. */
 static enum model_kind draw_kind(struct input *in, enum model_kind kinds)
 {
     const unsigned more = kinds == MODEL_KINDS ? MORE_MESSAGES : 0;
@@ -236,7 +236,7 @@ bool model_draw(struct input *in, struct model *model, enum model_kind kinds, st
     return has_room;
 }
 
-/* ---- what a call does */
+/* ---- effects of a call */
 
 static void apply_block(struct model *model, const struct model_call *c, int from, int to)
 {

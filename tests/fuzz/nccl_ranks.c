@@ -1,4 +1,4 @@
-/* See nccl_ranks.h. */
+/* Ranks of the NCCL fuzzers; see nccl_ranks.h. */
 #include "nccl_ranks.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ struct batch batch;
 
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
 
-/* Waits for what a call on rank's communicator does in the background. Returns what came of the call. */
+/* Waits for the background job of a call on the rank's communicator. Returns the call's final
+ * result. */
 static int settle(int rank, ncclResult_t result)
 {
     const bool is_later = result == IN_PROGRESS;
@@ -39,7 +40,7 @@ static int settle_all(ncclResult_t result)
     return settled;
 }
 
-/* Returns with communicators that are in progress. */
+/* Returns while communicators are in progress. */
 static void begin_comms(void)
 {
     struct {
@@ -83,9 +84,9 @@ void make_comms(unsigned how)
     }
 }
 
-/* ---- calls */
+/* ---- making calls */
 
-/* Ranks that are not root may pass NULL for what they do not use. */
+/* Ranks other than root may pass NULL for unused buffers. */
 static void leave_out(const struct model_call *c, int rank, void **send, void **recv)
 {
     if (rank == c->root || model_is_in_place(c, rank) || c->count % 4 > 1)
@@ -121,7 +122,8 @@ int call(const struct model_call *c, int rank)
 
 /* ---- batches */
 
-/* Of reductions that NCCL may carry out, only integers have the same bits by both libraries. */
+/* Whether NCCL may carry the call out: of reductions, only integer ones have the same bits in
+ * both libraries. */
 static bool is_left_out(const struct model_call *c, bool can_pass)
 {
     return can_pass && model_reduces(c->kind) && c->type >= ceclFloat16;
@@ -227,7 +229,7 @@ void make_batch(void)
 
 /* ---- the process */
 
-/* The stand-in lies in a folder beside the fuzzer, unless the environment names another file. */
+/* The stand-in is in a folder beside the fuzzer, unless the environment names another file. */
 static void find_standin(void)
 {
     static char path[PATH_MAX], variable[PATH_MAX + 64];
@@ -241,7 +243,7 @@ void begin_process(const char *policy)
 {
     find_standin();
     setenv("CECL_NCCL", policy, 1);
-    setenv("CECL_DEBUG", "none", 0); /* refusals are many */
+    setenv("CECL_DEBUG", "none", 0); /* refusals would print many warnings */
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "15000", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);

@@ -1,6 +1,7 @@
-/* What the fuzzers of the library in NCCL's place share: communicators of ranks that are all in this
- * process, and batches of calls on them. One thread makes the calls of all ranks in groups, or each rank
- * has a thread. After each batch every byte of all memory is compared with a plain model. */
+/* Shared code of the fuzzers of the library in NCCL's place: communicators of ranks that are all
+ * in this process, and batches of calls on them. One thread makes the calls of all ranks in
+ * groups, or each rank has a thread. After each batch, every byte of all memory is compared with
+ * a plain model. */
 #ifndef CECL_TESTS_FUZZ_NCCL_RANKS_H
 #define CECL_TESTS_FUZZ_NCCL_RANKS_H
 
@@ -15,7 +16,7 @@ struct batch {
     enum mode mode;
     int ncalls;
     int in_a_row; /* how often each rank's thread makes the calls before memory is compared */
-    bool passes;  /* a word goes round by send and receive */
+    bool passes;  /* the ranks pass a word around a ring */
     uint64_t mine[MODEL_RANKS], theirs[MODEL_RANKS];
     struct model_call calls[CALLS_MOST];
 };
@@ -31,19 +32,19 @@ extern ncclComm_t comms[MODEL_RANKS];
         REQUIRE(result_ == 0, "%s: %d", #expr, result_);                                           \
     } while (0)
 
-/* Sets the environment, with CECL_NCCL=policy, and makes memory. */
+/* Sets the environment, with CECL_NCCL=policy, and allocates memory. */
 void begin_process(const char *policy);
 
-/* how  whether communicators are blocking, and whether others are aborted first */
+/* how whether communicators are blocking, and whether other communicators are aborted first */
 void make_comms(unsigned how);
 
 int call(const struct model_call *c, int rank);
 
-/* can_pass  NCCL may have to carry the calls out: reductions are of integers alone */
+/* can_pass NCCL may have to carry the calls out, so reductions have integer types only */
 void draw_batch(bool can_pass);
 void make_batch(void);
 
-/* Compares memory with the model. what  words for a message */
+/* Compares memory with the model. what the text of the error */
 void compare(const char *what);
 
 #endif

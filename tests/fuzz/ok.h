@@ -1,4 +1,4 @@
-/* A call of cecl.h, which must succeed. */
+/* Checks that a call of cecl.h succeeds. */
 #ifndef CECL_TESTS_FUZZ_OK_H
 #define CECL_TESTS_FUZZ_OK_H
 

@@ -1,16 +1,17 @@
-/* See splits.h. */
+/* Calls by splits of the fuzzer; see splits.h. */
 #include "splits.h"
 
 #include "ok.h"
 
 #define RANKS 4
-#define BLOCKS 32 /* of a rank */
-#define ROW 40    /* bytes of a row, at most */
+#define BLOCKS 32 /* most rows of a rank */
+#define ROW 40    /* most bytes of a row */
 #define SCALE 8
-#define ROWS 64 /* of a buffer, at most */
+#define ROWS 64 /* most rows of a buffer */
 #define SHIFT 16
 #define UNTOUCHED 0x5A
-#define HUGE_ROWS (UINT64_C(1) << 40) /* larger than any buffer, and no sum of them wraps around */
+/* larger than any buffer, but sums of it do not wrap around */
+#define HUGE_ROWS (UINT64_C(1) << 40)
 
 enum op { VDEV, DISPATCH, COMBINE, OPS };
 enum array { SEND, RECV, SEND_SCALES, RECV_SCALES, SPLITS, OUT, ARRAYS };
@@ -19,12 +20,12 @@ static struct call {
     enum op op;
     int nranks;
     ceclExperts_t experts;
-    size_t row, sendrows, recvrows, blocks; /* blocks: of a rank */
-    size_t shift[ARRAYS];                   /* bytes from the start of the memory to the array */
+    size_t row, sendrows, recvrows, blocks; /* blocks of a rank */
+    size_t shift[ARRAYS];                   /* offset of the array in the memory, in bytes */
     uint64_t splits[RANKS][BLOCKS], offsets[RANKS][BLOCKS];
 } c;
 
-/* What a rank has, and what must be in it. */
+/* A rank's memory, and its expected contents. */
 static uint8_t *memory[ARRAYS][RANKS];
 static uint8_t recv[RANKS][ROWS * ROW + SHIFT], scales[RANKS][ROWS * SCALE + SHIFT];
 static uint64_t out[RANKS][2 * BLOCKS];
@@ -104,7 +105,7 @@ static int sends_too_many(void)
     return -1;
 }
 
-/* A block from a rank comes behind `next` rows. */
+/* Where a block begins in its receiver's buffer, after the `next` rows before it. */
 static uint64_t arrive(int to, int from, size_t index, size_t place, uint64_t next)
 {
     const uint64_t rows = sent(from, index), at = least(next, c.recvrows),
@@ -119,7 +120,7 @@ static uint64_t arrive(int to, int from, size_t index, size_t place, uint64_t ne
     return next + rows;
 }
 
-/* What a rank receives. Returns whether it has room. */
+/* Computes a rank's output. Returns whether the rank has room for it. */
 static bool receive(int to)
 {
     const size_t majors = c.op == COMBINE ? (size_t)c.nranks : c.experts.experts,
@@ -141,7 +142,7 @@ static bool receive(int to)
     return end <= c.recvrows;
 }
 
-/* The rank that the error must name; -1: there is none. */
+/* The rank that the error must name; -1: no error. */
 static int model(void)
 {
     int bad = sends_too_many();
@@ -151,7 +152,7 @@ static int model(void)
     return bad;
 }
 
-/* ---- the call */
+/* ---- making the call */
 
 static size_t bytes_of(enum array array)
 {
@@ -200,7 +201,8 @@ static void compare(const char *what, int rank, const void *got, const void *wan
                 c.nranks, i, what, rank);
 }
 
-/* Every rank hears the same: nothing, or the rank whose buffer is too small. */
+/* Every rank gets the same result: success, or an error that names the rank whose buffer is too
+ * small. */
 static void check_error(int rank, ceclComm_t comm, int bad)
 {
     ceclResult_t error = ceclInternalError;
@@ -208,8 +210,8 @@ static void check_error(int rank, ceclComm_t comm, int bad)
     snprintf(name, sizeof(name), "rank %d", bad);
     OK(ceclCommGetAsyncError(comm, &error));
     REQUIRE(error == (bad < 0 ? ceclSuccess : ceclInvalidUsage),
-            "splits: rank %d hears %d, and rank %d has too little room: %s", rank, (int)error, bad,
-            ceclGetLastError(comm));
+            "splits: rank %d gets result %d, and rank %d has too little room: %s", rank, (int)error,
+            bad, ceclGetLastError(comm));
     REQUIRE(bad < 0 || strstr(ceclGetLastError(comm), name), "splits: rank %d is not named: %s",
             bad, ceclGetLastError(comm));
 }
@@ -260,7 +262,7 @@ ceclResult_t splits_misuse(unsigned which, ceclComm_t comm, char *send, char *re
     case 0: return ceclAlltoAllvDevice(send, 4, NULL, recvbuff, 4, told, 1, ceclUint8, comm, NULL);
     case 1:
         return ceclAlltoAllvDevice(send, 4, splits, recvbuff, 0, told, 1, ceclUint8, comm, NULL);
-    case 2: /* memory that peers' kernels do not reach */
+    case 2: /* memory that peers' kernels cannot access */
         return ceclAlltoAllvDevice(send, 4, splits, &scale, 4, told, 1, ceclUint8, comm, NULL);
     case 3: experts.experts = BLOCKS * RANKS * RANKS + 1; break;
     case 4: experts.align = 0; break;

@@ -1,4 +1,4 @@
-/* See world.h. */
+/* A simulated world of sockets; see world.h. */
 #include "world.h"
 
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include "input.h"
 
 #define CALLERS 64          /* connections that wait at the listener */
-#define DESCRIPTORS 256     /* those that are counted */
+#define DESCRIPTORS 256     /* descriptors that are counted */
 #define STEPS_MOST 1000000  /* waits of one run */
-#define START_NS 5000000000 /* any time */
-#define SEND_BUFFER 4608    /* the least that Linux gives: long messages take several sends */
+#define START_NS 5000000000 /* any start time */
+#define SEND_BUFFER 4608    /* the smallest buffer of Linux: long messages need several sends */
 
 static struct {
     bool on;
@@ -129,20 +129,20 @@ size_t world_send(int fd, const void *data, size_t bytes)
     return sent > 0 ? (size_t)sent : 0;
 }
 
-/* ---- the system's calls */
+/* ---- replaced system calls */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
-    if (!world.on || clock != CLOCK_MONOTONIC) /* libFuzzer has a clock of its own */
+    if (!world.on || clock != CLOCK_MONOTONIC) /* libFuzzer needs the real clock */
         return __real_clock_gettime(clock, now);
     now->tv_sec = world.now_ns / 1000000000;
     now->tv_nsec = world.now_ns % 1000000000;
     return 0;
 }
 
-/* Time that is waited passes at once, unless the script does something before. */
+/* Time passes at once in a wait, unless the script acts before. */
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms);
 
 int __real_poll(struct pollfd *polls, nfds_t count, int ms);
@@ -152,7 +152,7 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int ms)
     return world.on ? wait_in_world(polls, count, ms) : __real_poll(polls, count, ms);
 }
 
-/* The listener is none. */
+/* The listener is not a connection. */
 static bool is_socket(int fd)
 {
     int type;

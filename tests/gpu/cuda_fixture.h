@@ -1,5 +1,5 @@
-/* What the tests of the CUDA device share: devices, memory of one device that the other maps, and
- * waits with a time limit. Each test program is one process and includes this once. */
+/* Shared code of the tests of the CUDA device: devices, memory of one device that the other maps,
+ * and waits with a time limit. Each test program is one process, and includes this file once. */
 #ifndef CECL_TEST_CUDA_FIXTURE_H
 #define CECL_TEST_CUDA_FIXTURE_H
 
@@ -19,9 +19,9 @@
 #include "device/device.h"
 #include "util/clock.h"
 
-#define SOON_MS 5000        /* time in which what must end ends */
-#define A_WHILE_MS 200      /* time for which a test watches something that must not end */
-#define PROGRAM_S 120       /* after which the program ends, whatever hangs */
+#define SOON_MS 5000        /* time limit of what must end */
+#define A_WHILE_MS 200      /* how long a test watches what must not end */
+#define PROGRAM_S 120       /* time limit of the whole program */
 #define PATTERN_WORDS 65536 /* 256 KiB: large enough for a copy engine, and more than one packet */
 
 #define must(expr)                                                                                 \
@@ -47,10 +47,9 @@
 
 #define OPS(device) ((device)->ops)
 
-static struct cecl_device *gpu[2]; /* gpu[1] is NULL where there is only one GPU */
+static struct cecl_device *gpu[2]; /* gpu[1] is NULL with only one GPU */
 
-/* Each program's main calls this. Returns 77 where there is no GPU to test on.
- * Limits the program's time. */
+/* Each program's main calls this. Limits the program's time. Returns 77 without a usable GPU. */
 static inline int fixture_start(void)
 {
     struct cecl_gpu_id id;
@@ -92,7 +91,7 @@ static inline void need_two(void)
     skip();
 }
 
-/* Makes `from` the current GPU and lets it reach memory of `to`. Skips the test where it cannot. */
+/* Makes `from` the current GPU and lets it access memory of `to`. Skips the test if it cannot. */
 static inline void reach(int from, int to)
 {
     int reaches = 0;
@@ -146,7 +145,7 @@ static inline void end_capture_and_check_it(ceclStream_t stream)
     must_cuda(cudaGraphDestroy(graph));
 }
 
-/* ---- memory: a device's own, and the same memory mapped by a peer */
+/* ---- memory: a device's own memory, and a peer's mapping of it */
 
 struct memory {
     struct cecl_device *dev; /* the device that maps it */
@@ -192,8 +191,8 @@ static inline void memory_end(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* ---- patterns of PATTERN_WORDS words. They are copied from and to pinned
- * memory, which uses no SM. */
+/* ---- Patterns of PATTERN_WORDS words. They are copied from and to pinned memory, which uses no
+ * SM. */
 
 static inline uint32_t pattern_word(uint32_t seed, size_t i)
 {
@@ -214,12 +213,12 @@ static inline bool pattern_is(const uint32_t *words, uint32_t seed)
     return true;
 }
 
-/* Streams and pinned memory of one device, made before SMs are held. */
+/* Streams and pinned memory of one device, created before SMs are held. */
 struct kit {
     struct cecl_device *dev;
     ceclStream_t stream, other;
     uint32_t *host; /* [PATTERN_WORDS] pinned */
-    uint32_t *flag; /* one pinned word, 0 */
+    uint32_t *flag; /* one pinned word, with value 0 */
 };
 
 static inline struct kit kit_make(struct cecl_device *dev)
@@ -256,7 +255,7 @@ static inline bool has_pattern(struct kit *kit, const uint32_t *at, uint32_t see
     return pattern_is(kit->host, seed);
 }
 
-/* ---- a crowd: copies from each GPU to the next, which keep the links busy. Two GPUs or more. */
+/* ---- A crowd: copies from each GPU to the next, which keep the links busy. At least two GPUs. */
 
 #define CROWD_MOST 16
 #define CROWD_BYTES (32 << 20)
@@ -267,7 +266,7 @@ struct crowd {
     cudaStream_t streams[CROWD_MOST];
 };
 
-/* Opens a crowd. Skips the test where a GPU cannot reach the next. Changes the current GPU. */
+/* Opens a crowd. Skips the test if a GPU cannot access the next. Changes the current GPU. */
 static inline void crowd_open(struct crowd *crowd, int gpus)
 {
     crowd->gpus = gpus;
@@ -282,7 +281,7 @@ static inline void crowd_open(struct crowd *crowd, int gpus)
     }
 }
 
-/* Enqueues `times` copies on each GPU, of about 90 us each, and returns at once. */
+/* Enqueues `times` copies of about 90 us on each GPU, and returns at once. */
 static inline void crowd_come(const struct crowd *crowd, int times)
 {
     for (int i = 0; i < times; i++)
@@ -307,7 +306,7 @@ static inline void crowd_close(struct crowd *crowd)
     memset(crowd, 0, sizeof(*crowd));
 }
 
-/* ---- one-line forms of the device's operations */
+/* ---- short forms of the device's operations */
 
 static inline ceclResult_t copy_one(struct cecl_device *dev, ceclStream_t stream, void *dst,
                                     void *src, size_t bytes)

@@ -19,10 +19,10 @@ import time
 
 RANK = int(os.environ["LOCAL_RANK"])
 if os.environ.get("CECL_SHARE_GPU") == "1":
-    os.environ["NCCL_HOSTID"] = f"rank {RANK}"  # NCCL takes ranks that share a GPU if they seem to be on other hosts
+    os.environ["NCCL_HOSTID"] = f"rank {RANK}"  # NCCL accepts ranks that share a GPU if they seem to be on different hosts
 if os.environ.get("LEARNED"):
     os.environ["CECL_NCCL_LEARNED"] = os.path.join(os.environ["LEARNED"], str(RANK))
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # results that do not depend on chance
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic results
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 import torch  # noqa: E402
@@ -35,7 +35,7 @@ DEVICE = torch.device("cuda", RANK % torch.cuda.device_count())
 
 
 def hash_of(model):
-    """Of the bits of this rank's part of the parameters."""
+    """Returns a hash of the bits of this rank's part of the parameters."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.to_local().detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
@@ -51,7 +51,7 @@ def train(args):
     torch.manual_seed(1)  # the same parameters on all ranks
     model = fsdp2.make_model(shape, DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    torch.manual_seed(2 + RANK)  # data of this rank's own
+    torch.manual_seed(2 + RANK)  # this rank's own data
     x = torch.randn((1, 128, 512), device=DEVICE, dtype=torch.bfloat16)
     target = torch.randn((1, 128, 512), device=DEVICE)
     losses, times = [], []
@@ -68,7 +68,7 @@ def train(args):
 
 
 def loop(args):
-    """The host makes each gather right after a small kernel on its stream; it is never ahead by much."""
+    """The host makes each gather right after a small kernel on its stream, so it is never far ahead of the GPU."""
     groups = [dist.new_group(), dist.new_group()]
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
     mine = [torch.full((16384,), float(RANK), device=DEVICE) for _ in groups]
@@ -83,7 +83,7 @@ def loop(args):
             with torch.cuda.stream(stream):
                 one.add_(1)
                 dist.all_gather_into_tensor(whole, one, group=group)
-        if step % 50 == 49:  # the streams run dry
+        if step % 50 == 49:  # lets the streams become idle
             torch.cuda.synchronize()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begun
@@ -103,7 +103,7 @@ def main():
     dist.init_process_group("nccl", device_id=DEVICE)
     got = train(args) if args.what == "train" else loop(args)
     of_ranks = [None] * dist.get_world_size()
-    gloo = dist.new_group(backend="gloo")  # not by way of what is measured
+    gloo = dist.new_group(backend="gloo")  # gloo, so that this exchange is not measured
     dist.all_gather_object(of_ranks, got, group=gloo)
     if RANK == 0:
         with open(args.json, "w", encoding="utf-8") as file:

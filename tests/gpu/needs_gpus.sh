@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs a command if there are at least N GPUs, else says that it was skipped: needs_gpus.sh N command ...
-# With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes of cecl's alone: NCCL wants a GPU
-# for each rank, and so do ranks that are threads of one process (test_lifecycle).
+# Runs a command if there are at least N GPUs, otherwise reports that it was skipped:
+# needs_gpus.sh N command ... With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are
+# processes that only use cecl. NCCL needs one GPU for each rank, and so do ranks that are threads
+# of one process (test_lifecycle).
 wanted=$1
 shift
 case ${CECL_SHARE_GPU:-0}/$1/$* in

@@ -7,7 +7,7 @@
 
 #include "cuda_fixture.h"
 
-/* Looked up by the first call, which the main thread makes. */
+/* The main thread makes the first call, which looks them up. */
 static CUcontext current_context(void)
 {
     static CUresult (*get)(CUcontext *);
@@ -33,7 +33,7 @@ static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **st
     assert_int_equal(gpu[0]->ordinal, 0);
 }
 
-/* ---- threads: what is current for the caller stays so */
+/* ---- threads: the caller's current GPU and context stay the same */
 
 static void ops_leave_another_current_gpu_current(void **state)
 {
@@ -51,7 +51,7 @@ static void ops_leave_another_current_gpu_current(void **state)
     must_cuda(cudaSetDevice(0));
 }
 
-/* No asserts here: cmocka's jump home must not leave this thread. */
+/* No asserts here: cmocka's longjmp must not leave this thread. */
 static void *use_from_a_fresh_thread(void *argument)
 {
     struct memory *memory = argument;
@@ -125,7 +125,7 @@ static void mapping_outlives_the_release_of_its_handle(void **state)
     assert_int_equal(memory.mem.bytes, 0);
     put_pattern(&kit, memory.at, 4);
     assert_true(has_pattern(&kit, memory.at, 4));
-    memory_end(&memory); /* releases once more: no effect */
+    memory_end(&memory); /* releases again: no effect */
     kit_end(&kit);
 }
 
@@ -266,9 +266,9 @@ static void open_and_close_100_times_leaks_nothing(void **state)
         use_and_close();
     must_cuda(cudaMemGetInfo(&after, &all));
     assert_int_equal(open_descriptors(), descriptors);
-    /* One granule a cycle would be 100 of them. */
+    /* A leak of one granule a cycle would be 100 granules. */
     if (after + 4 * gpu[0]->granularity < before)
-        fail_msg("%zu bytes are gone", before - after);
+        fail_msg("%zu bytes leaked", before - after);
 }
 
 int main(void)

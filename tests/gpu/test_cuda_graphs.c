@@ -1,4 +1,4 @@
-/* CUDA graphs that capture calls: which nodes they have, and what they do when they are launched, cloned,
+/* CUDA graphs that capture calls: their nodes, and their effects when they are launched, cloned,
  * updated and destroyed in any order. Two processes are the ranks, on two GPUs, or on one with
  * CECL_SHARE_GPU=1. */
 #include <setjmp.h>
@@ -128,7 +128,7 @@ static uint32_t given(uint32_t seed, int of, size_t i)
     return (uint32_t)((i + 1) * 2654435761u) ^ (seed * 97u + (uint32_t)of * 40503u);
 }
 
-/* Element i of what a call leaves in this rank's recvbuff, of `elements` ones. */
+/* Expected element i of this rank's recvbuff, which has `elements` elements. */
 static size_t elements(enum kind kind)
 {
     return kind == BARRIER ? 0 : kind <= EXCHANGE ? RANKS * COUNT : COUNT;
@@ -192,7 +192,8 @@ static cudaGraphExec_t made_of(cudaGraph_t graph)
 
 /* ---- shape */
 
-/* How many nodes of each kind (CUgraphNodeType) a graph has. The runtime does not know all kinds. */
+/* The number of nodes of each kind (CUgraphNodeType) in a graph. The runtime does not know all
+ * kinds. */
 static void count_nodes(cudaGraph_t graph, size_t counts[32])
 {
     static CUresult (*get_nodes)(CUgraph, CUgraphNode *, size_t *);
@@ -237,7 +238,8 @@ static size_t all_of(const size_t counts[32])
     return all;
 }
 
-/* A gather in place is a batch, a copy to the one peer, and a batch, between an event's two nodes. */
+/* An in-place gather is a batch, a copy to the one peer, and another batch, between two event
+ * nodes. */
 static void each_call_has_the_nodes_that_its_plan_has(void **state)
 {
     static const size_t copies[] = {1, 2, 2, 1, 0}, batches[] = {2, 3, 3, 2, 1};
@@ -256,7 +258,7 @@ static void each_call_has_the_nodes_that_its_plan_has(void **state)
                                              counts[CU_GRAPH_NODE_TYPE_KERNEL]);
         if (kind >= SUM_ALL) {
             assert_true(counts[CU_GRAPH_NODE_TYPE_KERNEL] > 0);
-        } else { /* no SM where the ranks have a GPU each */
+        } else { /* no SM if each rank has its own GPU */
             assert_int_equal(counts[CU_GRAPH_NODE_TYPE_KERNEL], 0);
             if (kind == GATHER_IN_PLACE || kind == BARRIER) {
                 assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], copies[kind]);
@@ -267,7 +269,7 @@ static void each_call_has_the_nodes_that_its_plan_has(void **state)
     }
 }
 
-/* The waits for other launches are at the graph's start alone. */
+/* Only the graph's start waits for other launches. */
 static void several_calls_of_one_graph_wait_once(void **state)
 {
     size_t counts[32];
@@ -294,7 +296,7 @@ static void each_kind_is_right_in_each_launch(void **state)
             for (uint32_t i = 0; i <= seed % 3; i++)
                 CUDA(cudaGraphLaunch(exec, stream));
             check((enum kind)kind, seed, stream);
-            meet(); /* before a peer's next input comes into recvbuff */
+            meet(); /* before a peer's next input reaches recvbuff */
         }
         CUDA(cudaGraphExecDestroy(exec));
     }
@@ -335,7 +337,7 @@ static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
         CUDA(cudaGraphExecDestroy(execs[kind]));
 }
 
-/* Memory that nobody has used before is told, and imported by the peer, while the stream captures. */
+/* While the stream captures, unused memory is announced, and the peer imports it. */
 static void new_memory_is_told_during_a_global_capture(void **state)
 {
     uint32_t *plain, *former = recvbuff;
@@ -355,7 +357,7 @@ static void new_memory_is_told_during_a_global_capture(void **state)
     CUDA(cudaFree(plain));
 }
 
-/* ---- clones, updates, and the end */
+/* ---- clones, updates, and destruction */
 
 static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
 {
@@ -416,7 +418,7 @@ static void captures_that_come_and_go_leave_memory_free(void **state)
         if (i % 2)
             CUDA(cudaGraphDestroy(graph));
         CUDA(cudaGraphLaunch(exec, stream));
-        CUDA(cudaGraphExecDestroy(exec)); /* its launch may be under way */
+        CUDA(cudaGraphExecDestroy(exec)); /* the graph's launch may still be running */
         if (i % 2 == 0)
             CUDA(cudaGraphDestroy(graph));
         if (i == 50)

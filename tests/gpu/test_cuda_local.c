@@ -1,6 +1,5 @@
-/* Whether local copies run on a copy engine: the device's answer is compared with what other means
- * show. The probe takes a bounded time and leaves nothing behind. The test is valid with drivers of
- * either kind. */
+/* Whether local copies run on a copy engine: the device's answer is compared with other evidence.
+ * The probe takes a bounded time, and leaks nothing. The test works with drivers of either kind. */
 #include <pthread.h>
 
 #include "cuda_fixture.h"
@@ -9,13 +8,13 @@
 
 #define BYTES ((size_t)PATTERN_WORDS * 4)
 #define ROOM ((size_t)4 << 20)
-#define PROBE_MS                                                                                   \
-    1000 /* far above the 50 that it may hold SMs, far below the 10 s that it would wait */
+/* Far above the 50 for which the probe may hold SMs, far below its time limit of 10 s */
+#define PROBE_MS 1000
 #define TIMES 20
 
 static const uint32_t both = CECL_LOCAL_CONTIGUOUS | CECL_LOCAL_ROWS;
 
-/* Each kernel, and a probe, once: what follows loads nothing. */
+/* Runs each kernel and a probe once, so that later runs load nothing. */
 static int gpus_open_and_warm_up(void **state)
 {
     uint32_t ways;
@@ -37,8 +36,8 @@ static uint32_t probe(struct memory *memory, bool always, int64_t *ms)
     return ways;
 }
 
-/* The first pattern goes to the second's place, by the device's own copy, once without any SM held so
- * that nothing has to be loaded, and once while all are. */
+/* Copies the first pattern to the second's place with the device's own copy: once without held
+ * SMs, so that everything is loaded, and once while all SMs are held. */
 static bool copy_ends_while_held(struct kit *kit, struct memory *memory, bool rows)
 {
     uint32_t *to = memory->at + PATTERN_WORDS, *from = memory->at;
@@ -81,7 +80,7 @@ static void what_is_found_is_what_a_held_gpu_shows(void **state)
     print_message("local copies without an SM: contiguous %s, rows %s; found %u in %d ms\n",
                   contiguous ? "yes" : "no", rows ? "yes" : "no", ways, (int)ms);
     assert_int_equal((ways & CECL_LOCAL_CONTIGUOUS) != 0, contiguous);
-    /* rows stand behind contiguous copies in its stream */
+    /* rows come after contiguous copies in its stream */
     assert_int_equal((ways & CECL_LOCAL_ROWS) != 0, contiguous && rows);
     memory_end(&memory);
     kit_end(&kit);
@@ -127,7 +126,8 @@ static void little_room_is_enough_and_less_is_no(void **state)
     memory_end(&memory);
 }
 
-/* Two blocks of somebody else hold an SM: not all can be held then, and nothing would be proven. */
+/* Two blocks of another kernel hold an SM. So not all SMs can be held, and the probe proves
+ * nothing. */
 static void work_beside_it_comes_to_no_and_goes_on(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void it_outlasts_a_kernel_that_holds_all_sms_for_a_while(void **state)
     const ceclResult_t result = OPS(gpu[0])->local_copies(gpu[0], memory.at, ROOM, true, &ways);
     pthread_join(thread, NULL);
     must(result);
-    assert_true(ways == before || ways == 0); /* no, where it was tried before the SMs were free */
+    assert_true(ways == before || ways == 0); /* false if the probe ran before the SMs were free */
     assert_int_equal(probe(&memory, true, &ms), before);
     memory_end(&memory);
 }

@@ -1,4 +1,4 @@
-/* One thread that has a rank on each of two GPUs. It sets the current device before each call of
+/* One thread has a rank on each of two GPUs. It sets the current device before each call of
  * ceclCommInitRank, as NCCL programs do, and the ranks join at the end of the group. */
 #include "cuda_fixture.h"
 

@@ -1,8 +1,8 @@
-/* Which pointers the CUDA device accepts as a user's buffer: its GPU's memory, up to the last
+/* Pointers that the CUDA device accepts as a user's buffer: its GPU's memory, up to the last
  * byte. */
 #include "cuda_fixture.h"
 
-#define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
+#define BYTES ((size_t)8 << 20) /* large enough for an allocation of its own */
 
 static ceclResult_t check(const void *ptr, size_t bytes)
 {

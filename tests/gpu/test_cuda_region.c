@@ -1,5 +1,6 @@
-/* Memory that a program already has, on the CUDA device: which of it is shared and how, ids that
- * tell memory from what was there before, and imports within this process and in another. */
+/* A program's own memory on the CUDA device: which memory is shared and how, ids that distinguish
+ * memory from earlier memory at the same address, and imports within this process and in
+ * another. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,9 +11,9 @@
 #include "util/fork.h"
 
 #define BYTES ((size_t)8 << 20) /* large enough for allocations of their own */
-#define HANDLES 3               /* mapped side by side */
+#define HANDLES 3               /* granules mapped side by side */
 
-/* ---- patterns in memory of any kind. No asserts in what the peer process calls too. */
+/* ---- Patterns in memory of any kind. No asserts in functions that the peer process calls, too. */
 
 static bool fill(void *at, size_t bytes, uint32_t seed)
 {
@@ -37,8 +38,8 @@ static bool holds(const void *at, size_t bytes, uint32_t seed)
     return same;
 }
 
-/* ---- the peer: a process that was forked before CUDA started, with a device of its own. It does
- * what it is told over a socket. */
+/* ---- The peer: a process that was forked before CUDA started, with a device of its own. It
+ * carries out orders that it receives over a socket. */
 
 enum what { RESERVE, UNRESERVE, IMPORT, CLOSE, FILL, CHECK };
 
@@ -56,7 +57,7 @@ struct answer {
 
 static int to_peer = -1;
 
-/* Sends an order. exported.fd goes along as a descriptor, if there is one. */
+/* Sends an order, with exported.fd as a descriptor, if there is one. */
 static bool send_order(int socket, const struct order *order)
 {
     union {
@@ -132,7 +133,7 @@ static ceclResult_t obey(struct cecl_device *dev, struct order *order, uint64_t 
     }
 }
 
-/* The peer's whole life: it ends when the test's end of the socket is closed. */
+/* The peer's main loop. It ends when the test closes its end of the socket. */
 static int be_peer(int socket)
 {
     struct cecl_device *dev = NULL;
@@ -158,7 +159,7 @@ static int be_peer(int socket)
     return 0;
 }
 
-/* Starts the peer. Call it before anything of CUDA. */
+/* Starts the peer. Call this before any use of CUDA. */
 static void start_peer(void)
 {
     int ends[2];
@@ -175,7 +176,7 @@ static void start_peer(void)
     to_peer = ends[0];
 }
 
-/* Has the peer do something, and returns the address that it tells. */
+/* Sends the peer an order, and returns the address that it answers. */
 static uint64_t peer_does(const struct order *order)
 {
     struct answer answer = {0};
@@ -257,7 +258,7 @@ static char *allocate(size_t bytes)
     return memory;
 }
 
-/* HANDLES granules side by side in one reservation, with an empty one behind. */
+/* HANDLES granules side by side in one reservation, followed by an empty granule. */
 struct row {
     char *base;
     size_t piece;
@@ -437,7 +438,7 @@ static void memory_allocated_anew_has_another_id(void **state)
         const struct cecl_region before = region_at(memory);
         must_cuda(cudaFree(memory));
         assert_int_equal(id_at(memory), 0);
-        char *again = allocate(sizes[i]); /* as a rule at the same address */
+        char *again = allocate(sizes[i]); /* usually at the same address */
         print_message("%zu bytes: %s address\n", sizes[i],
                       again == memory ? "the same" : "another");
         assert_int_not_equal(id_at(again), before.id);
@@ -462,13 +463,13 @@ static void handle_mapped_anew_has_another_id(void **state)
     map_piece(&row, 1);
     assert_int_not_equal(id_at(second), 0);
     assert_int_not_equal(id_at(second), before.id);
-    assert_int_equal(id_at(second + row.piece), third); /* its neighbour stayed */
+    assert_int_equal(id_at(second + row.piece), third); /* the memory beside it stayed */
     refused(ceclInvalidUsage, "freed since",
             OPS(gpu[0])->region_export(gpu[0], &before, &exported));
     row_end(&row);
 }
 
-/* What a call uses of a region changes nothing: a region is mapped and unmapped as a whole. */
+/* A region's use by a call changes nothing: a region is mapped and unmapped as a whole. */
 static void handles_that_are_swapped_have_other_ids(void **state)
 {
     (void)state;
@@ -523,7 +524,7 @@ struct asked {
     ceclResult_t result;
 };
 
-/* No asserts here: cmocka's jump home must not leave this thread. */
+/* No asserts here: cmocka's longjmp must not leave this thread. */
 static void *ask_from_a_fresh_thread(void *argument)
 {
     struct asked *asked = argument;
@@ -602,7 +603,7 @@ static void handle_of_this_process_is_the_memory_itself(void **state)
     must(OPS(gpu[0])->region_import(gpu[0], &exported, NULL, &addr));
     assert_ptr_equal(addr, memory);
     OPS(gpu[0])->region_close(gpu[0], &exported, addr);
-    assert_true(fill(memory, BYTES, 1)); /* closing did not take it away */
+    assert_true(fill(memory, BYTES, 1)); /* the memory is still there after closing */
     must_cuda(cudaFree(memory));
 }
 
@@ -613,7 +614,7 @@ static void handle_is_reached_by_another_gpu_of_this_process(void **state)
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 2));
     const struct cecl_region_export exported = export_of(memory);
-    for (int i = 0; i < 2; i++) { /* access that is enabled already is fine */
+    for (int i = 0; i < 2; i++) { /* access that is already enabled is no error */
         void *addr = NULL;
         must(OPS(gpu[1])->region_import(gpu[1], &exported, NULL, &addr));
         assert_ptr_equal(addr, memory);
@@ -777,7 +778,7 @@ static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
         close(exported[i].fd);
     }
     peer_checks(there, bytes, 60);
-    peer_fills(there + 4096, bytes - 4096, 61); /* one copy over all of them */
+    peer_fills(there + 4096, bytes - 4096, 61); /* one copy over all granules */
     assert_true(holds(row.base + 4096, bytes - 4096, 61));
     for (size_t i = 0; i < HANDLES; i++)
         peer_closes(&exported[i], there + i * row.piece);

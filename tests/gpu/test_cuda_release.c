@@ -1,5 +1,5 @@
-/* What the watchdog does to the CUDA device from its own thread: it reads words, queries streams,
- * and ends waits, whatever the caller does at the same time. */
+/* The watchdog's use of the CUDA device from its own thread: it reads words, queries streams, and
+ * ends waits, whatever the caller does at the same time. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -77,7 +77,8 @@ static void overwriting_many_words_writes_them_alone(void **state)
     memory_end(&memory);
 }
 
-/* Read by the host, past the device's order: pinned words, so that no copy stands between. */
+/* The host reads these words without a copy, regardless of the order on streams. So they are
+ * pinned. */
 static void released_words_have_landed_when_release_returns(void **state)
 {
     enum { COUNT = 200, ROUNDS = 500 };
@@ -110,7 +111,7 @@ static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void *
     kit_end(&kit);
 }
 
-/* Streams that wait hold all hardware queues, of which there are 32 at most. */
+/* Waiting streams occupy all hardware queues, at most 32. */
 static void release_is_not_held_up_by_many_streams_that_wait(void **state)
 {
     enum { COUNT = 40 };
@@ -123,7 +124,8 @@ static void release_is_not_held_up_by_many_streams_that_wait(void **state)
     for (int i = 0; i < COUNT; i++)
         must(wait_word(gpu[0], streams[i], memory.at + i, 9));
     assert_false(ends_within(gpu[0], streams[0], A_WHILE_MS));
-    for (int round = 0; round < 2; round++) /* the second while the first's trial is held up */
+    for (int round = 0; round < 2;
+         round++) /* the second release comes while the first is blocked */
         must(OPS(gpu[0])->words_release(gpu[0], memory.at + round * COUNT / 2, COUNT / 4, 9));
     must(OPS(gpu[0])->words_release(gpu[0], memory.at, COUNT, 9));
     for (int i = 0; i < COUNT; i++) {
@@ -135,7 +137,7 @@ static void release_is_not_held_up_by_many_streams_that_wait(void **state)
 
 /* ---- a full queue */
 
-/* A caller that keeps enqueuing behind a wait is stopped by a full queue, inside the driver. */
+/* A caller that keeps enqueuing behind a wait blocks on a full queue, inside the driver. */
 struct stuffing {
     struct kit *kit;
     uint32_t *word;

@@ -19,7 +19,7 @@ static void query_of_a_held_stream_is_in_progress_until_the_word_comes(void **st
     kit_end(&kit);
 }
 
-/* Whether a wait for `value` is over while the word is `word`. */
+/* Whether a wait for `value` ends while the word is `word`. */
 static bool passes(struct kit *kit, uint32_t word, uint32_t value)
 {
     host_writes(kit->flag, word);
@@ -50,7 +50,7 @@ static void memops_of_many_batches_run_in_order(void **state)
     (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
-    /* Batches out of order would leave an earlier value in the flag. */
+    /* If batches ran out of order, the flag would keep an earlier value. */
     for (uint32_t i = 0; i < COUNT; i++) {
         ops[2 * i] = (struct cecl_memop){&words[i], i + 1, CECL_MEMOP_WRITE};
         ops[2 * i + 1] = (struct cecl_memop){kit.flag, i + 1, CECL_MEMOP_WRITE};
@@ -99,7 +99,7 @@ static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
     struct memory to = memory_make(gpu[0], PATTERN_WORDS * 4);
     put_pattern(&kit, from.at, 11);
     put_pattern(&kit, to.at, 12);
-    for (size_t i = 0; i < COUNT; i++) { /* every other block; sizes of any kind */
+    for (size_t i = 0; i < COUNT; i++) { /* every other block; various sizes */
         dst[i] = to.at + 2 * i * WORDS;
         src[i] = from.at + 2 * i * WORDS;
         bytes[i] = 4 * (WORDS - i);
@@ -171,12 +171,12 @@ static void check_legacy_order(ceclStream_t legacy)
     must(OPS(gpu[0])->stream_join(gpu[0], legacy, work));
     must(OPS(gpu[0])->memcpy_async(gpu[0], out.host, second, PATTERN_WORDS * 4, legacy));
 
-    /* Were the fork missing, the batch would run now, with the old bytes. */
+    /* Without the fork, the batch would run now, with the old bytes. */
     host_writes(kit.flag, 1);
     const bool forked_early = ends_within(gpu[0], work, A_WHILE_MS);
     host_writes(kit.flag, 0);
     atomic_store(&host_goes_on, true);
-    /* Were the join missing, the legacy stream would end now. */
+    /* Without the join, the legacy stream would end now. */
     const bool joined_early = ends_within(gpu[0], legacy, A_WHILE_MS);
     host_writes(kit.flag, 1);
     const bool ended = ends_within(gpu[0], legacy, SOON_MS);
@@ -228,7 +228,7 @@ static void stream_ids_are_never_used_again(void **state)
     enum { COUNT = 50 };
     uint64_t ids[COUNT];
     (void)state;
-    for (int i = 0; i < COUNT; i++) { /* one after the other: addresses come again */
+    for (int i = 0; i < COUNT; i++) { /* one after the other, so that addresses are reused */
         ceclStream_t stream = NULL;
         must(OPS(gpu[0])->stream_create(gpu[0], &stream));
         ids[i] = OPS(gpu[0])->stream_id(gpu[0], stream);
@@ -264,8 +264,8 @@ static void check_of_another_gpus_stream_is_refused(void **state)
     kit_end(&kit);
 }
 
-/* More streams than the table begins with; the last one is held, then the one that work for the
- * legacy stream goes to. */
+/* More streams than the table's initial size. First the last stream is held, then the stream for
+ * work of the legacy stream. */
 static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
 {
     enum { COUNT = 20 };
@@ -293,7 +293,8 @@ static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
     kit_end(&kit);
 }
 
-/* It cannot be asked: it holds up nobody, and is told once the others are done. */
+/* A capturing stream cannot be queried. It delays no other stream, and its error is reported
+ * after the others are done. */
 static void drain_beside_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
 {
     (void)state;
@@ -323,7 +324,8 @@ static void *close_it(void *argument)
     return NULL;
 }
 
-/* Another device object on the same GPU; closed by a thread, so that a close that waits is seen. */
+/* Another device object on the same GPU. A thread closes it, so that the test can detect a close
+ * that waits. */
 static void close_with_a_busy_stream_left_returns_and_ends_it(void **state)
 {
     struct closing closing = {.dev = NULL};

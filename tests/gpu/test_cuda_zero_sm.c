@@ -1,19 +1,20 @@
-/* Which operations of the device run while every SM of the GPUs is held, and which do not. All
- * objects are made before the SMs are held, and freed after. No assertion stands in between, so
- * that a failure cannot leave the SMs held. */
+/* Which operations of the device run while every SM of the GPUs is held. All objects are created
+ * before the SMs are held, and freed afterwards. In between there are no assertions, so a failure
+ * cannot leave the SMs held. */
 #include "cuda_fixture.h"
 #include "hold_sms.h"
 
 #define BYTES ((size_t)PATTERN_WORDS * 4)
 
-/* Two GPUs; [i] is of GPU i: its memory of two patterns, and its view of the other's. */
+/* Two GPUs. [i] belongs to GPU i: its memory of two patterns, and its mapping of the other GPU's
+ * memory. */
 struct pair {
     struct kit kit[2];
     struct memory own[2], view[2];
     struct hold_sms *hold[2];
 };
 
-/* Each GPU is held once by itself: what the kernel needs is loaded before another GPU is held. */
+/* Holds each GPU once by itself, so that the kernel is loaded before another GPU is held. */
 static int gpus_open_and_hold_once(void **state)
 {
     gpus_open(state);
@@ -47,7 +48,7 @@ static void pair_hold(struct pair *pair)
         pair->hold[i] = hold_sms_start_on(i, NULL);
 }
 
-/* Lets go of both; whether both held until now. */
+/* Releases both; returns whether both were held until now. */
 static bool pair_let_go(struct pair *pair)
 {
     const int first = hold_sms_stop(pair->hold[0]), second = hold_sms_stop(pair->hold[1]);
@@ -64,16 +65,16 @@ static void pair_end(struct pair *pair)
     }
 }
 
-/* The counter-test: a local copy needs an SM on these drivers. Without the driver's hint, since a
- * newer one may run a hinted copy on a copy engine. Should this fail on a new driver, then local
- * copies have become free of SMs: good news, to be measured. */
+/* The counter-test: a local copy needs an SM with these drivers. The copy has no driver hint,
+ * because a newer driver may run a hinted copy on a copy engine. If this test fails with a new
+ * driver, local copies have become free of SMs, which must be measured. */
 static void local_copy_waits_until_the_sms_are_free(void **state)
 {
     (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 2 * BYTES);
     put_pattern(&kit, memory.at, 30);
-    /* Once before, so that nothing of the copy has to be loaded while the SMs are held. */
+    /* Makes the copy once before, so that nothing has to be loaded while the SMs are held. */
     must(
         OPS(gpu[0])->memcpy_async(gpu[0], memory.at + PATTERN_WORDS, memory.at, BYTES, kit.stream));
     assert_true(ends_within(gpu[0], kit.stream, SOON_MS));
@@ -99,7 +100,7 @@ static void local_copy_waits_until_the_sms_are_free(void **state)
     kit_end(&kit);
 }
 
-/* Each GPU moves its first pattern to the other's second place, or fetches it. */
+/* Each GPU copies its first pattern to the other's second place, or reads the other's first. */
 static void check_peer_copies(bool push)
 {
     ceclResult_t result[2] = {ceclInProgress, ceclInProgress};
@@ -139,7 +140,8 @@ static void peer_pull_needs_no_sm(void **state)
     check_peer_copies(false);
 }
 
-/* How flags travel: by a remote stream write, or by copying a word that the stream wrote here. */
+/* How flags are written: by a remote stream write, or by a copy of a word that the stream wrote
+ * locally. */
 static ceclResult_t send_flag(struct pair *pair, int from, bool by_copy, uint32_t value)
 {
     ceclStream_t stream = pair->kit[from].stream;
@@ -163,8 +165,8 @@ static ceclResult_t ping_pong(struct pair *pair, bool by_copy, uint32_t *payload
     return wait_word(gpu[0], zero, pair->own[0].at, epoch);
 }
 
-/* GPU 0 sends a payload and then a flag, many times; GPU 1 waits for the flag, takes a copy of the
- * payload to pinned memory, and answers by a flag. Payload and flag never mix. */
+/* GPU 0 sends a payload and then a flag, many times. GPU 1 waits for the flag, copies the payload
+ * to pinned memory, and answers with a flag. The copied payload always belongs to the flag. */
 static void check_ping_pong(bool by_copy, bool hold)
 {
     enum { ROUNDS = 20 };
@@ -189,7 +191,7 @@ static void check_ping_pong(bool by_copy, bool hold)
     if (hold)
         held = pair_let_go(&pair);
 
-    if (!ended) /* let the streams go, or freeing would wait for them */
+    if (!ended) /* release the streams; otherwise freeing would wait for them */
         for (int i = 0; i < 2; i++)
             must(OPS(gpu[i])->words_release(gpu[i], pair.own[i].at, 1, 0x40000000));
     must(result);

@@ -1,6 +1,6 @@
-/* Kernels of the user's own meet their peers' kernels through cecl_device.h. One process uses as
- * many GPUs as the first argument says (default 2). tests/multi tests the logic alone, without
- * GPUs. */
+/* The user's own kernels synchronize with their peers' kernels through cecl_device.h. One process
+ * uses as many GPUs as the first argument says (default 2). tests/multi tests only the logic,
+ * without GPUs. */
 #include "cuda_fixture.h"
 
 #include <cecl/cecl.h>
@@ -26,7 +26,7 @@ static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
 static int all_open(void **state)
 {
     (void)state;
-    /* One thread makes all ranks' calls, so none may have to wait for the pool to grow. */
+    /* One thread makes all ranks' calls, so no call may wait for the pool to grow. */
     setenv("CECL_SEGMENT_BYTES", "256M", 1);
     setenv("CECL_DEVICE", "cuda", 1);
     setenv("CECL_TIMEOUT_MS", "20000", 1);
@@ -86,15 +86,15 @@ static void barriers_order_writes_over_many_rounds_and_launches(void **state)
     begin();
     for (uint32_t launch = 0; launch < 200; launch++)
         for (int g = 0; g < ngpus; g++) {
-            const int i = (g + (int)launch) % ngpus; /* another is first each time */
+            const int i = (g + (int)launch) % ngpus; /* the first rank changes */
             exchange(i, launch % 3 == 0 ? CECL_DEVICE_BLOCKS : 1 + (int)launch % 16,
                      launch % 5 == 0 ? 1 : THREADS, launch, launch == 100 ? 2000 : 10);
         }
     all_are_right();
 }
 
-/* What a block tells stands behind what all of its threads wrote and read, however long that is on its
- * way: while copies fill the links, and the blocks themselves do. */
+/* After a barrier, all writes and reads of a block's threads are complete, however slow they are:
+ * copies fill the links, and so do the blocks themselves. */
 static void barriers_order_what_is_still_on_its_way(void **state)
 {
     const int threads = 512, rounds = 3000;
@@ -165,7 +165,7 @@ static void signals_go_round_the_ring_in_two_launches(void **state)
     all_are_right();
 }
 
-/* Rank 0 does not come in time; when it does, all are in step. */
+/* Rank 0 is late for the barrier's time limit; when it comes, all ranks are in step again. */
 static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
 {
     const int slot = 5;
@@ -205,7 +205,8 @@ static void a_slot_out_of_range_is_false_at_once(void **state)
     }
 }
 
-/* The last test: communicators are of no use after it. No bound but the communicator's end. */
+/* The last test, because it makes the communicators fail. The wait has no time limit, and ends
+ * with its communicator. */
 static void waits_end_when_a_rank_gives_up(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* Reductions on a GPU give the same bits as the host (tests/unit/test_reduce_host.c shows that the
- * host's are right): every type and operation, any alignment, both kernels, any number of SMs, one
- * or several destinations. They write nothing else. They signal and await the flags around them.
- * The test needs one GPU, where the host acts as the peers. With a second GPU, sources lie there
- * too, and results and flags go there.
+/* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the
+ * host's): every type and operation, any alignment, both kernels, any number of SMs, one or
+ * several destinations. They write nothing else. They signal and wait for the flags before and
+ * after them. The test needs one GPU, with the host as the peers. With a second GPU, sources,
+ * results and flags also lie there.
  *
  * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its
  * launch, because tools that observe kernels may require that. */
@@ -11,16 +11,16 @@
 
 #define SOURCES 9
 #define ROOM (512 << 10) /* bytes of a buffer */
-#define MARGIN 256       /* bytes before and behind dst that are looked at */
+#define MARGIN 256       /* guard bytes before and after dst */
 #define GUARD 0x5a
-#define ALSO 3      /* more places that results go to */
-#define SHORT_S 280 /* under a tool that watches kernels */
+#define ALSO 3      /* further destinations */
+#define SHORT_S 280 /* under a tool that observes kernels */
 
 static bool is_short;
 
-/* On the GPU and, the same bytes, here. The last one is dst. */
+/* The buffers on the GPU, and the same bytes on the host. The last one is dst. */
 static unsigned char *device[SOURCES + 1], *here[SOURCES + 1];
-static unsigned char *result; /* what came back */
+static unsigned char *result; /* bytes copied back */
 static cudaStream_t stream;
 
 static const char *const kernels[] = {"auto", "wide", "bulk"};
@@ -33,7 +33,8 @@ static void fill(ceclDataType_t type, uint64_t seed)
     }
 }
 
-/* Where each buffer's elements begin: on a multiple of 16, all alike off it, or each otherwise. */
+/* Where each buffer's elements begin: at a multiple of 16, at the same offset from one, or at
+ * different offsets. */
 enum lie { ALIGNED, ALIKE, DIFFERENT, NLIES };
 static size_t offset_of(enum lie lie, int buffer, ceclDataType_t type)
 {
@@ -41,7 +42,7 @@ static size_t offset_of(enum lie lie, int buffer, ceclDataType_t type)
     return MARGIN + off * formats[type].bytes;
 }
 
-/* `r` on the GPU, whose dst is buffer `home`, against `expected` [bytes]. */
+/* Runs `r` on the GPU with buffer `home` as dst, and compares with `expected` [bytes]. */
 static void gpu_gives(const struct cecl_reduction *r, int home, const unsigned char *expected,
                       enum lie lie)
 {
@@ -65,7 +66,7 @@ static void gpu_gives(const struct cecl_reduction *r, int home, const unsigned c
     }
 }
 
-/* With every kernel and several numbers of SMs. place: the source that dst is; -1: none. */
+/* Runs every kernel with several numbers of SMs. place: the source that is also dst; -1: none. */
 static void gpu_gives_what_the_host_gives(struct cecl_reduction r, enum lie lie, int place)
 {
     static unsigned char expected[ROOM];
@@ -139,7 +140,7 @@ static void in_place_gives_the_hosts_bits(void **state)
     for_every_pair(visit_places);
 }
 
-/* Every pattern of the small types, alone: widened, and narrowed. */
+/* Every bit pattern of the small types, alone: widened, and narrowed. */
 static void every_pattern_passes_as_on_the_host(void **state)
 {
     static const ceclDataType_t small[] = {ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
@@ -180,7 +181,7 @@ static void as_many_sources_as_are_promised(void **state)
         gpu_gives(&r, SOURCES, expected, ALIGNED);
 }
 
-/* As large as takes the measured choice to the bulk kernel, many times around its ring. */
+/* So large that the measured choice is the bulk kernel, many times around its ring. */
 static void a_large_reduction_gives_the_hosts_bits(void **state)
 {
     const uint64_t count = (8 << 20) + 5;
@@ -242,7 +243,7 @@ static void sources_of_a_peer_give_the_hosts_bits(void **state)
     memcpy(device, own, sizeof(own));
 }
 
-/* ---- ways: the kernels that there are, by one block and by several */
+/* ---- ways: all kernels, with one block and with several */
 
 static const struct way {
     const char *name;
@@ -259,7 +260,8 @@ static const struct way {
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* fp32's sums of what is in `here`, into `expected`; what a kernel gets to make them on the GPU. */
+/* Computes fp32 sums of the data in `here` into `expected`. Returns the arguments for the same
+ * sums on the GPU. */
 static struct cecl_reduction reduction_by(const struct way *way, uint64_t count, const void **src,
                                           void *expected)
 {
@@ -298,7 +300,7 @@ static void every_place_gets_the_hosts_bits(void **state)
             const size_t bytes = counts[c] * sizeof(float);
             for (r.nalso = 1; r.nalso <= ALSO; r.nalso++) {
                 for (int a = 0; a < ALSO; a++) {
-                    /* the last one lies otherwise: no vectors suit all */
+                    /* the last one has another alignment: no vectors fit all */
                     also[a] = extra[a] + offset_of(ways[w].lie, SOURCES, ceclFloat32) +
                               (a == 2 ? sizeof(float) : 0);
                     must_cuda(cudaMemcpy(extra[a], here[SOURCES], ROOM, cudaMemcpyDefault));
@@ -323,7 +325,7 @@ static void every_place_gets_the_hosts_bits(void **state)
         must_cuda(cudaFree(extra[a]));
 }
 
-/* What an all-reduce in place does: the result goes to where each of its sources was. */
+/* As in an in-place all-reduce, the result goes to the places of all sources. */
 static void replaces_its_sources(struct cecl_reduction r, enum lie lie)
 {
     static unsigned char expected[ROOM];
@@ -375,7 +377,7 @@ static void a_result_replaces_all_of_its_sources(void **state)
                                              (enum lie)lie);
 }
 
-/* ---- meetings: this GPU is rank ME of PEERS + 1; the host writes what peers would */
+/* ---- meetings: this GPU is rank ME of PEERS + 1; the host writes the peers' words */
 
 #define ME 1
 #define PEERS 3
@@ -387,9 +389,10 @@ static void a_result_replaces_all_of_its_sources(void **state)
 static struct {
     uint32_t rows[PEERS + 1][ROW]; /* [holder][writer] */
     uint32_t ended, done;
-} * words;                           /* pinned */
-static uint32_t *leaving;            /* on the GPU */
-static cudaStream_t meeting, beside; /* not in step with each other, nor with plain copies */
+} * words;                /* pinned */
+static uint32_t *leaving; /* on the GPU */
+/* streams that wait neither for each other nor for plain copies */
+static cudaStream_t meeting, beside;
 
 static void words_start(uint32_t base)
 {
@@ -415,7 +418,7 @@ static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
                                  .done_value = 77};
 }
 
-/* All peers but the first ones are there; those that were, are. */
+/* All peers except the first `but` reach the barrier. */
 static void peers_come(uint32_t value, int but)
 {
     for (int i = but; i < PEERS; i++)
@@ -453,7 +456,8 @@ static bool stream_ends_within(cudaStream_t which, int ms)
     return cudaStreamQuery(which) == cudaSuccess;
 }
 
-/* Whatever a kernel waits for comes before the test fails: nobody else would end it. */
+/* On failure, releases all waits of the kernel before the test fails, because nothing else would
+ * end it. */
 #define or_release(condition, base)                                                                \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -495,13 +499,14 @@ static void dst_is_guarded(void)
     must_cuda(cudaDeviceSynchronize());
 }
 
-/* All of a meeting. Sources get what counts only when the kernel waits for peers already. */
+/* A whole meeting. Sources get their real data only after the kernel has started to wait for
+ * peers. */
 static void a_kernel_meets(const struct way *way, uint32_t base)
 {
     static unsigned char expected[ROOM];
     const void *src[SOURCES];
     uint64_t seed = 600 + base;
-    fill(ceclFloat32, 500 + base % 100); /* not what counts */
+    fill(ceclFloat32, 500 + base % 100); /* not the real data */
     dst_is_guarded();
     for (int b = 0; b < SOURCES; b++)
         random_fill(here[b], ceclFloat32, ROOM / sizeof(float), &seed);
@@ -541,11 +546,11 @@ static void a_reduction_sends_and_awaits_the_flags_around_it(void **state)
     (void)state;
     for (size_t w = 0; w < WAYS; w++) {
         a_kernel_meets(&ways[w], 0);
-        a_kernel_meets(&ways[w], UINT32_MAX - 1); /* the first value is the last there is */
+        a_kernel_meets(&ways[w], UINT32_MAX - 1); /* the first value is the largest */
     }
 }
 
-/* What is not asked for is not done. What is waited for is there before: this kernel never waits. */
+/* What is not requested is not done. This kernel never waits: its words are set before. */
 static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
 {
     static unsigned char expected[ROOM];
@@ -583,7 +588,8 @@ static void a_meeting_is_as_much_as_is_asked_for(void **state)
             a_kernel_does(&ways[w], does, false);
 }
 
-/* A communicator that has failed: peers hear nothing more of it, who waits is let go, `done` comes. */
+/* A communicator that has failed: peers get no more words from it, its own waits end, and `done`
+ * is set. */
 static void a_word_silences_it(void **state)
 {
     (void)state;
@@ -593,7 +599,7 @@ static void a_word_silences_it(void **state)
             a_kernel_does(&ways[w], does, true);
 }
 
-/* The next kernel finds the counter of blocks as it should be; a hundred in a row. */
+/* Runs a hundred kernels in a row: each must find the counter of blocks reset. */
 static void meetings_follow_each_other(void **state)
 {
     const void *src[SOURCES];
@@ -615,11 +621,11 @@ static void meetings_follow_each_other(void **state)
     assert_int_equal(blocks_left(), 0);
 }
 
-/* ---- with a second GPU: memory there, which both reach, and a stream of it */
+/* ---- with a second GPU: memory there, which both GPUs access, and a stream of it */
 
 static unsigned char *there, *out;
-static uint32_t (*told)[2]; /* the words of two ranks: rank 1 looks at told[1][0] */
-static uint32_t *never;     /* 0 */
+static uint32_t (*told)[2]; /* the words of two ranks: rank 1 reads told[1][0] */
+static uint32_t *never;     /* value 0 */
 static cudaStream_t stream_there;
 
 static void open_there(void)
@@ -648,7 +654,7 @@ static void close_there(void)
     must_cuda(cudaSetDevice(0));
 }
 
-/* Rank 1 waits until it is told of `round`. */
+/* Rank 1 waits for the word of `round`. */
 static struct cecl_meeting waits_for(uint32_t round)
 {
     return (struct cecl_meeting){.does = CECL_MEET_WAIT_FIRST,
@@ -661,7 +667,7 @@ static struct cecl_meeting waits_for(uint32_t round)
                                  .ended = never};
 }
 
-/* What GPU 1 makes of `got`, once it was told: a copy of it, in `out`. */
+/* Copies `got` on GPU 1, after the wait, to `out`. */
 static struct cecl_reduction taking(const struct way *way, const void *const *got, uint64_t count,
                                     uint32_t sms, const struct cecl_meeting *waits)
 {
@@ -681,18 +687,18 @@ static void all_was_there(const struct way *way, const struct cecl_reduction *ta
     const size_t bytes = takes->count * sizeof(float);
     must_cuda(cudaMemcpy(result, takes->dst, bytes, cudaMemcpyDefault));
     if (memcmp(result, expected, bytes) != 0)
-        fail_msg("%s, round %u: told before all was there", way->name, round);
+        fail_msg("%s, round %u: the word came before all data", way->name, round);
 }
 
-/* It waits for nothing more, however it went. */
+/* Ends the wait, whatever the result. */
 static void all_is_told(uint32_t round)
 {
     (void)!cudaMemcpy(&told[1][0], &round, sizeof(round), cudaMemcpyDefault);
     must_cuda(cudaStreamSynchronize(stream_there));
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes behind what GPU 0 wrote there; in every second
- * turn while the links are full. */
+/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. In every second
+ * round, the links are full. */
 static void a_peer_that_was_told_has_all_of_the_result(void **state)
 {
     static unsigned char expected[ROOM];
@@ -739,8 +745,8 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
     close_there();
 }
 
-/* Likewise where the kernel tells nothing, and a copy behind it brings the word: on another stream of
- * GPU 0, after an event. */
+/* The same, but a copy after the kernel brings the word: on another stream of GPU 0, after an
+ * event. */
 static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
 {
     static unsigned char expected[ROOM];
@@ -789,8 +795,9 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
     close_there();
 }
 
-/* Bytes of `to`, on either GPU, that a kernel of GPU 0 and a copy engine of GPU `copier` write at the
- * same time: neighbours, on no boundary of anything. None is lost, and none beside them is touched. */
+/* A kernel of GPU 0 and a copy engine of GPU `copier` write adjacent bytes of `to` at the same
+ * time; `to` is on either GPU, and the boundary is unaligned. No byte is lost, and no other byte
+ * is changed. */
 static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_t copies,
                          const unsigned char *from, uint32_t round)
 {
@@ -857,7 +864,7 @@ static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
 
 /* ---- both GPUs at once */
 
-#define HALF (4 << 20) /* bytes that each GPU reduces, of twice as many */
+#define HALF (4 << 20) /* bytes that each GPU reduces, half of the input */
 
 static struct side {
     unsigned char *in, *got; /* [2 * HALF] */
@@ -896,7 +903,7 @@ static void sides_poison(void)
     }
 }
 
-/* Each GPU adds up its half of both inputs, and writes it here and there. */
+/* Each GPU reduces its half of both inputs, and writes the result to both GPUs. */
 static void sides_reduce(uint32_t sms)
 {
     for (int g = 0; g < 2; g++) {
@@ -919,8 +926,8 @@ static void sides_reduce(uint32_t sms)
         must_cuda(cudaStreamSynchronize(sides[g].stream));
 }
 
-/* Writes to a peer have to queue where the link is full, and reads of shared memory queue behind
- * them. What they are to read has to stay until then, however long. */
+/* If the link is full, writes to a peer queue, and the reads of shared memory wait behind them.
+ * The source data must stay in shared memory until then, however long that takes. */
 static void a_tile_stays_until_it_was_read(void **state)
 {
     static const uint32_t sms[] = {8, 16, 32};

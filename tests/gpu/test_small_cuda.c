@@ -1,10 +1,10 @@
 /* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the
  * host's bits, blocks arrive whole at any alignment, calls follow each other without a pause, a
- * kernel does all that its meeting asks for, and waits end. One process uses as many GPUs as the
- * first argument says (default 2).
+ * kernel does everything that its meeting requests, and waits end. One process uses as many GPUs
+ * as the first argument says (default 2).
  *
- * CECL_TEST_SHORT=1: only a few sizes, and one kernel after the other, because tools that observe
- * kernels may run them so. Each rank's kernel except the last one's sends, waits in vain for a
+ * CECL_TEST_SHORT=1: only a few sizes, and one kernel at a time, because tools that observe
+ * kernels may run them so. Each rank's kernel except the last one sends, waits in vain for a
  * moment, and is launched again. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
@@ -13,25 +13,25 @@
 #define MOST 8
 #define SLOT ((size_t)64 << 10)
 #define ROOM (MOST * SLOT + 4096) /* bytes of a buffer */
-#define MARGIN 256                /* before and behind recv, looked at */
+#define MARGIN 256                /* guard bytes before and after recv */
 #define GUARD 0x5a
-#define SHORT_S 280 /* under a tool that watches kernels */
+#define SHORT_S 280 /* under a tool that observes kernels */
 
 static int n = 2;
 static cudaStream_t streams[MOST];
 static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
-static unsigned char *inputs[MOST], *result; /* the same bytes here, and what came back */
+static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
 static bool is_short;
-static bool is_counted; /* calls number themselves, as captured ones do: in a word on the GPU */
+static bool is_counted; /* like captured calls, calls keep their call count in a word on the GPU */
 static uint32_t *numbers[MOST];
 
-/* What kernels tell at a meeting, if they are given one: to rows of words, [rank][sender]. */
+/* Words that kernels write in a meeting, if they have one: rows [rank][sender]. */
 #define ROW 16
 static uint32_t (*rows)[ROW], *done; /* pinned */
 static uint32_t *leaving[MOST];      /* on the GPU */
-static uint32_t told;                /* the value; 0: no meeting */
+static uint32_t told;                /* the words' value; 0: no meeting */
 
 static int all_open(void **state)
 {
@@ -64,7 +64,7 @@ static int all_open(void **state)
     return 0;
 }
 
-/* The number of the next call. No kernel may be about. */
+/* The number of the next call. No kernel may be running. */
 static void set_epoch(uint32_t next)
 {
     const uint32_t before = next - 1;
@@ -96,13 +96,13 @@ static bool reduces(const struct cecl_small *s)
     return s->kind == CECL_SMALL_ALL_REDUCE || s->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Whether a rank's input is a block for each. */
+/* Whether a rank's input is a block for each rank. */
 static bool has_blocks(const struct cecl_small *s)
 {
     return s->kind == CECL_SMALL_ALL_TO_ALL || s->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Where, from the begin of the buffer on, a rank's input and its result are that are in place. */
+/* Offsets of a rank's input and of its result from the start of the buffer, in place. */
 static size_t input_within(const struct cecl_small *s, int g)
 {
     return s->kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s->bytes : 0;
@@ -128,7 +128,7 @@ static struct cecl_meeting meeting_of(int g)
                                  .done_value = told + 1};
 }
 
-/* One rank's part of a call; its buffers begin `lie` bytes off. */
+/* One rank's part of a call; its buffers begin at offset `lie` bytes. */
 static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
 {
     const struct cecl_meeting meeting = meeting_of(g);
@@ -153,8 +153,9 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     must(cecl_small_cuda(streams[g], &s));
 }
 
-/* All ranks' parts of a call, of which no kernel needs another one beside it: what a rank sends is
- * there when its kernel has ended. The last one has all from the others when it comes. */
+/* Runs all ranks' parts of a call so that no kernel needs another one at the same time: what a
+ * rank sends has arrived when its kernel ends. The last rank finds all data of the others when it
+ * starts. */
 static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
 {
     struct cecl_small hasty = s;
@@ -183,7 +184,7 @@ static void run_all(struct cecl_small s, size_t lie, bool in_place)
     synchronize();
 }
 
-/* What rank g should have, from where its recv begins. */
+/* Rank g's expected result, from the start of its recv. */
 static void expect(const struct cecl_small *s, int g, size_t lie, bool in_place, unsigned char *out)
 {
     const void *src[MOST];
@@ -266,8 +267,8 @@ static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(vo
     reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
 }
 
-/* Around what a thread moves at once, what a warp does with one, two and three vectors a thread, what
- * blocks of 4 and of 7 warps do, and a slot. All of whole floats. */
+/* Sizes around a thread's unit, around one, two and three vectors for each thread of a warp,
+ * around blocks of 4 and of 7 warps, and around a slot. All are whole floats. */
 static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,      1020, 1024,
                                1028, 1532, 1536,  1540,  3068,  3072,  3076,     6140, 6144,
                                6148, 8192, 10748, 10752, 10756, 36868, SLOT - 4, SLOT};
@@ -307,7 +308,7 @@ static void blocks_around_edges_arrive_whole(void **state)
     fill(ceclUint8, 79);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 1; i < EDGES - 1; i++)
-            for (size_t more = 0; more < 3; more++) /* a byte less, and more */
+            for (size_t more = 0; more < 3; more++) /* one byte less, and more */
                 ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
                                                                .bytes = edges[i] - 1 + more},
                                            more, i % 2 != 0);
@@ -327,8 +328,8 @@ static void blocks_arrive_whole_at_any_alignment(void **state)
                         lie, in_place != 0);
 }
 
-/* In place, so that a call's result is the next one's input: after k sums of ones there are n^k, and
- * what is left of an earlier call is another number. */
+/* In place, so that a call's result is the input of the next. After k sums of ones, the values
+ * are n^k; data of an earlier call would show as another number. */
 static void calls_follow_each_other_without_a_pause(void **state)
 {
     enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
@@ -361,7 +362,7 @@ static void calls_follow_each_other_without_a_pause(void **state)
     }
 }
 
-/* Slots whose every word is `byte`, four times; no kernel may be about. */
+/* Fills all slots with `byte`. No kernel may be running. */
 static void slots_set(int byte)
 {
     for (int g = 0; g < n; g++) {
@@ -371,7 +372,7 @@ static void slots_set(int byte)
     }
 }
 
-/* 0 among them, which is what zeroed slots hold: they hold something else by then. */
+/* Epochs wrap to 0, the value of zeroed slots. By then, the slots hold other values. */
 static void epochs_may_wrap_around(void **state)
 {
     const uint32_t before = epoch;
@@ -388,11 +389,11 @@ static void epochs_may_wrap_around(void **state)
     set_epoch(before);
 }
 
-/* By calls that use next to none of them. */
+/* The calls are so small that they use few of the lines. */
 static void all_lines_are_renewed_by_and_by(void **state)
 {
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
-    const size_t calls = 2 * half / 512; /* of both halves: a row of lines by each */
+    const size_t calls = 2 * half / 512; /* for both halves: each call renews a row of lines */
     uint32_t *const lines = malloc(2 * half);
     (void)state;
     assert_non_null(lines);
@@ -403,7 +404,7 @@ static void all_lines_are_renewed_by_and_by(void **state)
     synchronize();
     for (int g = 0; g < n; g++) {
         must_cuda(cudaMemcpy(lines, slots[g], 2 * half, cudaMemcpyDefault));
-        for (size_t l = 0; l < 2 * half / 16; l++) /* a rank's own slots are nobody's */
+        for (size_t l = 0; l < 2 * half / 16; l++) /* no call uses a rank's own slots */
             if (lines[4 * l + 3] == 0x55555555 && l * 16 % half / (2 * SLOT) != (size_t)g)
                 fail_msg("rank %d: line %zu has not been renewed", g, l);
     }
@@ -413,7 +414,7 @@ static void all_lines_are_renewed_by_and_by(void **state)
 
 /* ---- meetings */
 
-/* Calls that follow have one; what they tell is `value`. */
+/* The next calls have a meeting, whose words have this value. */
 static void meet(uint32_t value)
 {
     told = value;
@@ -421,7 +422,8 @@ static void meet(uint32_t value)
     memset(done, 0, MOST * sizeof(*done));
 }
 
-/* Ranks [first, n) have told all their peers, or nobody; their kernels are through, and said so. */
+/* Checks that ranks [first, n) have written their words to all peers (or none), and that their
+ * kernels have ended and set `done`. */
 static void meetings_ended(int first, bool told_peers)
 {
     for (int g = first; g < n; g++) {
@@ -453,7 +455,7 @@ static void a_meeting_is_told_and_its_end_too(void **state)
     told = 0;
 }
 
-/* Rank 0 does not come. Slots are of no use afterwards. */
+/* Rank 0 does not come. Afterwards, the slots are unusable. */
 static void waits_end(uint64_t timeout_ns, size_t bytes)
 {
     const bool long_wait = timeout_ns > UINT64_C(1000000000);
@@ -468,7 +470,8 @@ static void waits_end(uint64_t timeout_ns, size_t bytes)
     for (int g = 1; g < n && long_wait; g++) {
         const bool waits = cudaStreamQuery(streams[g]) == cudaErrorNotReady;
         const uint32_t said = *(volatile uint32_t *)&done[g];
-        host_writes(&words[g][0], 1); /* before anything may fail: nobody else would end it */
+        /* before any assertion, because nothing else would end the kernels */
+        host_writes(&words[g][0], 1);
         assert_true(waits);
         assert_int_equal(said, 0);
     }
@@ -495,7 +498,8 @@ static void a_wait_ends_by_its_word(void **state)
     waits_end(UINT64_C(100000000000), SLOT);
 }
 
-/* The word is there when they begin: they send nothing, tell nobody, and are through all the same. */
+/* The end word is set before the kernels begin: they send nothing, write no words, and still
+ * end. */
 static void kernels_that_begin_after_the_end_tell_nothing(void **state)
 {
     (void)state;
@@ -544,7 +548,7 @@ static int count_calls(void **state)
     return 0;
 }
 
-/* All ranks were told of the last call, which is through. */
+/* All ranks got the words of the last call, which has ended. */
 static int stop_counting(void **state)
 {
     (void)state;

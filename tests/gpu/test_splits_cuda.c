@@ -1,9 +1,9 @@
-/* Calls by splits on the device, by kernels (sm/splits.h): random splits between 2 to 8 ranks give what a
- * plain model gives; large rows, at any alignment, and as many SMs as one may ask for. The ranks' kernels
- * run one after the other on one GPU, as no kernel waits for another. The last test tells how fast rows are
- * moved.
+/* Calls by splits in device memory, by kernels (sm/splits.h): random splits between 2 to 8 ranks
+ * give the results of a plain model; large rows, at any alignment, and the largest number of SMs.
+ * The ranks' kernels run one after the other on one GPU, because no kernel waits for another. The
+ * last test prints how fast rows are moved.
  *
- * CECL_TEST_SHORT=1: fewer random splits, and no times, for tools that watch kernels. */
+ * CECL_TEST_SHORT=1: fewer random splits, and no times, for tools that observe kernels. */
 #include "../splits_model.h"
 #include "cuda_fixture.h"
 
@@ -120,7 +120,8 @@ static void copy(void *context)
     must_cuda(cudaMemcpyAsync(c->dst, c->src, c->bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* Rank 0 of 4 sends equal blocks, all within this GPU, and a copy of as many bytes for comparison. */
+/* Rank 0 of 4 sends equal blocks within this GPU. A copy of the same number of bytes is measured
+ * for comparison. */
 static void rows_move_at_these_rates(void **state)
 {
     enum { RANKS = 4, ROW = 14336 };

@@ -1,7 +1,7 @@
-/* Sums of rows by kernels (sm/sums.h): the bits that the host gives, for rows of whole vectors and others,
- * with any number of SMs. The last test tells how fast they are.
+/* Sums of rows by kernels (sm/sums.h): the host's bits, for rows of whole vectors and others,
+ * with any number of SMs. The last test prints their speed.
  *
- * CECL_TEST_SHORT=1: fewer calls, and no times, for tools that watch kernels. */
+ * CECL_TEST_SHORT=1: fewer calls, and no times, for tools that observe kernels. */
 #include "cuda_fixture.h"
 
 #include "../sums_model.h"

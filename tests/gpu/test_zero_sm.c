@@ -1,8 +1,7 @@
-/* What only a communicator on GPUs can show: calls that are not zero SM do not finish while every
- * SM is held; which memory and streams are refused; what remains after the end. (bench/cecl_zerosm
- * and its test zero_sm_cases show that zero-SM calls finish while every SM is held.) One process
- * has one rank for each GPU. A single thread makes all calls, because none of them blocks the
- * host. */
+/* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while
+ * every SM is held; refused memory and streams; leaks. (bench/cecl_zerosm and its test
+ * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
+ * for each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +56,7 @@ static void close_all(void)
     }
 }
 
-/* One collective as these tests make it; in place: an all-gather. */
+/* One collective of these tests; if in place, an all-gather. */
 struct shape {
     ceclOp_t op;
     bool in_place;
@@ -66,7 +65,7 @@ static const struct shape gather_in_place = {ceclOpAllGather, true};
 static const struct shape gather_out_of_place = {ceclOpAllGather, false};
 static const struct shape exchange_out_of_place = {ceclOpAlltoAll, false};
 
-/* Where rank g's input lies, and how many blocks it has. */
+/* Where rank g's input lies, and its number of blocks. */
 static unsigned char *input_of(const struct shape *shape, int g)
 {
     return shape->in_place ? recv_buffer[g] + (size_t)g * BLOCK : send_buffer[g];
@@ -82,7 +81,7 @@ static unsigned char byte_of(int rank, size_t i, unsigned seed)
     return (unsigned char)((i * 2654435761u + (unsigned)rank * 40503u + seed) >> 7);
 }
 
-/* Fresh inputs, everything else poison. */
+/* Writes new inputs, and poison elsewhere. */
 static void fill(const struct shape *shape, unsigned seed)
 {
     const size_t bytes = BLOCK * (size_t)blocks_of(shape);
@@ -174,9 +173,9 @@ static ceclExplanation_t explain(const struct shape *shape)
     return e;
 }
 
-/* The counter-test: a call that is said to need an SM waits for one. Without this the cases of
- * cecl_zerosm would prove nothing. On a driver that runs local copies on a copy engine they are said
- * to need none. */
+/* The counter-test: a call whose explanation says that it needs an SM waits for one. Without this
+ * test, the cases of cecl_zerosm would prove nothing. With a driver that runs local copies on a
+ * copy engine, the explanation says that the call needs no SM. */
 static void local_copies_wait_for_an_sm_where_explained_so(void **state)
 {
     (void)state;
@@ -225,7 +224,7 @@ static void *share(void *argument)
     return NULL;
 }
 
-/* Windows are shared by a thread for each rank. */
+/* Each rank needs a thread to share its window. */
 static void share_all(void)
 {
     pthread_t threads[MAX_GPUS];
@@ -247,7 +246,7 @@ static void put_from(int g)
                              (size_t)g * BLOCK, 3, comms[g], streams[g]));
 }
 
-/* GPU g waits for the blocks of all others, and gets the block of the next one back. */
+/* GPU g waits for the blocks of all others, and gets the next GPU's block back. */
 static void take_at(int g)
 {
     const int next = (g + 1) % gpus;
@@ -277,7 +276,7 @@ static void check_got(unsigned seed)
         OK(ceclStreamSynchronize(comms[g], streams[g]));
         for (size_t i = 0; i < BLOCK; i++)
             if (host[i] != byte_of((g + 1) % gpus, i, seed))
-                fail_msg("GPU %d: byte %zu that it got is wrong", g, i);
+                fail_msg("GPU %d: byte %zu of its get is wrong", g, i);
     }
     free(host);
 }
@@ -304,7 +303,7 @@ static void puts_gets_and_signals_need_no_sm(void **state)
     close_all();
 }
 
-/* One thread allocates on all GPUs, in a group: pools grow on all of them at once. */
+/* One thread allocates on all GPUs, in a group: all pools grow at the same time. */
 static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
 {
     (void)state;
@@ -392,7 +391,7 @@ static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
     return graph;
 }
 
-/* Each GPU's stream captures its rank's call; one thread makes all of them, in a group. */
+/* Each GPU's stream captures its rank's call; one thread makes all calls, in a group. */
 static void capture_gather(cudaGraphExec_t graphs[MAX_GPUS])
 {
     cudaGraph_t captured[MAX_GPUS];
@@ -407,7 +406,7 @@ static void capture_gather(cudaGraphExec_t graphs[MAX_GPUS])
         graphs[g] = instantiate(g, captured[g]);
 }
 
-/* One-sided calls are local: each GPU captures its own, one after another. */
+/* One-sided calls are local: each GPU captures its own call, one after another. */
 static void capture_puts(cudaGraphExec_t graphs[MAX_GPUS])
 {
     for (int g = 0; g < gpus; g++) {
@@ -449,7 +448,7 @@ static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
     for (int g = 0; g < gpus; g++)
         assert_int_equal(cudaGraphExecDestroy(graphs[g]), cudaSuccess);
     fill(&gather_in_place, 8);
-    call_all(&gather_in_place); /* as usable as before */
+    call_all(&gather_in_place); /* still usable */
     check(&gather_in_place, 8);
     close_all();
 }
@@ -483,7 +482,7 @@ static void captured_puts_gets_and_signals_need_no_sm(void **state)
 
 #define CHUNKS 4
 
-/* Gathers by requests, and waits for every chunk on the streams that done_within() asks. */
+/* Makes gathers by requests. The streams that done_within() queries wait for every chunk. */
 static void gather_in_chunks(const ceclRequest_t requests[MAX_GPUS],
                              const ceclStream_t gathering[MAX_GPUS])
 {
@@ -527,7 +526,7 @@ static void waiting_for_a_chunk_needs_no_sm(void **state)
     close_all();
 }
 
-/* A rank that never calls: the wait on the GPU itself is released, and everything ends. */
+/* Rank 1 never calls: the wait on the GPU itself is released, and all streams end. */
 static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
 {
     (void)state;

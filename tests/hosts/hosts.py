@@ -1,4 +1,4 @@
-"""Ranks on several hosts: they join, work, die, leave, and lose each other.
+"""Ranks on several hosts: they join, work, die, leave, and lose their connections.
 
 hosts.py hosts_rank pretended    hosts are made by CECL_HOST_ID, on one machine
 hosts.py hosts_rank namespaces   each host is a network namespace, with a virtual link between them
@@ -15,15 +15,15 @@ import tempfile
 import time
 
 PROGRAM, WAY = sys.argv[1:3]
-TIMEOUT_MS = 15000  # of what must not take long; machines are slow at times
+TIMEOUT_MS = 15000  # limit of what must not take long; machines are sometimes slow
 CUT_TIMEOUT_MS = 6000
-SLACK_S = 20  # a process may wait for the last words of its host's ranks, and machines are slow at times
+SLACK_S = 20  # a process may wait for the last messages of its host's ranks, and machines are sometimes slow
 SPACES = [f"cecl-{os.getpid()}-{n}" for n in (0, 1)]
 LINK = "cecl0"
 
 
 class Job:
-    """Ranks, host by host: sizes of hosts, and what each rank does once it has joined."""
+    """A job with ranks on several hosts: the sizes of the hosts, and the act of each rank after it has joined."""
 
     def __init__(self, sizes, acts, settings=None):
         self.folder = tempfile.TemporaryDirectory()
@@ -84,7 +84,7 @@ def they_join_and_leave(sizes, act, **settings):
 
 
 def a_killed_rank_is_named(victim, act):
-    """On every rank, whether it is the first of its host or not."""
+    """Each rank in turn: the first of its host, and the others."""
     sizes = (2, 3)
     others = [rank for rank in range(5) if rank != victim]
     job = Job(sizes, [act] * 5)
@@ -110,11 +110,11 @@ def a_late_rank_is_named_on_all_hosts(late):
 def within(job, begin, seconds):
     took = time.monotonic() - begin
     if took > seconds:
-        job.fail(f"it took {took:.1f} s: {seconds} s at most expected")
+        job.fail(f"it took {took:.1f} s: at most {seconds} s expected")
 
 
 def the_first_rank_may_leave_before_the_others():
-    """The others of its host still tell other hosts that they leave, or die."""
+    """The first rank of a host dies: the others of its host still report to other hosts that they leave, or die."""
     job = Job((2, 2), ["hold", "hold", "wait", "wait"])
     job.expect(range(4), "^joined$")
     job.ranks[0].stdin.close()
@@ -126,7 +126,7 @@ def the_first_rank_may_leave_before_the_others():
 
 
 def a_process_that_ends_has_left():
-    """Its goodbye is no failure on another host, and comes before its links end."""
+    """A rank leaves: its goodbye is no failure on another host, and arrives before its links end."""
     job = Job((1, 2), ["exit", "hold", "hold"])
     job.expect(range(3), "^joined$")
     job.ranks[0].wait(30)
@@ -191,7 +191,7 @@ def hosts_that_are_cut_off_go_on_by_themselves():
 
 
 def hosts_that_are_not_linked_are_refused():
-    """The id is for one host, so ranks of the other one say what to set."""
+    """The id is valid on one host only, so the error on the other host names the setting."""
     job = Job((1, 1), ["work"] * 2, {0: {"CECL_SOCKET_IFNAME": None, "CECL_INIT_TIMEOUT_MS": "1500"}})
     job.expect([1], "^refused: .*CECL_SOCKET_IFNAME")
     job.expect([0], "^refused: .*1 of 2 ranks joined")
@@ -228,7 +228,7 @@ def end_spaces():
 
 
 def await_link():
-    """A new link takes a moment until it carries anything."""
+    """Waits until a new link carries data."""
     for _ in range(4000):
         done = [run("ip", "-n", name, "-o", "link", "show", LINK).stdout for name in SPACES]
         if all("state UP" in words for words in done):
@@ -265,7 +265,7 @@ def try_all():
 
 
 if WAY == "namespaces" and not shutil.which("ip"):
-    print("skipped: there is no program ip")
+    print("skipped: the program `ip` is missing")
     sys.exit(77)
 elif WAY == "namespaces":
     try:

@@ -26,8 +26,8 @@
 
 #include "hosts_calls.h"
 
-#define WAIT_MS 20000 /* longer than every time limit that the script sets */
-#define LIFE_S 110    /* most seconds of a rank */
+#define WAIT_MS 20000 /* seconds: longer than every time limit that the script sets */
+#define LIFE_S 110    /* seconds: most time of a rank */
 
 static void pause_ms(int ms)
 {
@@ -42,13 +42,13 @@ static void must_refuse_by(ceclResult_t result, const char *words, const char *w
         fail(what, comm);
 }
 
-/* A call that is refused must name the hosts. */
+/* A refused call must name the hosts. */
 static void must_refuse(ceclResult_t result, const char *what, ceclComm_t comm)
 {
     must_refuse_by(result, "hosts", what, comm);
 }
 
-/* ---- the network of this test */
+/* ---- this test's network */
 
 static size_t net_bytes(int nranks)
 {
@@ -83,7 +83,7 @@ static void take_net(const struct rank *me, const char *name, int which)
          "cecl_net_local_open", me->comm);
 }
 
-/* ---- meeting */
+/* ---- joining */
 
 static void write_id(const char *name)
 {
@@ -114,7 +114,7 @@ static ceclUniqueId read_id(const char *name)
     return id;
 }
 
-/* Ranks of one host work as ever. */
+/* Ranks of one host make calls as usual. */
 static void work_within_a_host(const struct rank *me)
 {
     ceclComm_t comm;
@@ -192,7 +192,7 @@ static void put_within_a_host(const struct rank *me)
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
 }
 
-/* Ranks of several hosts can make and end communicators, and memory. */
+/* Ranks of several hosts can create and destroy communicators, and allocate memory. */
 static void work_over_hosts(const struct rank *me)
 {
     ceclComm_t child;
@@ -352,7 +352,7 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return 2;
-    alarm(LIFE_S); /* also where the script was killed */
+    alarm(LIFE_S); /* even if the script was killed */
     struct rank me = {.nranks = atoi(argv[2]), .rank = atoi(argv[3]), .host = atoi(argv[4])};
     if (me.rank == 0) {
         make_net(argv[1], 0, me.nranks);
@@ -363,7 +363,7 @@ int main(int argc, char **argv)
     const ceclResult_t result = ceclCommInitRank(&me.comm, me.nranks, id, me.rank);
     if (result != ceclSuccess) {
         printf("refused: %s\n", ceclGetLastError(NULL));
-        await_end_of_input(); /* the others hear of it from rank 0's process */
+        await_end_of_input(); /* rank 0's process tells the others */
         return 0;
     }
     printf("joined\n");

@@ -1,4 +1,4 @@
-/* A program outside of cecl's tree: one rank on the host device runs an all-gather by itself. */
+/* A program outside cecl's tree: one rank on the host device runs an all-gather alone. */
 #include <cecl/cecl_device.h>
 #include <stdio.h>
 #include <string.h>

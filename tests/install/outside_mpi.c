@@ -1,4 +1,4 @@
-/* A program outside of cecl's tree whose ranks join through MPI. */
+/* A program outside cecl's tree, whose ranks join through MPI. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 

@@ -26,7 +26,7 @@ configure() {
         >"$folder.log" 2>&1
 }
 
-# outside FOLDER CMAKE_OPTION...: configures and builds.
+# outside FOLDER CMAKE_OPTION...: configures and builds it.
 outside() {
     if ! configure "$@" || ! cmake --build "$folder" >>"$folder.log" 2>&1; then
         cat "$folder.log"
@@ -34,7 +34,7 @@ outside() {
     fi
 }
 
-# refused FOLDER WORDS CMAKE_OPTION...: find_package fails and says WORDS.
+# refused FOLDER WORDS CMAKE_OPTION...: find_package must fail, and print WORDS.
 refused() {
     name=$1 words=$2
     shift 2
@@ -48,20 +48,20 @@ refused() {
 cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
 
-# A manual page of each program that has one in the build.
+# Each program has a manual page if the build has one.
 for page in "$build"/man/*.1.gz; do
     [ -e "$page" ] || continue
     gzip -dc "$scratch/prefix/share/man/man1/${page##*/}" | grep -q '^\.SH SYNOPSIS' || fail "no good page: ${page##*/}"
 done
 
-# Tools run where they were moved to, and find the library there.
+# Tools run from the new place, and find the library there.
 if [ -e "$build/bench/cecl_info" ]; then
     "$scratch/prefix/bin/cecl_info" --markdown | grep -q CECL_DEVICE || fail "cecl_info does not run"
 fi
 for tool in cecl_perf cecl_tune cecl_overlap cecl_zerosm; do
     [ -e "$build/bench/$tool" ] || continue
     LD_TRACE_LOADED_OBJECTS=1 "$scratch/prefix/bin/$tool" >"$scratch/$tool.log" || fail "$tool does not load"
-    ! grep "not found" "$scratch/$tool.log" || fail "$tool finds no library"
+    ! grep "not found" "$scratch/$tool.log" || fail "$tool does not find a library"
     ! grep libcecl "$scratch/$tool.log" | grep -vF "=> $scratch/prefix/" || fail "$tool finds another libcecl"
 done
 if [ -e "$build/bench/cecl_perf" ]; then
@@ -72,14 +72,14 @@ fi
 if [ -e "$build/bin/cecl-run" ]; then # not on every processor
     preloaded=$("$scratch/prefix/bin/cecl-run" env 2>"$scratch/cecl-run.log" | grep '^LD_PRELOAD=')
     [ "$preloaded" = "LD_PRELOAD=$libdir/cecl/libnccl.so.2" ] || fail "cecl-run: $preloaded"
-    ! grep -q "ERROR: ld.so" "$scratch/cecl-run.log" || fail "cecl-run: the loader took no library"
+    ! grep -q "ERROR: ld.so" "$scratch/cecl-run.log" || fail "cecl-run: the loader did not load the library"
 fi
 
 no_mpi=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
 ask_mpi=-DOUTSIDE_COMPONENTS=mpi
 outside without_mpi $no_mpi
 "$scratch/without_mpi/outside_c"
-[ ! -e "$scratch/without_mpi/outside_mpi_c" ] || fail "cecl::cecl_mpi is there without MPI"
+[ ! -e "$scratch/without_mpi/outside_mpi_c" ] || fail "cecl::cecl_mpi exists without MPI"
 refused no_such "there is no component nccl" -DOUTSIDE_COMPONENTS=nccl
 if [ -e "$libdir/libcecl_mpi.so" ]; then
     refused mpi_missing "component mpi: MPI for C was not found" $ask_mpi $no_mpi
@@ -88,7 +88,7 @@ if [ -e "$libdir/libcecl_mpi.so" ]; then
     outside with_mpi
     "$scratch/with_mpi/outside_mpi_c"
     if [ -n "$cxx" ]; then
-        outside in_both $ask_mpi "-DOUTSIDE_LANGUAGES=C;CXX" # what project() takes by default
+        outside in_both $ask_mpi "-DOUTSIDE_LANGUAGES=C;CXX" # project()'s default
         "$scratch/in_both/outside_mpi_c"
         "$scratch/in_both/outside_mpi_cxx"
         outside in_cxx $ask_mpi -DOUTSIDE_LANGUAGES=CXX

@@ -1,4 +1,4 @@
-/* How a trial begins, boundary by boundary: two ranks, of which the first is always ahead. */
+/* How a trial begins, boundary by boundary, with two ranks, the first of which is always ahead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ enum { RANKS = 2, OFTEN = 10000 };
 
 /* A rank's process. */
 struct process {
-    bool is_busy; /* it tries another communicator */
+    bool is_busy; /* the process tries another communicator */
     int held, asked;
 };
 
@@ -73,7 +73,7 @@ static void pass_boundary(void)
     assert_int_equal(trials[0].state, trials[1].state);
 }
 
-/* Until the trial runs, or is left. */
+/* Makes boundaries until the trial runs, or is given up. */
 static bool begins(void)
 {
     pass_boundary();
@@ -121,7 +121,7 @@ static void a_trial_that_was_left_begins_later(void **state)
     assert_true(begins());
 }
 
-/* The host of one rank is behind by as many boundaries. Fails where attempts came before that. */
+/* One rank's host is this many boundaries behind. Fails if there were attempts before. */
 static bool begins_apart(int boundaries)
 {
     want(1);
@@ -134,7 +134,8 @@ static bool begins_apart(int boundaries)
     return trials[0].trials == 1 && trials[1].trials == 1;
 }
 
-/* Nobody is busy. Once the ranks know how short a repetition is, offers stand for 4 periods of 64, and then longer. */
+/* No process is busy with another trial. Once ranks know how short a repetition is, offers are
+ * valid for 4 periods of 64, and then longer. */
 static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
     assert_int_equal(trials[0].merged, 64);
 }
 
-/* The rank behind finds that all have offered, but the first one came before that. */
+/* The late rank sees that all have offered, but the first rank passed the boundary before that. */
 static void a_rank_that_is_ahead_decides(void **state)
 {
     (void)state;
@@ -158,7 +159,8 @@ static void a_rank_that_is_ahead_decides(void **state)
     assert_int_equal(processes[0].held + processes[1].held, 0);
 }
 
-/* The rank offered, then the period changed, and then its process began to try another communicator. */
+/* The rank offered, then the period changed, and then its process began to try another
+ * communicator. */
 static void an_offer_of_an_earlier_subject_does_not_count(void **state)
 {
     (void)state;
@@ -174,7 +176,7 @@ static void an_offer_of_an_earlier_subject_does_not_count(void **state)
     assert_true(begins());
 }
 
-/* Its GPU never comes to a period's end. */
+/* The GPU never reaches a period's end. */
 static void a_trial_ends_without_times(void **state)
 {
     (void)state;

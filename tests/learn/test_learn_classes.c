@@ -1,4 +1,5 @@
-/* Seeded programs without a period, whose classes of calls are tried: what is kept, and that ranks agree. */
+/* Seeded programs without a period. Their classes of calls are tried: which arms are kept, and
+ * that all ranks agree. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,11 +25,12 @@ enum {
 struct server {
     uint64_t seed;
     int nranks, nclasses;
-    double weight[MOST_CLASSES], gain[MOST_CLASSES], noise, drift; /* gain: of the other arm */
-    double lost;                                                   /* part of times */
-    double hiccups; /* part of calls: ten times as long */
-    uint32_t ahead; /* most calls by which a host is ahead of another one */
-    bool is_apart;  /* the first host is ahead by `ahead` whenever it can be */
+    /* gain: relative gain of the other arm */
+    double weight[MOST_CLASSES], gain[MOST_CLASSES], noise, drift;
+    double lost;    /* fraction of times that are lost */
+    double hiccups; /* fraction of calls that take ten times as long */
+    uint32_t ahead; /* most calls by which one host is ahead of another */
+    bool is_apart;  /* the first host is ahead by `ahead` whenever possible */
     uint32_t lag;   /* most boundaries by which a rank's GPU is behind its host */
     uint32_t calls;
 };
@@ -44,17 +46,17 @@ struct host {
     struct cecl_trial trial;
     struct timed pending[MOST_PENDING];
     uint32_t npending, call;
-    bool is_busy; /* tries another communicator */
-    double last;  /* the time of the last boundary's call */
+    bool is_busy; /* the process tries another communicator */
+    double last;  /* end of the last boundary's call */
 };
 
 static struct {
     struct server server;
     struct host hosts[MOST_RANKS];
     unsigned char its[MOST_CALLS]; /* class of each call */
-    bool may_bound[MOST_CALLS];    /* not so of later calls of a group */
-    double ns[MOST_CALLS];         /* how long a call takes whose arm is 0 */
-    signed char arms[MOST_CALLS];  /* in force on the rank that came first; -1: none */
+    bool may_bound[MOST_CALLS];    /* false for later calls of a group */
+    double ns[MOST_CALLS];         /* time of a call with arm 0 */
+    signed char arms[MOST_CALLS];  /* arm on the first rank that made the call; -1: none yet */
     bool came[MOST_CALLS];
     int disagree;
 } world;
@@ -76,7 +78,7 @@ static int recall(void *context, uint64_t subject)
     return -1;
 }
 
-/* Standard normal, nearly. */
+/* Approximately standard normal. */
 static double normal(uint64_t *seed)
 {
     double sum = -6;
@@ -110,7 +112,7 @@ static void publish_due(struct host *host)
     host->npending = left;
 }
 
-/* What a rank whose turn it is to be early has waited. One rank has come last. */
+/* The waiting time of the rank whose turn it is to be early. One rank has come last. */
 static double time_of(struct host *host, uint32_t call, int arm)
 {
     struct server *server = &world.server;
@@ -121,7 +123,7 @@ static double time_of(struct host *host, uint32_t call, int arm)
     return is_lost ? 0 : ns + waited;
 }
 
-/* What src/nccl/learn.c does at each call. */
+/* The same steps as src/nccl/learn.c makes at each call. */
 static void make_call(struct host *host)
 {
     struct server *server = &world.server;
@@ -146,7 +148,7 @@ static void make_call(struct host *host)
     world.arms[call] = now;
 }
 
-/* Some rank that may go on. */
+/* A random rank that may continue. */
 static struct host *next_host(void)
 {
     struct server *server = &world.server;
@@ -208,11 +210,11 @@ static struct server any_server(uint64_t seed)
     server.lost = below(&server.seed, 2) ? 0.02 : 0;
     server.ahead = (uint32_t)below(&server.seed, 100);
     server.lag = (uint32_t)below(&server.seed, 4);
-    if (below(&server.seed, 2)) { /* as much as a GPU's queue of launches holds */
+    if (below(&server.seed, 2)) { /* the capacity of a GPU's queue of launches */
         server.ahead = (uint32_t)below(&server.seed, 1024);
         server.lag = (uint32_t)below(&server.seed, 1024) / CECL_CLASS_EVERY;
         server.is_apart = true;
-        server.calls = MOST_CALLS; /* offers stand for longer, and verdicts are put off */
+        server.calls = MOST_CALLS; /* offers are valid for longer, and verdicts are delayed */
     }
     for (int c = 0; c < server.nclasses; c++) {
         server.weight[c] = uniform(&server.seed, 0.2, 1);
@@ -229,8 +231,8 @@ static uint64_t number(const char *variable, uint64_t otherwise)
     return number;
 }
 
-/* As of periods: a slower arm is kept once in 1,000, a gain of more than four standard errors 99 times in
- * 100, and ranks never differ. An arm has at most 20 times. */
+/* The same goals as for periods: a slower arm is kept once in 1,000; a gain of more than four
+ * standard errors is kept 99 times in 100; ranks never differ. An arm has at most 20 times. */
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
     (void)state;
@@ -260,7 +262,7 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
     assert_true(slower * 1000 <= all);
     assert_true(gaining > all / 4);
     assert_true(missed * 100 <= gaining);
-    assert_true(none * 20 <= all); /* some come too seldom in so many calls */
+    assert_true(none * 20 <= all); /* some classes are too rare in this many calls */
 }
 
 static struct server two_classes(uint64_t seed)
@@ -287,7 +289,7 @@ static void each_class_gets_its_verdict(void **state)
     assert_int_equal(world.hosts[0].trial.trials, 2);
 }
 
-/* The ranks' times differ by their waiting, which is more than what the arm gains. */
+/* The ranks' times differ by their waiting, which exceeds the gain of the arm. */
 static void the_wait_of_early_ranks_does_not_count(void **state)
 {
     (void)state;
@@ -299,7 +301,7 @@ static void the_wait_of_early_ranks_does_not_count(void **state)
     assert_int_equal(class_of(0)->arm, OTHER_ARM);
 }
 
-/* A way is not dropped for one call that took long. */
+/* One slow call is no reason to drop an arm. */
 static void calls_that_take_long_now_and_then_decide_nothing(void **state)
 {
     (void)state;
@@ -315,7 +317,7 @@ static void calls_that_take_long_now_and_then_decide_nothing(void **state)
     assert_true(kept >= 97);
 }
 
-/* Nothing is tried in the first calls, and nothing where all calls are in a period. */
+/* Nothing is tried in the first calls, and nothing while all calls are in a period. */
 static void it_begins_after_512_calls_without_a_period(void **state)
 {
     (void)state;
@@ -332,7 +334,7 @@ static void it_begins_after_512_calls_without_a_period(void **state)
     assert_int_equal(world.hosts[0].classes.quiet, 0);
 }
 
-/* One in 200 calls: 16 of it are 3,200 calls. */
+/* One call in 200: 16 calls of this class are 3,200 calls. */
 static void a_rare_class_gives_way(void **state)
 {
     (void)state;
@@ -362,7 +364,7 @@ static void only_so_many_classes_have_a_place(void **state)
     assert_int_equal(world.disagree, 0);
 }
 
-/* A rank tries another communicator all the while. */
+/* A rank tries another communicator all the time. */
 static void a_busy_rank_leaves_its_classes_without_a_verdict(void **state)
 {
     (void)state;
@@ -385,7 +387,7 @@ static void a_busy_rank_leaves_its_classes_without_a_verdict(void **state)
     assert_int_equal(world.disagree, 0);
 }
 
-/* After 160,000 calls of it. */
+/* After 160,000 calls of the class. */
 static void a_verdict_wears_out(void **state)
 {
     (void)state;

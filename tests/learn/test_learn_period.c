@@ -1,4 +1,4 @@
-/* Finding the period in a sequence of calls. A sequence is a string: each letter is a call. */
+/* Detection of the period in a sequence of calls. A sequence is a string: each letter is a call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@ static bool add(char letter)
     return cecl_period_next(&period, cecl_period_token((uint64_t)letter * 7919, letter != '+'));
 }
 
-/* Makes the calls `times` times. Returns how many of them began a period; *whole: how many of these
- * followed a whole one. */
+/* Makes the calls `times` times. Returns how many of them began a period; *whole: how many of
+ * these came after a whole period. */
 static int repeat(const char *calls, int times, int *whole)
 {
     int begun = 0;
@@ -73,7 +73,7 @@ static void one_call_again_and_again_is_a_period(void **state)
     assert_int_equal(repeat("a", 10, &whole), 10);
 }
 
-/* FSDP's step: layers that gather alike, then layers that reduce alike. */
+/* FSDP's step: layers that gather, then layers that reduce; all layers make the same calls. */
 static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
 {
     (void)state;
@@ -83,7 +83,7 @@ static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
     assert_int_equal(period.length, sizeof(step) - 1);
 }
 
-/* Micro-steps that are found first: the last one of a step differs, so the step is found in the end. */
+/* Micro-steps are found first. The last one of a step differs, so the step is found at the end. */
 static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void a_changed_sequence_is_found_anew(void **state)
     assert_true(period.pattern == before);
 }
 
-/* Wherever the search came in, and never within a group. */
+/* The detection starts at any call, but a period never begins within a group. */
 static void periods_begin_at_the_same_call(void **state)
 {
     static const char *const turns[] = {"abc+++d", "bc+++da", "++dabc+", "dabc+++"};

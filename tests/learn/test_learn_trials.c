@@ -1,4 +1,4 @@
-/* Seeded programs, whose steps are tried: what is kept, and that ranks agree. */
+/* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static struct program any_program(uint64_t seed)
     struct program program = {.seed = seed, .ncomms = 1, .step_ns = 1e6, .steps = 400};
     program.nranks = 2 + (int)below(&program.seed, 3);
     program.length[0] = 1 + (uint32_t)below(&program.seed, 200);
-    if (program.length[0] < 22) /* 64 calls must come before a period is believed */
+    if (program.length[0] < 22) /* calls that must come before a period counts as found */
         program.steps += 64 / program.length[0];
     program.noise = uniform(&program.seed, 0.002, 0.05);
     program.drift = uniform(&program.seed, -0.1, 0.1);
@@ -36,8 +36,8 @@ static struct program any_program(uint64_t seed)
     return program;
 }
 
-/* Short periods: loops of a few calls, whose hosts may be apart by all launches that a GPU's queue holds, and
- * whose GPUs may be as far behind. */
+/* Short periods: loops of a few calls. Hosts may be apart by all launches of a GPU's queue, and
+ * GPUs may be behind by the same. */
 static struct program any_loop(uint64_t seed)
 {
     struct program program = any_program(seed);
@@ -48,12 +48,13 @@ static struct program any_loop(uint64_t seed)
     program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.is_apart = below(&program.seed, 2);
-    program.drift /= 100; /* of 60 steps, which are one or a few periods of the trial */
+    /* drift over 60 steps, which are one or a few periods of the trial */
+    program.drift /= 100;
     program.steps = 20000;
     return program;
 }
 
-/* What became of many programs. */
+/* Results of many programs. */
 struct tally {
     int slower, missed, gaining, late, disagree, none;
 };
@@ -96,7 +97,7 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
-        /* 60 periods. A step that is odd costs more, and a rank that is behind puts the verdict off */
+        /* 60 periods. An evaluation step costs more, and a late rank delays the verdict */
         run_one(&tally, &program,
                 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0));
     }
@@ -116,7 +117,8 @@ static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
     expect_goals(&tally, programs);
 }
 
-/* Ranks of several nodes. They are never apart, as none goes on without what the others gave. */
+/* Ranks of several nodes are never apart, because no rank continues before it has the others'
+ * exchange. */
 static void ranks_that_share_no_memory_decide_alike(void **state)
 {
     (void)state;
@@ -135,7 +137,7 @@ static void ranks_that_share_no_memory_decide_alike(void **state)
     expect_goals(&tally, programs);
 }
 
-/* One gains, one loses, of two nothing matters. */
+/* One communicator gains, one loses, and two do not matter. */
 static void communicators_that_share_a_step_each_get_their_verdict(void **state)
 {
     (void)state;
@@ -163,7 +165,8 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
     }
 }
 
-/* Of short steps, with ranks far apart: an offer of one communicator stands for long, and keeps others off. */
+/* Short steps, with ranks far apart: one communicator's offer is valid for long, and blocks the
+ * others. */
 static void communicators_of_a_loop_each_get_their_verdict(void **state)
 {
     (void)state;
@@ -203,7 +206,7 @@ static struct program training(uint64_t seed)
                             .steps = 170};
 }
 
-/* 1.25 x as long: one turn each, and no more. */
+/* an arm that takes 1.25 x as long gets a single turn */
 static void a_bad_arm_has_one_turn(void **state)
 {
     (void)state;
@@ -216,7 +219,7 @@ static void a_bad_arm_has_one_turn(void **state)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
-/* One of three: it has two times, and the others share the rest. */
+/* one of three arms: it has two times, and the others share the rest */
 static void only_the_bad_arm_is_dropped(void **state)
 {
     (void)state;
@@ -230,7 +233,7 @@ static void only_the_bad_arm_is_dropped(void **state)
     assert_true(outcome.periods[0] <= 60 + 2);
 }
 
-/* Steps of 20 us: several are timed as one period. */
+/* Steps of 20 us: several steps are timed as one period. */
 static void short_steps_are_tried_together(void **state)
 {
     (void)state;
@@ -274,7 +277,7 @@ static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
     }
 }
 
-/* The GPUs come to a call when the hosts are 1,024 calls further. */
+/* The GPUs reach a call when the hosts are 1,024 calls further. */
 static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
 {
     (void)state;
@@ -313,7 +316,7 @@ static void a_verdict_wears_out(void **state)
     assert_int_equal(run_program(&program).trials[0], 1);
     program.steps = 10300;
     assert_int_equal(run_program(&program).trials[0], 2);
-    /* of which each is 16 or more short steps */
+    /* each of which is 16 or more short steps */
     program.step_ns = 2e4;
     program.steps = 100000;
     assert_int_equal(run_program(&program).trials[0], 1);

@@ -1,4 +1,4 @@
-/* What is made of the times of a trial. */
+/* The verdict on the times of a trial. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@ enum { EACH = 10 };
 
 static struct cecl_sample samples[CECL_VERDICT_SAMPLES];
 
-/* EACH times of each of `narms` arms, turn by turn: `ns` of each, and a scatter that repeats itself. */
+/* EACH times of each of `narms` arms, turn by turn: `ns` of each arm, plus a reproducible
+ * scatter. */
 static size_t fill(const double *ns, uint32_t narms, double scatter, double drift)
 {
     size_t count = 0;
@@ -52,8 +53,8 @@ static void a_gain_within_the_scatter_is_no_gain(void **state)
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-/* 10 % from the first to the last: without taking it out, the arm whose turns come first would seem to
- * gain. */
+/* A drift of 10 % from the first time to the last. Without its removal, the arm with the first
+ * turns would seem to gain. */
 static void drift_is_no_gain(void **state)
 {
     (void)state;
@@ -85,8 +86,8 @@ static void too_few_times_tell_nothing(void **state)
     assert_int_equal(cecl_verdict_of(samples, 10).arm, 1);
 }
 
-/* Arms that are equal, and times that scatter by half of themselves. What is said of an arm that is kept agrees:
- * its median is shorter, too. Of three arms one seems to gain in 3 of 100 trials, as the test has it. */
+/* Equal arms whose times scatter by half of the time. If an arm is kept, its reported median is
+ * shorter, too. By the statistical test, one of three arms seems to gain in 3 of 100 trials. */
 static void heavy_noise_is_no_gain_and_drift_is_not_read_into_it(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A time that a rank's GPU has not come to yet. */
+/* A time that a rank's GPU has not reached yet. */
 struct pending {
     uint32_t number, due; /* due: when the host begins this step */
     int slot;
@@ -14,8 +14,8 @@ struct rank {
     struct world *world;
     int number;
     uint64_t seed;
-    uint32_t step;  /* the next one that the host makes */
-    uint64_t tries; /* the communicator of this process that tries; 0: none */
+    uint32_t step;  /* the next step that the host makes */
+    uint64_t tries; /* the communicator of this process that is being tried; 0: none */
     struct {
         struct cecl_period period;
         struct cecl_trial trial;
@@ -23,7 +23,7 @@ struct rank {
         uint32_t npending;
         double mark; /* the time of the last mark */
         uint64_t found;
-        /* exchanges: how many this rank has begun, and what it gave to the last ones */
+        /* exchanges: how many this rank has begun, and its values in the latest ones */
         struct {
             uint32_t begun;
             struct cecl_trial_rank given[2];
@@ -36,7 +36,7 @@ struct world {
     struct program program;
     struct cecl_trial_shared *shared[MOST_COMMS];
     struct rank *ranks;
-    /* of each step: what the first rank that made it saw */
+    /* for each step: the arm on the first rank that made it */
     double *begins;
     bool *is_odd;
     signed char (*arms)[MOST_COMMS]; /* -1: none in force */
@@ -65,7 +65,8 @@ static int recall(void *context, uint64_t subject)
     return -1;
 }
 
-/* A rank reads what all gave at the exchange before. Some may have begun the next one already. */
+/* A rank reads the values of all ranks in the exchange before. Some ranks may already have begun
+ * the next exchange. */
 static void exchange(void *context, const struct cecl_trial_rank *mine, struct cecl_trial_rank *all)
 {
     struct rank *self = context;
@@ -107,14 +108,15 @@ static void publish_due(struct rank *rank, int comm)
     rank->comms[comm].npending = left;
 }
 
-/* Ranks' hosts take different times for the same step, and now and then one is held up. */
+/* Ranks' hosts take different times for the same step, and sometimes one host stalls. */
 static uint64_t host_ns_of(struct rank *rank)
 {
     const double factor = below(&rank->seed, 50) == 0 ? 40 : uniform(&rank->seed, 0.5, 1.5);
     return (uint64_t)(rank->world->program.step_ns * factor);
 }
 
-/* What src/nccl/learn.c does at each call. Returns when the step's first call begins a period. */
+/* The same steps as src/nccl/learn.c makes at each call. Returns whether the step's first call
+ * begins a period. */
 static void make_call(struct rank *rank, int comm, uint64_t token, double now)
 {
     struct world *world = rank->world;
@@ -147,7 +149,7 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
     }
 }
 
-/* Standard normal, nearly: the sum of twelve. */
+/* Approximately standard normal: the sum of twelve uniform numbers. */
 static double normal(uint64_t *seed)
 {
     double sum = -6;
@@ -156,7 +158,7 @@ static double normal(uint64_t *seed)
     return sum;
 }
 
-/* The step takes as long as the arms say that the first rank has by its end. */
+/* The duration of the step follows the arm that the first rank has at its end. */
 static void note_step(struct world *world, struct rank *rank, uint32_t step)
 {
     struct program *program = &world->program;
@@ -191,7 +193,7 @@ static void make_step(struct world *world, struct rank *rank)
         const bool is_odd = world->is_odd[step];
         publish_due(rank, c);
         for (uint32_t call = 0; call < program->length[c] + (is_odd ? 3 : 0); call++) {
-            /* a rank's own clock: some calls lie a part of the step behind its beginning */
+            /* a rank's own clock: some calls come a part of the step after its start */
             const double now = world->begins[step] + program->step_ns * 1e-4 * (double)(call % 5);
             make_call(rank, c, token_of(program, c, step, call, is_odd), now);
         }
@@ -200,7 +202,7 @@ static void make_step(struct world *world, struct rank *rank)
     rank->step++;
 }
 
-/* Some rank that may go on. */
+/* A random rank that may continue. */
 static struct rank *next_rank(struct world *world)
 {
     const struct program *program = &world->program;

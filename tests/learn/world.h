@@ -1,5 +1,5 @@
-/* Simulated programs for the tests of learning: ranks that make the same sequence of calls at different
- * times, and whose steps take as long as the arm in force says. */
+/* Simulated programs for the tests of learning: ranks that make the same sequence of calls at
+ * different times. The duration of a step depends on the arm in force. */
 #ifndef TESTS_LEARN_WORLD_H
 #define TESTS_LEARN_WORLD_H
 
@@ -32,18 +32,19 @@ static inline uint64_t below(uint64_t *seed, uint64_t bound)
 struct program {
     uint64_t seed;
     int nranks, ncomms;
-    uint32_t length[MOST_COMMS];                /* calls of each communicator in a step */
-    double gain[MOST_COMMS][CECL_VERDICT_ARMS]; /* of the step, while the arm is in force */
-    double noise, drift;                        /* of a step; drift: over 60 steps */
-    double odd;                                 /* part of steps that are evaluations */
+    uint32_t length[MOST_COMMS]; /* calls of each communicator in a step */
+    /* relative gain of a step while the arm is in force */
+    double gain[MOST_COMMS][CECL_VERDICT_ARMS];
+    /* relative scatter of a step; drift: relative change over 60 steps */
+    double noise, drift;
+    double odd; /* fraction of steps that are evaluations */
     double step_ns;
     uint32_t lag;   /* most steps by which a rank's GPU is behind its host */
-    uint32_t ahead; /* most steps by which a host is ahead of another one */
-    bool is_apart;  /* rank 0's host is ahead by `ahead` whenever it can be */
+    uint32_t ahead; /* most steps by which one host is ahead of another */
+    bool is_apart;  /* rank 0's host is ahead by `ahead` whenever possible */
     bool exchanges; /* ranks share no memory; `ahead` is then 0 */
     uint32_t steps;
-    uint32_t
-        changes; /* after so many steps the calls are others, and then the first ones again; 0: never */
+    uint32_t changes; /* after this many steps the calls change, and later change back; 0: never */
 };
 
 struct outcome {

@@ -6,10 +6,11 @@
 
 static ceclComm_t comm;
 static unsigned char *send_buffer, *recv_buffer;
-static unsigned char *host; /* memory of the host, of the same size */
-static size_t room;         /* bytes of each */
+static unsigned char *host; /* host memory of the same size */
+static size_t room;         /* size of each buffer */
 
-/* staging, policy: settings of the communicator, as in the environment; NULL: the defaults. */
+/* `staging` and `policy` are settings of the communicator, written as in the environment. NULL:
+ * the default. */
 static inline void buffers_open(size_t bytes, const char *staging, const char *policy)
 {
     room = bytes;
@@ -32,7 +33,7 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* The communicator has failed. */
+/* Checks that the communicator has failed. */
 static inline int tear_down_failed(void **state)
 {
     (void)state;

@@ -2,18 +2,18 @@
 #include "bursts.h"
 
 #define BANKS 2
-#define PARTS (2 * BURST_CALLS) /* of each bank: one for each buffer of a burst */
-#define SPREAD 5000             /* bytes beyond what a buffer needs: offsets differ by as much */
-#define SPREAD_LARGE (1 << 20)  /* now and then; pools grow */
+#define PARTS (2 * BURST_CALLS) /* buffers in each bank: one for each buffer of a burst */
+#define SPREAD 5000             /* bytes beyond what a buffer needs, so that offsets can differ */
+#define SPREAD_LARGE (1 << 20)  /* used now and then, so that pools grow */
 
-/* Kinds of memory beyond those of enum memory_kind: pool memory of any communicator. */
+/* Memory kinds besides those of enum memory_kind: the pool of any communicator. */
 enum { LENT = MEMORY_KINDS, SOURCES };
 
-static ceclComm_t home; /* of all ranks: it only serves to allocate memory */
+static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
 uint64_t bursts_own;
 const struct bursts_hooks *bursts_hooks;
 struct burst_call burst[BURST_CALLS];
-/* Memory of each kind but the pool. No two buffers of a burst use the same part. */
+/* Memory of each kind except the pool. No two buffers of a burst use the same part. */
 static struct memory banks[MEMORY_KINDS][BANKS];
 static unsigned char *host; /* [random_room()] */
 
@@ -61,9 +61,9 @@ void bursts_close(void)
     free(host);
 }
 
-/* ---- memory that comes and goes */
+/* ---- memory that is freed and allocated again */
 
-/* Now and then a rank has other memory than before, at the same address or elsewhere. */
+/* Sometimes replaces this rank's memory, at the same address or elsewhere. */
 static void renew_some(void)
 {
     const int kinds = MEMORY_KINDS - 1;
@@ -78,7 +78,7 @@ static void renew_some(void)
     }
 }
 
-/* Ends a registration if there is one, and else registers a part of some memory. */
+/* Deregisters the memory if it is registered. Otherwise registers a part of some memory. */
 static void register_or_not(struct team *t)
 {
     ceclRegistration_t *r = &t->registrations[own() % TEAM_REGISTRATIONS];
@@ -102,7 +102,7 @@ static void register_some(void)
 
 /* ---- buffers */
 
-/* Memory of the call's own in its communicator's pool: as much on all members. */
+/* New memory for this call in its communicator's pool, of equal size on all members. */
 static struct memory fresh(const struct team *t, size_t bytes, uint64_t *x)
 {
     const size_t most = random_next(x) % 64 == 0 ? SPREAD_LARGE : SPREAD;
@@ -122,7 +122,7 @@ static void allocate(struct burst_call *s, uint64_t *x)
     s->recv = fresh(s->team, random_bytes_received(c), x);
 }
 
-/* Memory of any communicator's pool. */
+/* Memory in the pool of any communicator. */
 static const struct memory *lent(void)
 {
     const struct team *t;
@@ -142,7 +142,7 @@ static struct memory part_of(const struct memory *m, size_t index)
     return part;
 }
 
-/* Memory for buffer `index` of the burst: `fresh`, or a part of any other. */
+/* Memory for buffer `index` of the burst: newly allocated, or a part of existing memory. */
 static struct memory choose(const struct memory *fresh, size_t index)
 {
     const uint64_t source = own() % SOURCES;
@@ -160,8 +160,8 @@ static void prepare(struct burst_call *s)
 
 /* ---- calls */
 
-/* Options that are equal on all ranks. Kernels of several communicators wait for peers at the same
- * time, so each takes few SMs of a GPU. */
+/* Draws options that are equal on all ranks. Kernels of several communicators wait for peers at
+ * the same time, so each kernel gets few SMs. */
 static ceclOptions_t draw_options(uint64_t *x)
 {
     static const int sms[] = {1, 2, 8};
@@ -198,7 +198,7 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     return result != ceclSuccess ? result : random_make(comm, c, grouped);
 }
 
-/* A call on `team` has this result. */
+/* A call on `team` has returned this result. */
 static void note(const struct team *team, ceclResult_t result, bool grouped)
 {
     if (result == ceclSuccess)
@@ -211,7 +211,7 @@ static void note(const struct team *team, ceclResult_t result, bool grouped)
 
 /* ---- messages between the calls, and in their groups */
 
-/* The mail that stands before a call, or behind the last one. NULL: there is none. */
+/* The mail whose messages are sent before a call, or after the last call. NULL: no mail. */
 static struct mail *mail_before[BURST_CALLS + 1];
 
 static void draw_mails(uint64_t *x)
@@ -244,7 +244,7 @@ static bool any_with(const struct mail *m, int first, int end)
     return false;
 }
 
-/* Messages before call i, outside of groups of calls. */
+/* Sends the messages before call i, outside of groups of calls. */
 static void mail_ahead(int i)
 {
     struct mail *m = mail_before[i];
@@ -259,17 +259,18 @@ static void mail_within(int i, int stop, int stream)
         note(m->team, mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own), true);
 }
 
-/* Whether messages before call i may be made at their place within the group that begins with call
- * `first`. A group enqueues its calls by communicators, in the order of their first calls. On one
- * stream this order must be alike on all ranks, also on those without messages. */
+/* Whether the messages before call i may be made inside the group that begins with call `first`.
+ * A group enqueues its calls one communicator after the other, in the order of their first calls.
+ * On one stream, this order must be equal on all ranks, even on ranks without messages. */
 static bool in_place(int i, int first)
 {
     return mail_before[i] && i > first && any_with(mail_before[i], first, i);
 }
 
-/* The messages that stand within the group of the calls [first, end) and are not made yet, at its end.
- * A group's messages come behind its collectives. So a rank may also have some of the next messages
- * in the group, which its peer makes behind it, if there is no other communicator. */
+/* At the end of the group of the calls [first, end), makes the messages that belong in the group
+ * and are not made yet. A group carries out its messages after its collectives. So if the group
+ * has no other communicator, this rank may include some of the next messages, which its peer
+ * makes after the group. */
 static void mail_at_end(int first, int end, int stream)
 {
     bool alone = true;
@@ -282,7 +283,8 @@ static void mail_at_end(int first, int end, int stream)
         mail_within(end, (int)(own() % (MAIL_MESSAGES + 1)), stream);
 }
 
-/* Ends the group of the calls [first, end), in which there may be messages that stand before call `end`. */
+/* Ends the group of the calls [first, end). The group may include messages that belong before
+ * call `end`. */
 static void end_group(int first, int end)
 {
     const ceclResult_t result = ceclGroupEnd();
@@ -294,7 +296,7 @@ static void end_group(int first, int end)
     }
 }
 
-/* Calls [first, end), as a group of their own, or alone. */
+/* Makes the calls [first, end), as one group, or a single call without a group. */
 static void make_calls(int first, int end, bool grouped, uint64_t *x)
 {
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
@@ -316,7 +318,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     }
 }
 
-/* Brings what the call left to `host`. */
+/* Copies the call's result to `host`. */
 static ceclResult_t fetch(struct burst_call *s)
 {
     ceclComm_t comm = s->team->comm;

@@ -1,4 +1,4 @@
-/* Calls on memory that a test gives; see given.h. */
+/* Calls on memory that a test provides; see given.h. */
 #include "given.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@ ceclComm_t given_comm;
 enum given_mode given_mode;
 static unsigned char *pool, *host;
 
-/* Under the default policy no call is small: those go by way of slots, so peers reach no buffer. */
+/* Collective. No call may be small by the default policy: small calls use slots, so peers would
+ * not access the buffers. */
 void given_open(enum given_mode how, size_t bytes)
 {
     ceclConfig_t config = multi_config();

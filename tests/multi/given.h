@@ -1,31 +1,32 @@
-/* Calls on memory that a test gives, and changes between them: each gives the right bytes, or refuses the
- * buffer by its name. */
+/* Calls on memory that a test provides and changes between calls. Each call must give the right
+ * bytes, or refuse the buffer and name it. */
 #ifndef CECL_TEST_GIVEN_H
 #define CECL_TEST_GIVEN_H
 
 #include "memory.h"
 
-/* How calls take memory. */
+/* How calls use memory. */
 enum given_mode { ON_USE, REGISTERED, PRIVATE };
-/* In which buffer the memory is: an all-gather in place, or an all-to-all to the pool. */
+/* Which buffer lies in the memory: both buffers of an in-place all-gather, or the sendbuff of an
+ * all-to-all into the pool. */
 enum given_role { RECV, SEND, ROLES };
 
 extern ceclComm_t given_comm;
 extern enum given_mode given_mode;
 
-/* Makes the communicator, for calls on so many bytes at most. Collective. */
+/* Makes the communicator, for calls on at most `bytes` bytes. Collective. */
 void given_open(enum given_mode how, size_t bytes);
 void given_close(void);
 
-/* One call on `bytes` bytes at `at`, a multiple of the number of ranks; what it wants there, and what it
- * leaves: every byte is checked. */
+/* One call on `bytes` bytes at `at`; `bytes` is a multiple of the number of ranks. Checks every
+ * byte of the input and the result. */
 ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes);
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed);
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed);
-/* Makes the call, which must be refused with the buffer's name and `words`. */
+/* Makes the call, which must be refused with a message that has the buffer's name and `words`. */
 void given_refused(enum given_role role, unsigned char *at, size_t bytes, const char *words);
 
-/* Memory is of several mappings. */
+/* Words of the refusal of memory that consists of several mappings. */
 #define GIVEN_ENDS "before its range does"
 
 #endif

@@ -1,4 +1,4 @@
-/* What this process holds; see held.h. */
+/* Resources that this process holds; see held.h. */
 #include "held.h"
 
 #include <malloc.h>
@@ -14,8 +14,8 @@
 #define SANITIZED false
 #endif
 
-/* What may be more. Drivers of GPUs and sanitizers have mappings, threads and memory of their own;
- * in a long test one mapping left by each communicator would still be more. */
+/* Allowed growth: GPU drivers and sanitizers have mappings, threads and memory of their own. In a
+ * long test, a leak of one mapping per communicator still exceeds it. */
 static const struct held spare = {.mappings = 10, .resident_mib = 4};
 static const struct held spare_beside_others = {
     .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};
@@ -27,7 +27,7 @@ static int count_threads(void)
     return count;
 }
 
-/* Sanitizers keep freed memory back: there it is not looked at. */
+/* Sanitizers delay the release of freed memory, so memory is not checked with them. */
 static int count_resident_mib(void)
 {
     long pages = 0;

@@ -1,17 +1,17 @@
-/* What this process holds: tests compare it before and after. */
+/* Resources that this process holds, for tests that compare them before and after. */
 #ifndef CECL_TEST_HELD_H
 #define CECL_TEST_HELD_H
 
 struct held {
     int descriptors, threads, mappings;
-    int resident_mib; /* memory of the process that is not on loan to malloc */
-    int gpu_mib;      /* memory in use on this rank's GPU, by whomever; 0 without a GPU */
+    int resident_mib; /* resident memory, after malloc has returned its free memory */
+    int gpu_mib;      /* memory in use on this rank's GPU by all processes; 0 without a GPU */
 };
 
 struct held held_now(void);
 
-/* Fails the test if this process still holds more than `before` after a while, with a little to
- * spare that does not depend on how much was done between. */
+/* Fails the test if this process still holds more than `before` after some seconds. A small
+ * growth is allowed, which does not depend on how much the test did. */
 void held_no_more(const struct held *before);
 
 #endif

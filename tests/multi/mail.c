@@ -2,17 +2,18 @@
 #include "mail.h"
 
 #define GUARD 16
-#define SHIFTS 32 /* bytes by which a buffer's address differs from a multiple of 32 */
+#define SHIFTS 32 /* bytes by which a buffer's address may differ from a multiple of 32 */
 #define POISON 0x5A
-#define MOST_GROUPED 6 /* messages in a group of one rank's own */
-/* Bytes of a message's slot beyond its own, and of all messages that a rank sends, or receives. */
+#define MOST_GROUPED 6 /* messages in one rank's group */
+/* Extra bytes in a message's slot, and the most bytes that one rank sends or receives in a mail. */
 #define SLOT (2 * GUARD + SHIFTS)
 #define ROOM (MAIL_BYTES + (size_t)MAIL_MESSAGES * SLOT)
 
-static ceclComm_t home; /* of all ranks: it only serves to allocate memory */
+static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
 struct mail mails[MAILS];
 uint64_t mail_sent;
-/* Memory of each kind but the pool: for each mail a half to send from, and a half to receive in. */
+/* Memory of each kind except the pool. Each mail has one half to send from and one half to
+ * receive in. */
 static struct memory areas[MEMORY_KINDS];
 static unsigned char *host; /* [ROOM] */
 
@@ -64,7 +65,7 @@ static int draw_count(enum shape shape, int n, uint64_t *x)
     return count < MAIL_MESSAGES ? count : MAIL_MESSAGES;
 }
 
-/* Both ends of message `index`. `a`, `b`: ranks that were drawn for the whole mail. */
+/* Draws both ends of message `index`. `a` and `b` are ranks that were drawn for the whole mail. */
 static void draw_ends(struct mail_message *one, enum shape shape, int index, int n, int a, int b,
                       uint64_t *x)
 {
@@ -86,7 +87,7 @@ static void draw_ends(struct mail_message *one, enum shape shape, int index, int
     }
 }
 
-/* Often a few bytes or none, seldom some MiB. */
+/* Draws a size: often 0 or a few bytes, rarely some MiB. */
 static size_t draw_bytes(uint64_t *x, size_t left)
 {
     const uint64_t which = random_next(x) % 64;
@@ -98,7 +99,7 @@ static size_t draw_bytes(uint64_t *x, size_t left)
     return bytes < left ? bytes : left;
 }
 
-/* Returns the bytes of memory that a rank needs to send all messages. */
+/* Returns how many bytes this rank needs to send all its messages. */
 static size_t draw_messages(struct mail *m, uint64_t *x)
 {
     const int n = m->team->n;
@@ -119,7 +120,7 @@ static size_t draw_messages(struct mail *m, uint64_t *x)
 
 /* ---- buffers */
 
-/* A half of the memory that this rank has for the mail, of any kind. */
+/* Draws the kind of memory, and the half of it that this rank uses for the mail. */
 static unsigned char *choose_half(const struct mail *m, bool receives, uint64_t *y)
 {
     const size_t part = (size_t)(m - mails), kind = random_next(y) % MEMORY_KINDS;
@@ -148,7 +149,7 @@ static void prepare(struct mail *m, struct mail_message *one, uint64_t *y)
     }
 }
 
-/* In the pool of the mail's communicator, or of another one. */
+/* Memory in the pool of the mail's communicator, or of another one. */
 static void allocate(struct mail *m, size_t bytes, uint64_t *x)
 {
     m->owner = random_next(x) % 4 == 0 ? home : m->team->comm;
@@ -172,7 +173,7 @@ static bool is_mine(const struct mail_message *one)
     return one->in || one->out;
 }
 
-/* A type is the caller's matter: the two ends have the same bytes. */
+/* The types of the two ends may differ, as long as both have the same number of bytes. */
 static ceclResult_t make_end(const struct mail *m, const struct mail_message *one, bool receives,
                              ceclStream_t stream)
 {
@@ -185,7 +186,7 @@ static ceclResult_t make_end(const struct mail *m, const struct mail_message *on
                     : ceclSend(one->in, count, type, one->to, comm, stream);
 }
 
-/* Sends, receives, or both, of the messages before `stop`. */
+/* Sends and receives the messages before `stop` that involve this rank. */
 static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool receives,
                               ceclStream_t stream)
 {
@@ -200,11 +201,12 @@ static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool r
     return result;
 }
 
-/* Within a group only messages between the same ranks in the same direction have an order. */
+/* Within a group, only messages between the same ranks in the same direction are ordered. */
 ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y)
 {
     const uint64_t order = random_next(y) % 3;
-    const bool sends_first = order != 2, receives_first = order != 1; /* both: as they stand */
+    /* both true: one pass in the order of the list */
+    const bool sends_first = order != 2, receives_first = order != 1;
     ceclStream_t on = m->team->streams[stream];
     ceclResult_t result = make_ends(m, stop, sends_first, receives_first, on);
     if (result == ceclSuccess)
@@ -224,7 +226,7 @@ static ceclResult_t make_group(struct mail *m, int stop, uint64_t *y)
     return result == ceclSuccess ? end : result;
 }
 
-/* A message to this rank itself must be in a group. */
+/* A message of a rank to itself must be in a group. */
 static ceclResult_t make_next(struct mail *m, int stop, uint64_t *y)
 {
     const struct mail_message *one = &m->messages[m->made];
@@ -249,7 +251,7 @@ ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y)
     return result;
 }
 
-/* ---- what came of it */
+/* ---- results */
 
 static unsigned char expected(const struct mail_message *one, size_t index)
 {

@@ -1,22 +1,22 @@
 /* Random messages (ceclSend and ceclRecv) on the communicators of teams.h, for tests.
  *
- * A mail is a list of messages on one communicator. All ranks draw the same list. It is an order in
- * which a program could send the messages one by one. So each rank may divide those that concern it
- * into groups as it likes, as long as it keeps the order, and no rank waits for ever. Each rank also
- * draws the memory of its buffers by itself. Every byte that a message may write is checked, and so
- * are the bytes around it. */
+ * A mail is a list of messages on one communicator. All ranks draw the same list. Its order is
+ * one in which a program could send the messages one by one. So a rank may divide its own
+ * messages into groups in any way that keeps the order, and no rank deadlocks. Each rank draws
+ * the memory of its buffers by itself. Tests check every byte that a message may write, and the
+ * bytes around it. */
 #ifndef CECL_TEST_MAIL_H
 #define CECL_TEST_MAIL_H
 
 #include "teams.h"
 
-#define MAILS 3          /* at a time */
-#define MAIL_MESSAGES 16 /* each with 4 ranks at most all with all */
+#define MAILS 3          /* mails at a time */
+#define MAIL_MESSAGES 16 /* enough for 4 ranks that all send to each other */
 #define MAIL_BYTES (4 << 20)
 
 struct mail_message {
-    int from, to;     /* ranks of the team; they may be the same */
-    size_t bytes, at; /* `at`: in the sender's and in the receiver's part of any memory */
+    int from, to;     /* ranks of the team; both may be the same */
+    size_t bytes, at; /* `at`: offsets in the sender's and in the receiver's part of any memory */
     uint64_t seed;
     unsigned char *in, *out; /* NULL: this rank does not send, or does not receive */
 };
@@ -24,38 +24,38 @@ struct mail_message {
 struct mail {
     const struct team *team;
     struct mail_message messages[MAIL_MESSAGES];
-    int count, made;  /* `made`: so many have this rank's calls behind them */
-    ceclComm_t owner; /* of `pool` */
+    int count, made;  /* the messages before `made` need no more calls of this rank */
+    ceclComm_t owner; /* the communicator that owns `pool` */
     struct memory pool;
 };
 extern struct mail mails[MAILS];
 extern uint64_t mail_sent; /* messages that this rank sent */
 
-/* Takes memory for mails, and gives it back. `all` is a communicator of all ranks, which only serves
- * to allocate memory. */
+/* Allocates memory for mails, and frees it. `all` is a communicator of all ranks, used only to
+ * allocate memory. */
 void mail_open(ceclComm_t all);
 void mail_close(void);
-/* From here on `all` serves for that. */
+/* Replaces the communicator that allocates memory by `all`. */
 void mail_move(ceclComm_t all);
 
 /* Draws a mail on `team`, with its buffers. All ranks draw it. `y`: this rank's own generator. */
 void mail_draw(struct mail *m, const struct team *team, uint64_t *x, uint64_t *y);
 
-/* Makes this rank's calls of the messages before `stop` that are not made yet: in the group that is
- * open, on stream `stream` of the team; or in groups that this rank draws, and alone. Members alone
- * call. Return what the first call returned that failed. */
+/* Makes this rank's calls for the messages before `stop` that are not made yet. The first
+ * function adds them to the open group, on stream `stream` of the team; the second draws groups
+ * and single calls. Only members call. Return the result of the first call that failed. */
 ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y);
 ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y);
 
-/* Waits for the messages. Returns what the library says of them, and checks them if that is
- * ceclSuccess. The communicator may fail meanwhile. */
+/* Waits for the messages. Returns the result, and checks the data after ceclSuccess. The
+ * communicator may fail meanwhile. */
 ceclResult_t mail_finish(struct mail *m);
-/* Frees the memory in the pool. It ends with the communicator, too. */
+/* Frees the mail's memory in the pool. Destroying the communicator frees it, too. */
 void mail_free(struct mail *m);
-/* As mail_free, where the communicator has ended. */
+/* As mail_free, after the communicator has ended. */
 void mail_forget(struct mail *m);
 
-/* Now and then a rank has other memory than before, or none at the same address. */
+/* Sometimes replaces this rank's memory by other memory, or frees it. */
 void mail_renew(uint64_t *y);
 
 #endif

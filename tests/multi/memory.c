@@ -6,8 +6,8 @@
 
 /* ---- the host device */
 
-/* A mapping at `at` (NULL: anywhere), which replaces what is there. In one step: no other thread's
- * mapping can come in between. */
+/* Maps memory at `at` (NULL: anywhere) and replaces what is mapped there. This is one step, so
+ * that no other thread's mapping can take the address in between. */
 static void map(struct memory *m, void *at, bool shared)
 {
     int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
@@ -128,7 +128,7 @@ static const struct memory_pieces host_pieces = {host_granule,    host_reserve, 
     X(cuMemUnmap)                                                                                  \
     X(cuMemSetAccess)
 
-/* cuda.h makes some names macros, for their version: a field's name is the function's full name. */
+/* cuda.h defines some names as versioned macros; the field keeps the function's full name. */
 static struct {
 #define FIELD(name) __typeof__(name) *name;
     CALLS(FIELD)
@@ -234,7 +234,7 @@ static void gpu_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
     TRY(cuMemUnmap, (CUdeviceptr)(uintptr_t)at, bytes);
 }
 
-/* Two pieces at least. A mapping keeps its handle alive. */
+/* At least two pieces. A mapping keeps its handle alive. */
 static void map_pieces(ceclComm_t comm, struct memory *m)
 {
     m->seam = gpu_granule(comm);
@@ -313,7 +313,7 @@ static void gpu_free(ceclComm_t comm, struct memory *m)
 }
 #endif
 
-/* ---- both */
+/* ---- both devices */
 
 const struct memory_pieces *memory_pieces(ceclComm_t comm)
 {

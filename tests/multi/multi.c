@@ -1,4 +1,4 @@
-/* What the multi-rank tests share; see multi.h. */
+/* Shared code of the multi-rank tests; see multi.h. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ void (*multi_spread)(void *bytes, size_t count);
 static int saved_stdout = -1, saved_stderr = -1;
 static FILE *quiet;
 
-/* Ranks but 0 write to a file of their own, shown when they fail. */
+/* Ranks other than 0 write to files of their own, which are shown if they fail. */
 static void hush(void)
 {
     if (multi_rank == 0 || !(quiet = tmpfile()))
@@ -49,7 +49,7 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
                     &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
-    alarm(seconds); /* a hang is a failure: SIGALRM ends the rank, and mpirun the job */
+    alarm(seconds); /* A hang is a failure: SIGALRM ends the rank, and mpirun ends the job. */
     hush();
     int mine = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL), all = 0;
     speak(mine != 0);
@@ -195,7 +195,7 @@ bool multi_shares_gpu(ceclComm_t comm)
     int device = -1, highest;
     multi_ok(comm, ceclCommCuDevice(comm, &device));
     MPI_Allreduce(&device, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return highest >= 0 && highest < multi_nranks - 1; /* GPUs are chosen by rank */
+    return highest >= 0 && highest < multi_nranks - 1; /* the rank chooses the GPU */
 }
 
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
@@ -241,7 +241,7 @@ size_t multi_type_bytes(ceclDataType_t type)
     return bytes[type];
 }
 
-/* Compares a result with its definition, and the guards with their poison. */
+/* Compares a result with the definition of its collective, and the guards with their poison. */
 static void compare(const struct multi_case *c, const unsigned char *out, size_t block,
                     uint64_t seed)
 {
@@ -279,8 +279,7 @@ void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed)
     multi_put(comm, recv + c->shift, host, all + 2 * GUARD);
     multi_fill(host, seed, multi_rank, mine);
     multi_put(comm, in, host, mine);
-    /* Others may still be putting: their own memory only. The collective orders itself against
-     * peers. */
+    /* Other ranks may still fill their own memory. The collective itself waits for its peers. */
     if (c->op == ceclOpAllGather)
         multi_ok(comm, ceclAllGather(in, out, c->count, c->type, comm, c->stream));
     else
@@ -324,7 +323,7 @@ void multi_crowd_close(struct multi_crowd *crowd)
     const size_t all = (size_t)multi_nranks * crowd->bytes;
     unsigned char *host = malloc(all), *want = malloc(crowd->bytes);
     assert_true(host && want);
-    multi_crowd_come(crowd, 1); /* one at least */
+    multi_crowd_come(crowd, 1); /* at least one */
     multi_ok(crowd->comm, ceclStreamSynchronize(crowd->comm, crowd->stream));
     multi_get(crowd->comm, host, crowd->blocks, all);
     for (int r = 0; r < multi_nranks; r++) {

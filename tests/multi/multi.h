@@ -1,6 +1,6 @@
-/* What the multi-rank tests share. One MPI process is one rank. The same programs run on the host
- * device and on GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash of its
- * position. Plain loops compute the expected results. */
+/* Shared code of the multi-rank tests. One MPI process is one rank. The same programs run on the
+ * host device and on GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash
+ * of its position. Plain loops compute the expected results. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
@@ -27,17 +27,17 @@ int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
-/* Gives rank 0's bytes to all ranks. NULL: over MPI. A test whose ranks die has ranks without MPI, and
- * sets this. */
+/* Broadcasts rank 0's bytes to all ranks. NULL: MPI does it. Tests whose ranks die run without
+ * MPI and set this. */
 extern void (*multi_spread)(void *bytes, size_t count);
-ceclConfig_t multi_config(void); /* the defaults, with the GPU chosen by rank */
+ceclConfig_t multi_config(void); /* the default configuration, with the GPU chosen by rank */
 bool multi_on_gpus(ceclComm_t comm);
-/* Whether CECL_NODE_SIZE makes pretended nodes. */
+/* Whether CECL_NODE_SIZE divides the ranks into pretended nodes. */
 bool multi_over_nodes(void);
-/* Whether ranks have one GPU, as CECL_SHARE_GPU=1 allows: what copies between ranks then needs SMs. */
+/* Whether ranks share one GPU (CECL_SHARE_GPU=1): copies between ranks then need SMs. */
 bool multi_shares_gpu(ceclComm_t comm);
 
-/* Checks that the result is ceclSuccess, and else shows the message. */
+/* Fails the test and shows the message unless the result is ceclSuccess. */
 #define multi_ok(comm, expr)                                                                       \
     multi_expect((comm), (expr), ceclSuccess, NULL, #expr, __FILE__, __LINE__)
 /* Checks that the call fails with `result` and a message that contains `words`. */
@@ -46,10 +46,10 @@ bool multi_shares_gpu(ceclComm_t comm);
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
                   const char *expr, const char *file, int line);
 
-/* Byte `index` of what rank `rank` contributes under `seed`. */
+/* Byte `index` of the input of rank `rank` under `seed`. */
 unsigned char multi_byte(uint64_t seed, int rank, size_t index);
 void multi_fill(unsigned char *out, uint64_t seed, int rank, size_t bytes);
-/* The next of a sequence of random numbers, of 31 bits. Ranks that begin with one seed draw alike. */
+/* The next random number, of 31 bits. Ranks that start with one seed draw the same numbers. */
 static inline uint64_t multi_draw(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -59,23 +59,23 @@ static inline uint64_t multi_draw_below(uint64_t *state, uint64_t below)
 {
     return multi_draw(state) % below;
 }
-/* Copy from host to device and back, and wait for it. */
+/* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
 
-/* One collective with new input and output filled before. All bytes and the guards around them are
- * checked on this rank. */
+/* Runs one collective with newly filled input and output. Checks all bytes and the guards around
+ * them on this rank. */
 struct multi_case {
     ceclOp_t op;
     size_t count; /* elements */
     ceclDataType_t type;
     bool in_place;
     ceclStream_t stream;
-    size_t shift; /* bytes from the begin of the allocations to the buffers */
+    size_t shift; /* bytes from the start of each allocation to its buffer */
 };
 void multi_check(ceclComm_t comm, const struct multi_case *c, uint64_t seed);
 
-/* A crowd: copies that keep links and copy engines busy beside the tested calls. They are
+/* A crowd is a load of copies that keep links and copy engines busy beside the tested calls:
  * all-gathers of `bytes` a rank, on a communicator and a stream of their own. Collective. */
 struct multi_crowd {
     ceclComm_t comm;
@@ -87,23 +87,24 @@ void multi_crowd_open(struct multi_crowd *crowd, size_t bytes);
 void multi_crowd_come(const struct multi_crowd *crowd, int times); /* returns at once */
 void multi_crowd_close(struct multi_crowd *crowd); /* waits for all copies and checks every block */
 
-/* How many rounds of a test are run, of `all`: with CECL_TEST_SHARE=N on the host device every Nth, at
- * least one. scripts/test.sh runs such a share, CI runs all. */
+/* How many of `all` rounds a test runs. On the host device, CECL_TEST_SHARE=N runs every Nth
+ * round, at least one. scripts/test.sh runs a share, CI runs all rounds. */
 int multi_share(int all);
 size_t multi_type_bytes(ceclDataType_t type);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
-/* Sets CECL_TUNING to a file of this rank's own with these rows; NULL: removes it. */
+/* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */
 void multi_tuning(const char *rows);
 
 int multi_descriptors(void); /* number of descriptors that this process has open */
 int multi_mappings(void);    /* lines of /proc/self/maps */
-/* Fails the test if `count` still gives more than `before` + `slack` after 5 s: threads of the
- * library close a bit later what peers have dropped. `what` names what is counted. */
+/* Fails the test if `count` still returns more than `before` + `slack` after 5 s. The library's
+ * threads close descriptors shortly after peers have dropped them. `what` names what is counted. */
 void multi_no_growth(int (*count)(void), int before, int slack, const char *what);
-int multi_how_many(bool so); /* number of ranks for which it is so. Collective */
-double multi_seconds(void);  /* monotonic */
+int multi_how_many(bool so); /* Number of ranks for which the value is true. Collective. */
+double multi_seconds(void);  /* monotonic time */
 void multi_pause_ms(long ms);
-/* The asynchronous error, for which this rank waits so long; ceclSuccess: there is none. */
+/* Returns the asynchronous error, for which this rank waits this long at most; ceclSuccess: no
+ * error. */
 ceclResult_t multi_async_within(ceclComm_t comm, double seconds);
 
 #endif

@@ -1,21 +1,22 @@
-/* See puts.h. */
+/* Random programs of one-sided calls; see puts.h. */
 #include "puts.h"
 
 #define GUARD 0xa5
-#define CAPTURED 1 /* the stream that is captured: the default stream cannot be */
+#define CAPTURED 1 /* The captured stream: the default stream cannot be captured. */
 
 struct transfer {
     int owner, mover, number;
     bool gets;
     size_t bytes;
-    int relays; /* the bytes are those that put `relays` has brought to the mover; -1: its own */
+    /* The bytes are those that put `relays` has brought to the mover; -1: the mover's own bytes. */
+    int relays;
     int stream_of_owner, stream_of_mover;
-    int source; /* the transfer whose bytes these are */
+    int source; /* the transfer that first sent these bytes */
 };
 
 static struct transfer transfers[PUTS_TRANSFERS];
 
-/* The latest put to a rank; -1: there is none. */
+/* The latest put to a rank; -1: no put yet. */
 static int find_relay(int count, int mover)
 {
     int found = -1;
@@ -25,7 +26,7 @@ static int find_relay(int count, int mover)
     return found;
 }
 
-/* In a program that is captured all calls are on one stream. */
+/* In a captured program, all calls are on one stream. */
 static void draw_transfers(int n, bool is_captured, uint64_t *x)
 {
     for (int i = 0; i < PUTS_TRANSFERS; i++) {
@@ -49,7 +50,7 @@ static void draw_transfers(int n, bool is_captured, uint64_t *x)
     }
 }
 
-/* Who filled in the bytes of a transfer. */
+/* The rank that filled in the bytes of a transfer. */
 static int filler(const struct transfer *t)
 {
     const struct transfer *source = &transfers[t->source];
@@ -61,7 +62,7 @@ static uint64_t seed_of(const struct puts *puts, int transfer)
     return puts->seed * PUTS_TRANSFERS + (uint64_t)transfer;
 }
 
-/* Each rank fills in what is its own, and the rest is GUARD. */
+/* Each rank fills in its own bytes; the rest is GUARD. */
 static void prepare(const struct puts *puts)
 {
     static unsigned char shared[PUTS_BYTES], local[PUTS_BYTES];
@@ -118,7 +119,7 @@ static void check_slot(const struct puts *puts, const unsigned char *at, int i)
                      (unsigned long long)puts->seed, i, b, t->bytes);
 }
 
-/* What came, as the host sees it. */
+/* Checks the received bytes on the host. */
 static unsigned char shared_now[PUTS_BYTES], local_now[PUTS_BYTES];
 
 static void check(const struct puts *puts)
@@ -138,7 +139,8 @@ void puts_prepare(const struct puts *puts, uint64_t *x)
     prepare(puts);
 }
 
-/* No rank waits for the hosts of others: an owner signals when its memory is ready, and each transfer is acknowledged. */
+/* Ranks synchronize on the device only: an owner signals when its memory is ready, and each
+ * transfer is acknowledged. */
 static ceclResult_t make_calls(const struct puts *puts)
 {
     ceclResult_t result = ceclSuccess;
@@ -153,7 +155,7 @@ static ceclResult_t make_calls(const struct puts *puts)
     return result;
 }
 
-/* Each launch does the same again. The graph ends with its last launch. */
+/* Each launch repeats the program. The graph is destroyed after its last launch. */
 static ceclResult_t launch(const struct puts *puts)
 {
     ceclStream_t stream = puts->streams[CAPTURED];
@@ -175,7 +177,7 @@ ceclResult_t puts_make(const struct puts *puts)
     return puts->launches > 0 ? launch(puts) : make_calls(puts);
 }
 
-/* The communicator may fail at any time, and then nothing is right. */
+/* The communicator may fail at any time; after a failure no bytes are checked. */
 static ceclResult_t fetch(const struct puts *puts)
 {
     ceclComm_t comm = puts->comm;

@@ -1,6 +1,6 @@
-/* Random programs of one-sided calls, for tests: puts, gets and signals between the ranks of a communicator, on several
- * streams, some of which pass on what has come, without their hosts. All ranks draw the same program. Every byte is
- * compared. */
+/* Random programs of one-sided calls, for tests: puts, gets and signals between the ranks of a
+ * communicator, on several streams. Some streams pass received bytes on without their hosts. All
+ * ranks draw the same program. Tests compare every byte. */
 #ifndef CECL_TEST_PUTS_H
 #define CECL_TEST_PUTS_H
 
@@ -15,20 +15,24 @@ struct puts {
     ceclComm_t comm;
     int rank, n; /* of comm */
     ceclWindow_t window;
-    unsigned char *shared, *local; /* PUTS_BYTES: this rank's in the window, and any other */
+    /* PUTS_BYTES each: this rank's memory in the window, and any other memory */
+    unsigned char *shared, *local;
     ceclStream_t streams[PUTS_STREAMS];
-    uint64_t seed; /* of the bytes; differs from round to round */
-    int launches; /* 0: calls are made; else a graph captures them, and is launched so often. Equal on all ranks */
+    uint64_t seed; /* seed of the bytes; differs from round to round */
+    /* 0: eager calls. Otherwise a graph captures the calls, and is launched this many times.
+     * Equal on all ranks. */
+    int launches;
     /* called between the transfers; may be NULL */
     void (*between)(void *context, int transfer);
     void *context;
 };
 
-/* Draws and carries out a program, waits for it, and checks what came of it. All ranks of comm call; two at least. x: the generator, alike on
- * all ranks. */
+/* Draws and runs a program, waits for it, and checks its results. All ranks of comm call; at
+ * least two. x: the generator, equal on all ranks. */
 void puts_round(const struct puts *puts, uint64_t *x);
-/* The same in three parts, of which the last two may fail: draws, and fills in memory; makes the calls, up to the first that
- * fails; waits, and checks what came if there is no error. One program at a time. */
+/* The same in three parts; the last two may fail. The first draws the program and fills in
+ * memory. The second makes the calls, up to the first that fails. The third waits, and checks the
+ * results if there is no error. One program at a time. */
 void puts_prepare(const struct puts *puts, uint64_t *x);
 ceclResult_t puts_make(const struct puts *puts);
 ceclResult_t puts_finish(const struct puts *puts);

@@ -28,7 +28,7 @@ uint64_t random_next(uint64_t *x)
     return *x;
 }
 
-/* Whether a rank's block for each is the same one. */
+/* Whether a rank sends the same block to every rank. */
 static bool repeats(const struct random_call *c)
 {
     return c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == BROADCAST ||
@@ -46,7 +46,8 @@ bool random_reduces(const struct random_call *c)
            c->kind == REDUCE_SCATTER_TILES;
 }
 
-/* Whether some ranks may be in place and others not. A root is on its own in that anyway. */
+/* Whether some ranks may be in place and others out of place. (A root decides this alone
+ * anyway.) */
 static bool ranks_may_differ(const struct random_call *c)
 {
     return repeats(c) || random_reduces(c);
@@ -70,7 +71,8 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
     return none ? 0 : c->count;
 }
 
-/* Blocks one behind the other, and with gaps where they differ; those that are added up meet. */
+/* Places blocks one after the other, with gaps where counts differ. Blocks that are reduced
+ * overlap. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
     for (int r = 0; r < c->nranks; r++) {
@@ -86,7 +88,7 @@ static void place_blocks(struct random_call *c, uint64_t *x)
     }
 }
 
-/* Side by side, or stacked; gaps in half of them. */
+/* Places blocks side by side or stacked; half of the layouts have gaps. */
 static void draw_layout(const struct random_call *c, uint64_t *x, size_t *pitch, size_t *stride)
 {
     const ceclStrided_t *s = &c->strided;
@@ -101,7 +103,7 @@ static void draw_layout(const struct random_call *c, uint64_t *x, size_t *pitch,
     }
 }
 
-/* A field that has its default is given as 0, half of the time. */
+/* Half of the time, writes 0 for a field that has its default value. */
 static void leave_out(uint64_t *x, size_t *field, size_t otherwise)
 {
     if (random_next(x) % 2 && *field == otherwise)
@@ -120,7 +122,7 @@ static void leave_defaults_out(struct random_call *c, uint64_t *x)
     leave_out(x, &s->recvStride, gathers ? width : stacked);
 }
 
-/* Strided blocks of sendbuff; in recvbuff the rows of the only tile meet. */
+/* sendbuff has strided blocks; in recvbuff the rows of the only tile are contiguous. */
 static void draw_tiles(struct random_call *c, uint64_t *x, size_t most)
 {
     ceclStrided_t *s = &c->strided;
@@ -165,7 +167,7 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     leave_defaults_out(c, x);
 }
 
-/* What may be small: the larger the limit, the seldomer it is drawn. 0: not on a limit. */
+/* Draws a count near a size limit of small calls, larger limits more rarely. 0: draws no limit. */
 static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 {
     const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || random_reduces(c);
@@ -176,14 +178,14 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
     return limit / c->size + beside - 2;
 }
 
-/* Integers have no average. */
+/* Integers have no ceclAvg. */
 static void draw_type(struct random_call *c, uint64_t *x)
 {
     c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
     c->op = (ceclRedOp_t)(random_next(x) % CECL_NUM_RED_OPS);
     if (c->op == ceclAvg && formats[c->type].fraction == 0)
         c->op = ceclSum;
-    /* nodes add in another order; test_nodes.c has such sums */
+    /* nodes add in another order; test_nodes.c tests such sums */
     if (multi_over_nodes() && formats[c->type].fraction > 0 && c->op != ceclMin)
         c->op = ceclMax;
 }
@@ -200,7 +202,8 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     c->exchange = random_next(x) % 2;
     c->by_request = random_next(x) % 4 == 0;
     c->root = (int)(random_next(x) % (uint64_t)n);
-    const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size; /* mostly small */
+    /* mostly small counts */
+    const size_t most = (random_next(x) % 4 == 0 ? MAX_BLOCK : 64) / c->size;
     c->count = random_next(x) % (most + 1);
     const size_t on_a_limit = drawn_on_a_limit(c, x);
     if (on_a_limit > 0)
@@ -227,9 +230,9 @@ void random_draw(struct random_call *c, uint64_t *x)
     random_draw_of(c, (enum kind)(random_next(x) % KINDS), x);
 }
 
-/* ---- places */
+/* ---- places in memory */
 
-/* Elements from the first of a block to its last. */
+/* Elements from the first element of a block to its last. */
 static size_t span(const struct random_call *c, size_t count, size_t pitch)
 {
     return count == 0 ? 0 : (c->rows - 1) * pitch + count / c->rows;
@@ -272,7 +275,7 @@ void random_set_places(struct random_call *c, size_t shift)
     if (!is_in_place_here(c))
         return;
     switch (c->kind) {
-    case SCATTER: /* recvbuff is inside what the root reads, at one offset on all */
+    case SCATTER: /* recvbuff lies inside the root's input, at the same offset on all ranks */
         c->in = on_root ? c->out : c->in;
         c->out += (size_t)c->root * c->count * c->size;
         break;
@@ -288,9 +291,9 @@ void random_set_places(struct random_call *c, size_t shift)
     }
 }
 
-/* ---- calling */
+/* ---- making calls */
 
-/* What the functions of variable calls take. */
+/* Arguments of the variable collectives. */
 struct sizes {
     size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
 };
@@ -316,7 +319,7 @@ static ceclTiles_t tiles_of(const struct random_call *c)
                          .begins = c->sent_at[c->rank]};
 }
 
-/* The function of each kind, or its Init, with what comes last: a stream or a request. */
+/* Calls the function of each kind, or its Init; `last` is the stream or the request. */
 #define CALLS(Init, last)                                                                          \
     switch (c->kind) {                                                                             \
     case ALL_GATHER: return ceclAllGather##Init(c->in, c->out, count, type, comm, last);           \
@@ -355,7 +358,7 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     CALLS(, c->stream)
 }
 
-/* Into how many chunks a gather's blocks are divided; 0: its request has none. */
+/* The number of chunks of a gather's blocks; 0: the request has no chunks. */
 static int chunks_of(const struct random_call *c)
 {
     return c->kind == ALL_GATHER && c->seed / 8 % 2 ? 1 + (int)(c->seed / 16 % 5) : 0;
@@ -374,7 +377,7 @@ static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclReque
     CALLS(Init, request)
 }
 
-/* Requests that were started and are not freed yet. */
+/* Requests that were started and not yet freed. */
 static ceclRequest_t *requests;
 static size_t nrequests, requests_room;
 
@@ -402,14 +405,14 @@ static void keep(ceclRequest_t request)
     requests[nrequests++] = request;
 }
 
-/* Gathers may be made ready before they are started. */
+/* Whether the test makes the request ready before it starts it; only gathers can. */
 static bool is_made_ready(const struct random_call *c)
 {
     return (c->kind == ALL_GATHER || c->kind == ALL_GATHERV || c->kind == ALL_GATHER_STRIDED) &&
            c->seed / 4 % 2;
 }
 
-/* A second start finds its input unchanged, unless ranks are in place. */
+/* Out of place, starts the request up to 3 times, because the input stays unchanged. */
 static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
 {
     const int starts = c->in_place ? 1 : 1 + (int)(c->seed % 3);
@@ -436,9 +439,9 @@ ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grou
     return c->by_request && !grouped ? make_by_request(comm, c) : call(comm, c, grouped);
 }
 
-/* ---- what must come of it */
+/* ---- expected results */
 
-/* Where byte i of a block is that begins at element `at`. */
+/* The byte offset of byte i of a block that begins at element `at`. */
 static size_t place(const struct random_call *c, size_t at, size_t pitch, size_t i)
 {
     return (at + i / c->row * pitch) * c->size + i % c->row;
@@ -484,7 +487,8 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
     assert_non_null(inputs);
     fill_inputs(c, inputs, src);
     for (size_t i = 0; i < c->count; i++) {
-        /* In place a single rank's call has no effect; any other gives a NaN other bits. */
+        /* In place, a single rank's call has no effect. Any other call may change the bits of a
+         * NaN. */
         const uint64_t element = c->nranks == 1 && is_in_place_here(c)
                                      ? read_element(inputs + i * c->size, size)
                                      : expected_element(&reduction, i);
@@ -493,7 +497,7 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
     free(inputs);
 }
 
-/* Writes what this rank must receive to `out`, in recvbuff's place. */
+/* Writes this rank's expected result to `out`, which has the layout of recvbuff. */
 static void expect(const struct random_call *c, unsigned char *out)
 {
     if (random_reduces(c)) {
@@ -522,8 +526,8 @@ void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host)
     multi_put(comm, c->in, host, mine);
 }
 
-/* A place for `bytes`: half the time at a multiple of 16, otherwise at one of `align`. Where the
- * memory has pieces, often across two. */
+/* Draws a place for `bytes`: half the time at a multiple of 16, otherwise at a multiple of
+ * `align`. If the memory has two pieces, the place often lies across both. */
 static unsigned char *place_in(const struct memory *m, size_t bytes, size_t align, uint64_t *y)
 {
     size_t at = random_next(y) % (m->bytes - bytes + 1);

@@ -3,7 +3,7 @@
 
 #include "random_call.h"
 
-/* Where a value is NULL the environment has none. */
+/* NULL: the variable is not set. */
 static const struct {
     const char *name, *values[4];
 } settings[] = {

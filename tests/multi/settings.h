@@ -1,12 +1,12 @@
-/* Settings of the library in the environment, drawn at random, for tests. */
+/* Sets the library's environment variables at random, for tests. */
 #ifndef CECL_TEST_SETTINGS_H
 #define CECL_TEST_SETTINGS_H
 
 #include <stdint.h>
 
-/* Sets what the communicators that are made from here on read. Each setting often has its default. */
+/* Draws the settings of communicators that are made later. Each setting often has its default. */
 void settings_draw(uint64_t *x);
-/* Takes all of them out of the environment. */
+/* Unsets all of these variables. */
 void settings_clear(void);
 
 #endif

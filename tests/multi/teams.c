@@ -1,4 +1,4 @@
-/* Communicators made out of one another at random; see teams.h. */
+/* Communicators made from one another at random; see teams.h. */
 #include "teams.h"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ void teams_come_late(uint64_t *y, unsigned often)
         usleep((unsigned)(random_next(y) % LATE_US));
 }
 
-/* ---- which there are */
+/* ---- lookup */
 
 static int count_alive(void)
 {
@@ -70,9 +70,9 @@ static bool has_all_ranks(void)
     return false;
 }
 
-/* ---- begin and end */
+/* ---- creation and end */
 
-/* Takes over a communicator of `t`'s members. All of them call. */
+/* Starts to use a communicator of `t`'s members. All members call this. */
 static void begin(struct team *t, ceclComm_t comm)
 {
     int is = -1, of = -1;
@@ -117,9 +117,10 @@ void teams_end_all(uint64_t *x)
         end(any(x), x);
 }
 
-/* ---- dividing */
+/* ---- splitting */
 
-/* Inserts a member behind those whose keys are as small. `keys` are those of t's members. */
+/* Inserts a member after all members whose keys are not larger. `keys` are the keys of t's
+ * members. */
 static void add_member(struct team *t, int *keys, int member, int key)
 {
     int at = t->n++;
@@ -131,7 +132,7 @@ static void add_member(struct team *t, int *keys, int member, int key)
     t->world[at] = member;
 }
 
-/* Notes the new communicator of the parent's ranks with `color`. NULL: there are none. */
+/* Records the new communicator of the parent's ranks with `color`. NULL: no rank has this color. */
 static struct team *child_of(const struct team *parent, const int *colors, const int *keys,
                              int color)
 {
@@ -148,7 +149,7 @@ static struct team *child_of(const struct team *parent, const int *colors, const
     return t->alive ? t : NULL;
 }
 
-/* Settings of a new communicator. NULL: those of its parent. */
+/* Draws the configuration of a new communicator. NULL: its parent's configuration. */
 static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64_t *y)
 {
     const uint64_t which = random_next(x) % 4;
@@ -160,7 +161,8 @@ static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64
     return which < 2 ? NULL : config;
 }
 
-/* With one color it gives the ranks another order. Some get no color, and keys are often equal. */
+/* Splits into 1 to COLORS colors. Some ranks get no color, and keys are often equal. Even with
+ * one color, the order of the ranks changes. */
 static void split(struct team *parent, uint64_t *x, uint64_t *y)
 {
     const uint64_t ncolors = 1 + random_next(x) % COLORS;

@@ -1,5 +1,6 @@
-/* Variable all-to-all (with places exchanged, and with places given), gather and scatter: results,
- * in groups too, and refusals, which every rank makes and which do no harm. */
+/* Variable all-to-all (with exchanged places, and with given places), gather and scatter:
+ * results, also in groups; refusals, which all ranks agree on and which leave the communicator
+ * usable. */
 #include "buffers.h"
 
 #include <stdio.h>
@@ -9,14 +10,14 @@
 
 static void open_with(const char *staging, const char *policy)
 {
-    /* all of an allocation: a multiple of 256 */
+    /* size of each buffer: a multiple of 256 */
     buffers_open((size_t)multi_nranks * (MOST + 304) * 2, staging, policy);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    open_with("4K", "never"); /* own blocks in rounds */
+    open_with("4K", "never"); /* staging so small that own blocks take several rounds */
     return 0;
 }
 
@@ -36,12 +37,12 @@ static int set_up_checked(void **state)
     return 0;
 }
 
-/* What all ranks do; ranks draw alike. [from][to] */
+/* Counts and places of all ranks; all ranks draw the same. [from][to] */
 struct exchange {
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS];
     bool dense;
 };
-/* One rank's arguments. */
+/* The arguments of one rank. */
 struct arguments {
     size_t sendcounts[RANKS], sdispls[RANKS], recvcounts[RANKS], rdispls[RANKS], peers[RANKS];
 };
@@ -95,7 +96,8 @@ static void fill(uint64_t seed)
     multi_put(comm, send_buffer, host, room);
 }
 
-/* `bytes` from rank r's `from` on are here at `at`; they are then taken for what was there. */
+/* Checks that the `bytes` bytes from `from` on in rank r's input are at `at` here. Then
+ * overwrites them with the initial contents. */
 static void check_block(uint64_t seed, int r, size_t from, size_t at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -131,7 +133,7 @@ static void random_exchanges(int rounds)
         draw(&x, &e);
         const struct arguments a = arguments_of(&e);
         fill(round);
-        for (int times = 0; times < 2; times++) /* the second from the kept plan */
+        for (int times = 0; times < 2; times++) /* the second call uses the kept plan */
             multi_ok(comm, call(&a, e.dense, round % 2));
         check(&e, round);
     }
@@ -143,7 +145,7 @@ static void blocks_of_any_size_reach_their_places(void **state)
     random_exchanges(40);
 }
 
-/* As usable as before. */
+/* Checks that the communicator is usable. */
 static void works(void)
 {
     random_exchanges(2);
@@ -170,7 +172,7 @@ static void places_of_empty_blocks_are_of_no_account(void **state)
 
 /* ---- gather and scatter */
 
-/* Root's own place, or where all others have theirs. */
+/* The root's place in place, otherwise `other`. */
 static unsigned char *root_in_place(int root, bool in_place, unsigned char *other, size_t bytes)
 {
     return in_place && multi_rank == root ? recv_buffer + (size_t)root * bytes : other;
@@ -202,7 +204,8 @@ static void scatters_from_every_root_are_right(void **state)
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
             const size_t bytes = 3000 + (size_t)root, all = bytes * (size_t)multi_nranks;
-            const size_t at = in_place ? (size_t)root * bytes : 0; /* of the block in recv_buffer */
+            /* place of the block in recv_buffer */
+            const size_t at = in_place ? (size_t)root * bytes : 0;
             unsigned char *from = in_place ? recv_buffer : send_buffer;
             fill(6);
             if (in_place && multi_rank == root)
@@ -212,7 +215,7 @@ static void scatters_from_every_root_are_right(void **state)
             multi_ok(comm, ceclStreamSynchronize(comm, NULL));
             multi_get(comm, host, recv_buffer, room);
             if (in_place && multi_rank == root)
-                check_block(6, root, 0, 0, all); /* all as it was */
+                check_block(6, root, 0, 0, all); /* unchanged */
             else
                 check_block(6, root, (size_t)multi_rank * bytes, at, bytes);
             check_rest();
@@ -252,7 +255,7 @@ static void all_of_them_may_be_grouped(void **state)
 
 /* ---- what is refused */
 
-/* Ten elements from each to each, one behind the other. */
+/* Each rank sends ten elements to each, in contiguous blocks. */
 static struct arguments tens(void)
 {
     struct arguments a;
@@ -264,7 +267,7 @@ static struct arguments tens(void)
     return a;
 }
 
-/* By one rank, at what it was given: the others hear of it, and all may go on. */
+/* The last rank has refused its arguments: all other ranks return an error that names it. */
 static void expect_refused(ceclResult_t result, const char *words)
 {
     char said[128];
@@ -332,7 +335,7 @@ static void counts_that_differ_are_named_on_every_rank(void **state)
                   "rank 1 sends 7 elements to rank 0 (sendcounts[0]), which expects 10 "
                   "(recvcounts[1])");
     a = tens();
-    a.recvcounts[multi_rank] = 11; /* each of itself; rank 0 is named */
+    a.recvcounts[multi_rank] = 11; /* each rank differs with itself; the message names rank 0 */
     multi_refused(comm, call(&a, true, false), ceclInvalidUsage,
                   "rank 0 sends 10 elements to rank 0 (sendcounts[0]), which expects 11");
     a = tens();
@@ -362,8 +365,8 @@ static void known_places_that_cannot_be_are_refused(void **state)
     works();
 }
 
-/* Peers rely on a call that they were told of, so nobody goes on after that. The last rank knows the
- * buffers of all, because it comes last. */
+/* Peers rely on the places that a rank has announced, so the communicator fails. The last rank
+ * makes its call last; so it knows the buffers of all ranks. */
 static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **state)
 {
     (void)state;
@@ -374,7 +377,7 @@ static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **st
         multi_ok(comm, call(&a, true, true));
     MPI_Barrier(MPI_COMM_WORLD);
     if (odd) {
-        a.peers[0]++; /* the block of the last rank is the last */
+        a.peers[0]++; /* the last rank's block is the last in the buffer */
         multi_refused(comm, call(&a, true, true), ceclInvalidUsage,
                       "end beyond recvbuff of rank 0");
     } else {
@@ -430,7 +433,7 @@ static void wrong_roots_and_buffers_are_named(void **state)
     if (multi_on_gpus(comm))
         multi_refused(comm, ceclScatter(send_buffer, host, bytes, 0, 0, comm, NULL),
                       ceclInvalidArgument, "is expected");
-    /* On the root alone, so on a root of one's own: each rank refuses by itself. */
+    /* Only the root checks this. So each rank names itself as root, and each call is refused. */
     multi_refused(
         comm, ceclGather(send_buffer, recv_buffer + room - all + 1, bytes, 0, multi_rank, comm, 0),
         ceclInvalidUsage, "left in its allocation");

@@ -1,12 +1,12 @@
-/* Bad input: the result code and the message of each refusal. After each, the communicator works as
- * before. */
+/* Bad input: the result code and the message of each refusal. After each refusal the communicator
+ * is still usable. */
 #include "memory.h"
 
 #include <limits.h>
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer;
-#define BYTES 4096 /* a block */
+#define BYTES 4096 /* bytes of a block */
 
 static int set_up(void **state)
 {
@@ -28,7 +28,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Both collectives refuse alike. */
+/* Both collectives refuse the call in the same way. */
 static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result,
                     const char *words)
 {
@@ -84,8 +84,8 @@ static void foreign_handles_are_refused(void **state)
                   "not a communicator");
     multi_refused(NULL, ceclCommDestroy((ceclComm_t)(void *)stranger), ceclInvalidArgument,
                   "not a communicator");
-    if (!multi_on_gpus(comm))         /* CUDA itself does not survive a stream that is none */
-        for (int i = 0; i < 2; i++) { /* where the plan is new, and where it is kept */
+    if (!multi_on_gpus(comm))         /* CUDA crashes on an invalid stream */
+        for (int i = 0; i < 2; i++) { /* with a new plan, then with the kept plan */
             multi_refused(comm,
                           ceclAllGather(send_buffer, recv_buffer, 1, ceclInt8, comm,
                                         (ceclStream_t)(void *)stranger),
@@ -190,7 +190,7 @@ static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **
     assert_null(other);
 }
 
-/* A setting that is bad on one rank, or differs, fails the join on all of them. */
+/* A setting that is bad on one rank, or differs between ranks, fails the join on all ranks. */
 static void join_is_refused(const ceclConfig_t *config, const char *words)
 {
     ceclComm_t other = NULL;
@@ -312,7 +312,7 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     char *recv = NULL, *send = NULL;
     multi_ok(strict, ceclMemAlloc(strict, (void **)&recv, (size_t)multi_nranks * BYTES));
     multi_ok(strict, ceclMemAlloc(strict, (void **)&send, (size_t)multi_nranks * BYTES));
-    for (int i = 0; i < 4; i++) /* each has a way without */
+    for (int i = 0; i < 4; i++) /* each of these calls has a path without SMs */
         multi_check(strict,
                     &(struct multi_case){.op = i / 2 ? ceclOpAlltoAll : ceclOpAllGather,
                                          .in_place = i % 2,
@@ -321,7 +321,7 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
                     3);
     multi_ok(NULL, ceclCommDestroy(strict));
 
-    /* One rank has no peer by way of which its block could go. */
+    /* One rank has no peer that could return its own block. */
     ceclUniqueId id;
     config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
     multi_ok(NULL, ceclGetUniqueId(&id));
@@ -336,7 +336,7 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
     multi_ok(NULL, ceclCommDestroy(strict));
 }
 
-/* Where a copy engine runs local copies, one rank needs no SM. */
+/* Where a copy engine runs local copies, a single rank needs no SM. */
 static void never_lets_one_rank_copy_by_a_copy_engine(void **state)
 {
     (void)state;
@@ -373,13 +373,13 @@ static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
     unsigned char bytes[64 * 64];
     ceclExplanation_t e;
     ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_ALLOW; /* otherwise it is pushed */
+    config.smPolicy = CECL_SM_ALLOW; /* otherwise the call is pushed */
     multi_setenv("CECL_DIRECTION", "pull");
     ceclComm_t pulling = multi_comm(&config);
     multi_setenv("CECL_DIRECTION", NULL);
     char *recv = NULL;
     multi_ok(pulling, ceclMemAlloc(pulling, (void **)&recv, all));
-    /* on one rank alone: all know of it */
+    /* memory is private on one rank only; all ranks learn of it */
     struct memory send = memory_new(pulling, multi_rank == 0 ? MEMORY_PRIVATE : MEMORY_SHARED, all);
     multi_fill(bytes, 5, multi_rank, all);
     multi_put(pulling, send.at, bytes, all);

@@ -1,5 +1,5 @@
-/* ceclBarrier: no rank's stream passes it before all ranks have reached it, and what was written
- * before it is visible behind it. */
+/* ceclBarrier: no rank's stream passes the barrier before all ranks have reached it. After it,
+ * peers see what was written before it. */
 #include "multi.h"
 
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #define ROUNDS 200
 #define WORDS 1024
 
-/* Each rank writes to all others, meets them, and reads what they wrote; then all meet again before the
- * next round replaces it. */
+/* In each round each rank writes to all others, reaches a barrier, and reads what they wrote. A
+ * second barrier comes before the next round overwrites it. */
 static void what_was_written_before_is_seen_behind(void **state)
 {
     (void)state;

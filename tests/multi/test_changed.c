@@ -1,6 +1,6 @@
-/* Between two calls the program changes what is mapped where its buffers lie, on the host device. The next
- * call gives the right bytes, or refuses the buffer by its name; it never gives wrong bytes or ends the
- * process. */
+/* On the host device, the program changes the mappings of its buffers between two calls. The next
+ * call gives the right bytes, or refuses the buffer and names it. It never gives wrong bytes or
+ * ends the process. */
 #include "given.h"
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 
 struct mapped {
     unsigned char *at;
-    size_t half, bytes; /* of the two halves `bytes` are in use */
-    int fd, other;      /* the file, with another half behind them, and another file */
+    size_t half, bytes; /* of the two halves, `bytes` are in use */
+    int fd, other;      /* the file, with a third half after the two, and another file */
 };
 
 static size_t page(void)
@@ -32,8 +32,8 @@ static int file_of(size_t bytes)
     return fd;
 }
 
-/* Addresses without memory. They are kept until the program ends: what a rank still knows of memory that
- * lay there before may differ from what the others know. */
+/* Reserved addresses without memory. They stay reserved until the program ends, because ranks may
+ * have kept different facts about the memory that was there before. */
 static unsigned char *reserve(size_t bytes)
 {
     unsigned char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -93,7 +93,8 @@ static void second_half_is_of_no_file(struct mapped *m)
 {
     map(m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
-/* Holes are of one page: other threads of the program may take the addresses, but not for that little. */
+/* Holes have only one page: other threads of the program may map memory there, but only mappings
+ * that fit. */
 static void it_shrinks(struct mapped *m)
 {
     assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);
@@ -119,7 +120,7 @@ static void it_grows(struct mapped *m)
     m->bytes = 2 * m->half;
     map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
 }
-/* As mremap does, but without a moment in which nobody has the old addresses. */
+/* Moves a mapping as mremap does, but the old addresses are never free in between. */
 static void move(unsigned char *from, unsigned char *to, const struct mapped *m)
 {
     map(to, m->bytes, MAP_SHARED, m->fd, 0);
@@ -141,18 +142,18 @@ static void it_is_mapped_again(struct mapped *m)
 {
     map(m->at, m->bytes, MAP_SHARED, m->fd, 0);
 }
-/* The kernel keeps the halves apart from then on. */
+/* After this the kernel keeps the halves as two mappings. */
 static void it_is_split(struct mapped *m)
 {
     assert_int_equal(madvise(m->at + m->half, m->half, MADV_DONTFORK), 0);
 }
 
-/* What the next call says; NULL: it gives the right bytes. Where memory is not registered by itself, what
- * was registered becomes private: any memory will do. */
+/* The error message of the next call; NULL: the call succeeds. Without register-on-use, memory
+ * that was registered becomes private, and any private memory is accepted. */
 struct change {
     void (*make)(struct mapped *m);
     const char *on_use, *else_;
-    size_t halves;  /* in use before the change */
+    size_t halves;  /* the memory is used once before the change */
     bool recv_only; /* a sendbuff is not refused */
 };
 #define NONE "no memory of this process, at byte"
@@ -213,7 +214,7 @@ static void make_all_changes(enum given_mode how)
     given_open(how, 2 * (size_t)multi_nranks * page());
     if (multi_on_gpus(given_comm)) {
         given_close();
-        skip(); /* cuMemMap makes and ends mappings of whole pieces: see test_pieces.c */
+        skip(); /* cuMemMap maps and unmaps whole pieces: see test_pieces.c */
     }
     for (size_t i = 0; i < CHANGES; i++)
         for (int role = 0; role < ROLES; role++)
@@ -239,7 +240,7 @@ static void changed_mappings_that_were_not_registered(void **state)
     make_all_changes(PRIVATE);
 }
 
-/* A root sends out of its buffer, and writes nothing there. */
+/* The root sends from its buffer, and writes nothing there. */
 static void a_root_may_broadcast_memory_that_is_read_only(void **state)
 {
     (void)state;
@@ -266,7 +267,7 @@ static void a_root_may_broadcast_memory_that_is_read_only(void **state)
     given_close();
 }
 
-/* Gathers blocks of a page, two pages apart: the call uses every other page of `at`. */
+/* Gathers blocks of one page, two pages apart, so the call uses every other page of `at`. */
 static void gather_apart(struct mapped *m, uint64_t seed)
 {
     size_t counts[64], displs[64];
@@ -285,7 +286,7 @@ static void gather_apart(struct mapped *m, uint64_t seed)
             assert_int_equal(m->at[displs[r] + i], multi_byte(seed, r, i));
 }
 
-/* Nothing is mapped between the blocks, or memory without rights. */
+/* The pages between the blocks are unmapped, or have no access rights. */
 static void make_holes(struct mapped *m, bool unmapped)
 {
     for (size_t r = 0; r < (size_t)multi_nranks; r++)
@@ -302,7 +303,7 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
         given_open((enum given_mode)how, page());
         if (multi_on_gpus(given_comm)) {
             given_close();
-            skip(); /* cuMemMap makes and ends mappings of whole pieces: see test_pieces.c */
+            skip(); /* cuMemMap maps and unmaps whole pieces: see test_pieces.c */
         }
         for (int i = 0; i < 4; i++) {
             const bool before = i < 2, unmapped = i % 2 == 0;
@@ -314,7 +315,7 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
                 gather_apart(&m, 1);
             make_holes(&m, unmapped);
             gather_apart(&m, 2);
-            gather_apart(&m, 3); /* by a kept plan */
+            gather_apart(&m, 3); /* with a kept plan */
             if (handle)
                 multi_ok(given_comm, ceclCommDeregister(given_comm, handle));
             mapped_end(&m);
@@ -323,7 +324,7 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
     }
 }
 
-/* A call of one rank is a copy, of memory that nobody registers. */
+/* A call with one rank is a copy; its memory is never registered. */
 static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
 {
     (void)state;
@@ -331,7 +332,7 @@ static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
     multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
     if (multi_on_gpus(alone)) {
         multi_ok(NULL, ceclCommDestroy(alone));
-        skip(); /* a copy of memory that is gone is an error of CUDA's */
+        skip(); /* CUDA itself reports a copy of unmapped memory */
     }
     const size_t bytes = 3 * page();
     unsigned char *send = reserve(bytes), *recv = reserve(bytes);

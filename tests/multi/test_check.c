@@ -1,5 +1,5 @@
-/* CECL_CHECK=1: if ranks differ in a call, all of them get an error with both values. Nothing is
- * enqueued, and the communicator works as before. */
+/* CECL_CHECK=1: if the arguments of ranks differ, all ranks get an error with both values.
+ * Nothing is enqueued, and the communicator stays usable. */
 #include <unistd.h>
 
 #include "multi.h"
@@ -50,7 +50,7 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Ranks in different kinds of calls: an allocation against a collective. */
+/* Ranks make different kinds of calls: an allocation on rank 0, a collective on the others. */
 static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void **state)
 {
     (void)state;
@@ -83,7 +83,8 @@ static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* What one rank refuses by itself, the others refuse too: nobody is one call ahead afterwards. */
+/* If one rank refuses its call, the others refuse theirs too, so no rank is one call ahead
+ * afterwards. */
 static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
 {
     (void)state;
@@ -118,13 +119,13 @@ static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* A gather in which root is no rank on the last rank. */
+/* A gather whose `root` is invalid on the last rank only. */
 static ceclResult_t gather_to(ceclComm_t comm, char *buffer, bool refused)
 {
     return ceclGather(buffer, buffer + 1024, 8, ceclInt8, refused ? -1 : 0, comm, NULL);
 }
 
-/* Each rank compares on all communicators of a group, whichever one refuses. */
+/* Each rank compares its calls on all communicators of a group, even if one of them refuses. */
 static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(void **state)
 {
     (void)state;
@@ -151,8 +152,8 @@ static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(vo
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
-/* Ranks may name the communicators of a group in any order where each has a stream of its own, and
- * where others make the calls one after the other. */
+/* Ranks may use the communicators of a group in any order if each communicator has its own
+ * stream, even while other ranks make the calls one by one. */
 static void communicators_of_a_group_are_compared_in_any_order(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void communicators_of_a_group_are_compared_in_any_order(void **state)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
-/* The first communicator of the group agrees, and the second one does not. */
+/* The calls on the group's first communicator agree, those on the second differ. */
 static void a_difference_on_a_communicator_refuses_the_group(void **state)
 {
     (void)state;
@@ -227,13 +228,13 @@ static bool has_failed(ceclComm_t comm)
     return error != ceclSuccess;
 }
 
-/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another one, and cannot
- * know. */
+/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another
+ * communicator, and cannot know of the difference. */
 static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(void **state)
 {
     (void)state;
     if (multi_nranks < 3)
-        skip(); /* three ranks have two communicators that share one of them */
+        skip(); /* with three ranks, two communicators can share one rank */
     ceclComm_t all = checked_comm();
     ceclComm_t a = part_of(all, multi_rank <= 1),
                b = part_of(all, multi_rank % 2 == 0 && multi_rank <= 2);
@@ -257,7 +258,8 @@ static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (a)
-        multi_ok(NULL, ceclCommDestroy(a)); /* it agreed to refuse, and is usable */
+        /* rank 2 agreed to refuse, and its communicator is usable */
+        multi_ok(NULL, ceclCommDestroy(a));
     if (b)
         multi_ok(NULL, ceclCommAbort(b));
     multi_ok(NULL, ceclCommDestroy(all)); /* frees the buffers, too */
@@ -311,12 +313,12 @@ static void a_refused_call_has_moved_nothing(void **state)
     free(host);
 }
 
-/* Each rank may have its buffers elsewhere, also where peers read them. */
+/* Ranks may have their buffers at different places, even where peers read them. */
 static void places_are_no_difference(void **state)
 {
     (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
-    multi_setenv("CECL_SM_POLICY", "allow"); /* otherwise it is pushed */
+    multi_setenv("CECL_SM_POLICY", "allow"); /* otherwise the call is pushed */
     ceclComm_t comm = checked_comm();
     multi_setenv("CECL_DIRECTION", NULL);
     multi_setenv("CECL_SM_POLICY", NULL);

@@ -1,10 +1,10 @@
-/* All-gather and all-to-all: every byte is right, for all sizes, types, placements, streams,
- * directions and ways of flags. */
+/* All-gather and all-to-all give the right bytes for all sizes, types, placements, streams,
+ * directions and kinds of flags. */
 #include "multi.h"
 
 static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
 
-/* Sizes in bytes a block; 256 MiB where CECL_TEST_BIG=1. */
+/* Block sizes in bytes; 256 MiB with CECL_TEST_BIG=1. */
 static void every_size_in_and_out_of_place_is_right(void **state)
 {
     (void)state;
@@ -44,7 +44,9 @@ static void own_and_default_streams_are_right(void **state)
     (void)state;
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL,
-                               NULL}; /* legacy default by both its names, and two own */
+                               /* the legacy default stream by both its names, and two created
+                                * streams */
+                               NULL};
     multi_ok(comm, ceclStreamCreate(comm, &streams[2]));
     multi_ok(comm, ceclStreamCreate(comm, &streams[3]));
     for (uint64_t i = 0; i < 40; i++)
@@ -60,7 +62,8 @@ static void own_and_default_streams_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Calls on two streams without a wait between them: the second reads what the first gathered. */
+/* Calls on two streams without a wait between them: the second call reads the result of the
+ * first. */
 static void calls_on_two_streams_run_in_call_order(void **state)
 {
     (void)state;
@@ -107,7 +110,7 @@ static void odd_offsets_inside_an_allocation_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Whether calls may be asked to take no SM. Between nodes of GPUs the network takes some. */
+/* Whether calls may use no SM. Between nodes of GPUs the network uses some. */
 static bool may_take_none(void)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -116,7 +119,7 @@ static bool may_take_none(void)
     return may;
 }
 
-/* All-to-all's sendbuff is symmetric here, as pull wants it. */
+/* All-to-all's sendbuff is symmetric here, which pull needs. */
 static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
     (void)state;
@@ -142,7 +145,8 @@ static void every_direction_kind_of_flags_and_policy_is_right(void **state)
     multi_setenv("CECL_SM_POLICY", NULL);
 }
 
-/* The ranks agree on how flags travel, although only rank 0 has a reason to have them on the host. */
+/* The ranks agree on where flags are, although only rank 0 has a reason to keep them on the
+ * host. */
 static void few_hardware_queues_on_one_rank_are_right(void **state)
 {
     (void)state;
@@ -171,7 +175,7 @@ static void a_shard_is_the_place_in_recvbuff(void **state)
     assert_ptr_equal(shard, recv + multi_rank * 512);
     ceclExplanation_t e;
     multi_ok(comm, ceclExplain(ceclOpAllGather, shard, recv, 64, ceclFloat64, comm, &e));
-    /* in place; out of place there are 3, and over nodes others */
+    /* in place; out of place a call has 3 barriers, over nodes other numbers */
     assert_true(e.barriers <= 2 || multi_over_nodes());
     multi_refused(comm, ceclShard(comm, recv, 65, ceclFloat64, &shard), ceclInvalidUsage,
                   "left in its allocation");

@@ -1,23 +1,24 @@
 /* A sum of floats depends on the order of the additions. These tests show that cecl gives one
  * result: the same bits on every rank, in every run, on any number of SMs, in any direction, by
- * every path. The bits are those of a plain loop in rank order. They are not further from the true
+ * every path. The bits are those of a plain loop in rank order. They are no further from the true
  * sum than the documented accumulation allows.
  *
  * Every path and type runs 1,000 times on GPUs, or with CECL_TEST_BIG=1. Otherwise each path runs
- * 100 times (36 times with more than 4 ranks, or where CECL_TEST_SHARE asks for a share). */
+ * 100 times (36 times with more than 4 ranks, or with CECL_TEST_SHARE). */
 #include "multi.h"
 
 #include "../reduce_reference.h"
 
 #define POISON 0x5A
-#define ROOM ((size_t)2 << 20)   /* bytes of a buffer, */
-#define LARGE ((size_t)33 << 20) /* and of one that is pushed after SMs have read at the peers */
+#define ROOM ((size_t)2 << 20) /* bytes of a buffer, */
+#define LARGE                                                                                      \
+    ((size_t)33 << 20) /* and of a buffer whose sums are pushed after SMs have read at the peers */
 
 static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32,
                                        ceclFloat64,  ceclFloat8e4m3, ceclFloat8e5m2};
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
-/* Exponents of inputs: so many values of each that sums round, and none that overflows. */
+/* Exponents of inputs: sums of many such values round, and no sum overflows. */
 static const struct {
     int least, most;
 } exponents[CECL_NUM_TYPES] = {
@@ -26,9 +27,9 @@ static const struct {
 };
 
 struct path {
-    const char *words; /* what ceclExplain says of it */
+    const char *words; /* the path that ceclExplain reports */
     ceclOp_t op;
-    size_t bytes[2]; /* of the result: on the host device, on GPUs */
+    size_t bytes[2]; /* result sizes on the host device and on GPUs */
     ceclDirection_t direction;
     int64_t staging;
 };
@@ -58,8 +59,8 @@ static const struct path pushed = {"SMs read at the peers, pushed to all",
                                    CECL_UNDEF};
 
 static ceclComm_t comm;
-static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* on the device */
-static unsigned char *inputs[64], *result, *first;               /* here */
+static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* buffers on the device */
+static unsigned char *inputs[64], *result, *first;               /* on the host */
 static size_t room;
 
 static void open_comm(size_t bytes, int64_t staging)
@@ -96,8 +97,8 @@ static bool is_big(void)
     return multi_on_gpus(comm) || (big && *big == '1');
 }
 
-/* From one element that is compared with the reference to the next. On the host device the reference
- * takes most of the test's time. An odd distance finds every place in a vector. */
+/* The distance between two elements that are compared with the reference. On the host device the
+ * reference takes most of the test's time. An odd distance reaches every place in a vector. */
 static size_t distance(size_t count)
 {
     return (count / (size_t)(is_big() ? 300000 : multi_share(20000))) | 1;
@@ -125,8 +126,8 @@ static uint64_t special_element(ceclDataType_t type, uint64_t *seed)
     return sign | infinity;
 }
 
-/* Now and then a rank takes back what the one before it gives, so that what little others gave shows:
- * or not, in another order. Rank 0 draws for all. */
+/* Sometimes a rank's value cancels the value of the rank before it. Then small values of other
+ * ranks show in the sum, or vanish in another order of additions. Rank 0 draws for all. */
 static void fill(ceclDataType_t type, size_t count, bool special)
 {
     const unsigned size = formats[type].bytes;
@@ -151,7 +152,7 @@ static void fill(ceclDataType_t type, size_t count, bool special)
 struct run {
     const struct path *path;
     ceclDataType_t type;
-    size_t count; /* of the result */
+    size_t count; /* elements of the result */
 };
 
 static struct run run_of(const struct path *path, ceclDataType_t type)
@@ -186,7 +187,7 @@ static void enqueue(const struct run *run, const void *send, void *out)
         multi_ok(comm, ceclAllReduce(send, out, run->count, run->type, ceclSum, comm, NULL));
 }
 
-/* Into `result`. */
+/* Copies the result to `result`. */
 static void make(const struct run *run, const void *send, bool in_place)
 {
     const size_t size = formats[run->type].bytes, bytes = run->count * size;
@@ -207,12 +208,12 @@ static void is_by_its_path(const struct run *run)
         fail_msg("\"%s\" is meant, and it is \"%s\"", run->path->words, explanation.path);
 }
 
-/* ---- what it must come to */
+/* ---- expected results */
 
-/* |result - sum| <= g * sum|x| and, of types that fp32 accumulates, one rounding more: half a unit in
- * the last place of at most |sum| + g * sum|x|, or half the least subnormal. g = k u / (1 - k u) of
- * k = nranks - 1 additions with u = 2^-24, of fp64 2^-53. The reference has errors itself, where it
- * is fp64 of fp64 (k 2^-64 with x86's long double). */
+/* |result - sum| <= g * sum|x|. Types that fp32 accumulates have one more rounding: half a unit
+ * in the last place of at most |sum| + g * sum|x|, or half the least subnormal. g = k u / (1 - k
+ * u), where k = nranks - 1 additions and u = 2^-24, or 2^-53 for fp64. The reference for fp64 has
+ * errors itself (k 2^-64 with x86's long double, more where long double is fp64). */
 static void is_within_the_bound(ceclDataType_t type, size_t i, uint64_t bits)
 {
     const unsigned size = formats[type].bytes, f = formats[type].fraction;
@@ -247,7 +248,7 @@ static bool is_nan_by_rights(ceclDataType_t type, size_t i)
     return nan || (above && below);
 }
 
-/* What `result` holds; how many elements another order would have made otherwise. */
+/* Checks `result`. Returns how many elements would differ in another order of additions. */
 static size_t is_as_the_loop_has_it(const struct run *run, bool special)
 {
     const void *sources[64], *backwards[64];
@@ -306,7 +307,7 @@ static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t typ
     make(&run, send_buffer, false);
     const size_t differ = is_as_the_loop_has_it(&run, false);
     if (multi_nranks > 2 && (type == ceclFloat32 || type == ceclFloat64 || type == ceclBfloat16))
-        assert_true(differ > 0); /* or the test would show nothing */
+        assert_true(differ > 0); /* otherwise the test would show nothing */
     if (path->op == ceclOpAllReduce)
         is_alike_on_all_ranks(result, bytes);
     memcpy(first, result, bytes);
@@ -322,14 +323,15 @@ static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t typ
     }
 }
 
-/* Bytes of a buffer that holds all that a path moves. */
+/* Bytes of a buffer that is large enough for each path. */
 static size_t room_of(const struct path *path)
 {
     const size_t all = (size_t)multi_nranks * path->bytes[1];
     return all > ROOM ? all : ROOM;
 }
 
-/* Ranks that share few processors take long: beyond 4, each number of SMs comes once, as at least. */
+/* Beyond 4 ranks, ranks that share few processors are slow: each number of SMs then runs at least
+ * once. */
 static int runs_of_each(void)
 {
     const int some = multi_nranks > 4 ? 6 : multi_share(100 / (int)TYPES);
@@ -356,10 +358,10 @@ static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
         is_the_same_in_many_runs(&pushed, ceclFloat32, multi_on_gpus(comm) ? 1000 : 6);
     close_comm();
     if (skipped)
-        skip(); /* so many processes would fill the memory of a small machine */
+        skip(); /* this many processes would fill the memory of a small machine */
 }
 
-/* Peers cannot read a sendbuff of no pool: it goes by way of staging, whatever the size. */
+/* Peers cannot read a sendbuff outside the pool: it goes through staging, whatever its size. */
 static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -379,7 +381,7 @@ static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
         }
     close_comm();
     if (skipped)
-        skip(); /* test_other_memory has GPU memory of its own */
+        skip(); /* test_other_memory has GPU memory outside the pool */
 }
 
 static void a_nan_is_neither_lost_nor_invented(void **state)

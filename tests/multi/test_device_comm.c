@@ -1,6 +1,6 @@
-/* What kernels of the caller's own get from the communicator: the values are right. On the host
- * device, host code may call the same functions, so barriers and signals are tested too. tests/gpu
- * tests kernels. */
+/* The device-side communicator that kernels of the caller use: its values are right. On the host
+ * device, host code may call the same functions, so barriers and signals are tested too.
+ * tests/gpu tests kernels. */
 #include <cecl/cecl_device.h>
 #include <sched.h>
 
@@ -15,8 +15,8 @@ static ceclDeviceComm_t device_comm(ceclComm_t comm)
     return dc;
 }
 
-/* Skips the test on GPUs, where only kernels may call these functions (tests/gpu/test_device_kernels.c).
- */
+/* Skips the test on GPUs, where only kernels may call these functions
+ * (tests/gpu/test_device_kernels.c). */
 static ceclComm_t comm_of_hosts(void)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -75,7 +75,7 @@ static void pads_and_slices_are_no_memory_of_the_users(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Each round a rank writes to all, and reads what all wrote. */
+/* In each round a rank writes to all, and reads what all wrote. */
 static void barriers_order_what_ranks_write(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void barriers_order_what_ranks_write(void **state)
     volatile int *own = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&own, (size_t)multi_nranks * sizeof(int)));
     for (int round = 0; round < ROUNDS; round++) {
-        const int slot = round % 7 * 9; /* the last is 54 */
+        const int slot = round % 7 * 9; /* at most 54 */
         for (int p = 0; p < multi_nranks; p++)
             ((volatile int *)ceclPeerPointer(dc, (void *)own, p))[multi_rank] =
                 round * 100 + multi_rank;
@@ -93,14 +93,14 @@ static void barriers_order_what_ranks_write(void **state)
             assert_int_equal(own[p], round * 100 + p);
         assert_true(ceclBarrierBlock(dc, slot));
         if (round == ROUNDS / 2)
-            dc = device_comm(comm); /* a later launch: what counts stands in memory */
+            dc = device_comm(comm); /* a later launch: the counts are read from memory */
     }
     assert_false(ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
     assert_false(ceclBarrierBlock(dc, -1));
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Around the wrap, too: epochs are compared cyclically. */
+/* Epochs wrap to 0: they are compared cyclically. */
 static void barriers_go_on_past_the_wrap(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void barriers_go_on_past_the_wrap(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Round the ring, value by value. */
+/* Passes values around the ring, one by one. */
 static void signals_go_from_rank_to_rank(void **state)
 {
     (void)state;
@@ -152,13 +152,13 @@ static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (late)
-        assert_true(ceclBarrierBlock(dc, 0)); /* the others have been there */
+        assert_true(ceclBarrierBlock(dc, 0)); /* the other ranks have passed this point */
     for (int i = 0; i < 20; i++)
         assert_true(ceclBarrierBlock(patient, 0));
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Without a bound of its own, a wait ends with the communicator. */
+/* A wait without a time limit ends when the communicator fails. */
 static void waits_end_when_a_rank_gives_up(void **state)
 {
     (void)state;

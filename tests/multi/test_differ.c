@@ -1,8 +1,9 @@
-/* Ranks that make different small calls, without CECL_CHECK. Nothing refuses such a call before it
- * starts. But no rank takes its result for good: all get an error that names the difference. */
+/* Ranks that make different small calls, without CECL_CHECK. Nothing refuses such a call before
+ * it starts. But no rank takes its result as valid: all ranks get an error that names the
+ * difference. */
 #include "memory.h"
 
-#define COUNT 100 /* of floats: a small call */
+#define COUNT 100 /* count of floats: a small call */
 #define CALLS 12
 #define ODD_CALL 5
 #define PROMPT 20.0 /* seconds: only a hang takes longer */
@@ -19,7 +20,7 @@ static ceclResult_t call(const struct buffers *b, size_t count, ceclRedOp_t op)
     return ceclAllReduce(b->send, b->recv, count, ceclFloat, op, b->comm, NULL);
 }
 
-/* All calls differ in their counts. The last rank makes its call ODD_CALL in another way. */
+/* All calls have different counts. The last rank makes call ODD_CALL in a different way. */
 static ceclResult_t make(const struct buffers *b, enum difference difference, int index)
 {
     const size_t count = COUNT - 2 * (size_t)index;
@@ -46,10 +47,10 @@ static void run(enum difference difference)
         result = make(&b, difference, i);
         if (result == ceclSuccess)
             result = ceclStreamSynchronize(b.comm, NULL);
-        if (i > ODD_CALL) /* this rank has seen that a peer made an earlier call in another way */
+        if (i > ODD_CALL) /* this rank has seen that a peer made an earlier call differently */
             assert_int_not_equal(result, ceclSuccess);
     }
-    /* a peer may still be on its way */
+    /* a peer may still be in the call */
     assert_int_not_equal(multi_async_within(b.comm, PROMPT), ceclSuccess);
     const char *words = ceclGetLastError(b.comm);
     if (!strstr(words, "made a different call than this rank"))
@@ -82,7 +83,7 @@ static void a_call_left_out_is_an_error_on_all_ranks(void **state)
     run(LEFT_OUT);
 }
 
-/* Of a reduction ranks may have their buffers as they like. */
+/* In a reduction, each rank may choose by itself whether its buffers are in place. */
 static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
 {
     (void)state;
@@ -101,8 +102,9 @@ static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
     multi_ok(NULL, ceclCommDestroy(b.comm));
 }
 
-/* Nor is it one where one block goes to all ranks. Rank 0 sends from private memory, which peers cannot read;
- * then nothing but their word tells ranks apart that are in place. */
+/* In a collective that sends one block to all ranks, ranks may differ in placement, too. Rank 0
+ * sends from private memory, which peers cannot read. Then only its announcement shows which
+ * ranks are in place. */
 struct gather {
     ceclComm_t comm;
     struct memory send, recv;
@@ -148,7 +150,8 @@ static void broadcast_once(const struct gather *g, int index, bool in_place)
     check(g, index, BLOCK);
 }
 
-/* All patterns of ranks but 0, twice. `tuning`: rows for CECL_TUNING, or NULL. */
+/* Runs all patterns of placement on the ranks other than 0, twice. `tuning`: rows for
+ * CECL_TUNING, or NULL. */
 static void move_in_every_pattern(const char *tuning)
 {
     const size_t all = (size_t)multi_nranks * BLOCK;
@@ -179,7 +182,7 @@ static void a_gather_may_be_in_place_on_some_ranks(void **state)
     move_in_every_pattern("late.wait_ns * any 0");
 }
 
-/* Those that are in place would pull, and the others cannot. */
+/* Ranks that are in place would pull, and the others cannot. */
 static void so_may_a_pulled_broadcast(void **state)
 {
     (void)state;
@@ -188,7 +191,7 @@ static void so_may_a_pulled_broadcast(void **state)
     multi_setenv("CECL_DIRECTION", NULL);
 }
 
-/* In an all-to-all they must agree on being in place. Of two ranks one knows the other's call. */
+/* In an all-to-all, ranks must agree on placement. Of two ranks, one knows the other's call. */
 static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
 {
     (void)state;
@@ -196,7 +199,7 @@ static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
     const size_t all = (size_t)multi_nranks * COUNT;
     multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, all * sizeof(float)));
     multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.recv, all * sizeof(float)));
-    MPI_Barrier(MPI_COMM_WORLD); /* none hears of the error while it allocates */
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank learns of the error while it allocates */
     const ceclResult_t result =
         ceclAlltoAll(multi_rank == 0 ? b.recv : b.send, b.recv, COUNT, ceclFloat, b.comm, NULL);
     assert_true(result == ceclSuccess || result == ceclInvalidUsage || result == ceclRemoteError);

@@ -1,18 +1,18 @@
-/* Rows go to experts and come back: ceclDispatch and ceclCombine, with and without scales, and
+/* ceclDispatch and ceclCombine bring rows to experts and back, with and without scales;
  * ceclSumRows. */
 #include "buffers.h"
 
 #include <stdio.h>
 
 #define RANKS 16
-#define EXPERTS 4 /* of a rank, at most */
-#define ROWS 12   /* of a block, at most */
-#define ROW 20    /* bytes of a row, at most */
-#define SCALE 6   /* bytes of a row's scales, at most */
-#define ALIGN 8   /* rows, at most */
+#define EXPERTS 4 /* most rows of a rank */
+#define ROWS 12   /* most rows of a block */
+#define ROW 20    /* most bytes of a row */
+#define SCALE 6   /* most bytes of a row's scales */
+#define ALIGN 8   /* most rows in a buffer */
 #define BLOCKS (RANKS * EXPERTS)
 
-/* What a rank has, what its experts have, and what came back: rows, scales, and splits. */
+/* What a rank sends, what its experts receive, and what comes back: rows, scales, and splits. */
 static unsigned char *rows[3], *scales[3];
 static uint64_t *splits[3];
 static size_t capacity; /* rows of each buffer */
@@ -32,7 +32,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* What all ranks do; ranks draw alike. */
+/* Splits of all ranks; all ranks draw the same. */
 struct exchange {
     uint64_t rows[RANKS][RANKS][EXPERTS]; /* [from][to][expert] */
     ceclExperts_t experts;
@@ -72,7 +72,7 @@ static void put(const struct exchange *e, uint64_t seed)
     }
 }
 
-/* From buffers `at` to those behind. */
+/* Gives the arguments: this rank sends from buffers `at`, and receives in the next ones. */
 static ceclResult_t go(struct exchange *e, int at, ceclStream_t stream)
 {
     e->experts.sendscales = scales[at];
@@ -82,7 +82,7 @@ static ceclResult_t go(struct exchange *e, int at, ceclStream_t stream)
                                                   ceclUint8, comm, stream);
 }
 
-/* Row of its sender at which a block begins. */
+/* The sender's row at which a block begins. */
 static size_t begin_of(const struct exchange *e, int from, int to, size_t expert)
 {
     size_t before = 0;
@@ -92,8 +92,8 @@ static size_t begin_of(const struct exchange *e, int from, int to, size_t expert
     return before;
 }
 
-/* `count` rows of rank `from`, from row `first` on, are at row `at` of what was received; they are then
- * taken for untouched. */
+/* Checks that `count` rows of rank `from`, from row `first` on, are at row `at` of the received
+ * rows. Then overwrites them with the initial contents. */
 static void check_rows(uint64_t seed, size_t row, int from, size_t first, size_t count, size_t at)
 {
     for (size_t i = 0; i < count * row; i++) {
@@ -110,7 +110,8 @@ static void check_untouched(size_t bytes)
             fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
 }
 
-/* What lies at the experts, in one of the arrays. told: rows and places, as they were written. */
+/* Checks what the experts received, in one of the arrays. told: the rows and places that the call
+ * wrote. */
 static void check_out(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
 {
     const size_t blocks = (size_t)multi_nranks * e->experts.experts;
@@ -131,7 +132,7 @@ static void check_out(const struct exchange *e, uint64_t seed, size_t row, const
     }
 }
 
-/* All rows that this rank sent are back, in the order in which they were. */
+/* Checks that all rows that this rank sent are back in their order. */
 static void check_back(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
 {
     const size_t blocks = (size_t)multi_nranks * e->experts.experts;
@@ -217,14 +218,14 @@ static void graphs_take_rows_out_and_back(void **state)
 #define EACH 3
 #define COUNT 24 /* elements of a row */
 
-/* What all ranks' experts make of element i of a row: here, what the row is. */
+/* Element i of a row after the experts of all ranks; these experts change nothing. */
 static float element_of(int rank, size_t row, size_t i)
 {
     return (float)((size_t)rank * 7 + row * 3 + i) * 0.25f;
 }
 
-/* Tokens have EACH rows, which go to experts and come back; their sums, with weights, are then what one
- * rank would have computed. The last token's first row is left out. */
+/* Each token has EACH rows, which go to experts and come back. Their weighted sums then equal
+ * what a single rank would compute. The last token's first row is left out. */
 static void tokens_get_the_sums_of_their_rows(void **state)
 {
     const size_t nrows = TOKENS * EACH, bytes = nrows * COUNT * sizeof(float);
@@ -346,7 +347,8 @@ static void an_expert_without_room_is_named_on_every_rank(void **state)
     memset(e.rows, 0, sizeof(e.rows));
     for (int from = 0; from < multi_nranks; from++)
         e.rows[from][1][0] = e.rows[from][1][2] = 4;
-    e.recvrows = 4 * (size_t)multi_nranks + 4 + 2; /* the third expert begins, and has no room */
+    /* the third expert's rows begin at the end, without room */
+    e.recvrows = 4 * (size_t)multi_nranks + 4 + 2;
     put(&e, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(comm, go(&e, 0, NULL));

@@ -1,15 +1,15 @@
-/* ceclExplain: what it reports for each shape, that it enqueues and exchanges nothing, and that it
+/* ceclExplain: what it reports for each shape; that it enqueues and exchanges nothing; that it
  * refuses what the call refuses, with the same message. */
 #include "multi.h"
 
 #include <stdio.h>
 
 #define BLOCK 1000
-#define LARGE 1100000 /* bytes: no small call on any device */
+#define LARGE 1100000 /* bytes: too large for a small call on any device */
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer; /* [nranks * BLOCK] each */
-static bool shares_gpu;                 /* then nothing that copies is zero SM */
+static bool shares_gpu;                 /* then no copy is zero SM */
 
 static int set_up(void **state)
 {
@@ -50,7 +50,7 @@ static void all_gather_in_place_is_zero_sm(void **state)
     assert_non_null(strstr(e.reason, shares_gpu ? "ranks share a GPU" : "zero SM"));
 }
 
-/* The next rank holds all of so small a block, and returns it. */
+/* A block this small goes to the next rank as a whole, and comes back. */
 static void all_gather_out_of_place_is_zero_sm(void **state)
 {
     (void)state;
@@ -103,8 +103,8 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
     multi_ok(NULL, ceclCommDestroy(lax));
 }
 
-/* On the host device a copy engine runs local copies where that is asked; on GPUs it is tried, and
- * either is well. */
+/* On the host device a copy engine runs local copies if the setting asks for it. On GPUs a probe
+ * decides, and both results are valid. */
 static void a_local_copy_by_a_copy_engine_is_told_and_zero_sm(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void a_local_copy_by_a_copy_engine_is_told_and_zero_sm(void **state)
     multi_ok(NULL, ceclCommDestroy(probed));
 }
 
-/* Chunks are a multiple of 256 bytes of staging / peers. */
+/* Chunks are multiples of 256 bytes, at most staging / peers. */
 static void all_to_all_in_place_tells_its_chunks(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void an_empty_call_moves_nothing(void **state)
     assert_int_equal(e.bytesSent, 0);
 }
 
-/* One rank alone explains, under CECL_CHECK=1 too: were anything exchanged, this would hang. */
+/* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */
 static void explaining_concerns_one_rank_alone(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
     multi_put(comm, send_buffer, host, BLOCK);
     explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
-    MPI_Barrier(MPI_COMM_WORLD); /* whoever wrote here has done so by now */
+    MPI_Barrier(MPI_COMM_WORLD); /* every rank's writes, if any, are done */
     multi_get(comm, host, recv_buffer, bytes);
     for (size_t i = 0; i < bytes; i++)
         assert_int_equal(host[i], 0x77);
@@ -228,8 +228,8 @@ static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
     free(host);
 }
 
-/* The call and its explanation come to the same result in the same words; the explanation stays as
- * it was. */
+/* The call and its explanation are refused with the same result and words; the explanation stays
+ * unchanged. */
 static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t count, int type,
                           ceclResult_t want)
 {

@@ -1,13 +1,13 @@
-/* The program frees memory: while calls are pending, which CUDA waits for, and memory that peers have
- * open for more than one communicator. */
+/* The program frees memory while calls are pending, for which CUDA waits. It also frees memory
+ * that peers have opened for more than one communicator. */
 #include <pthread.h>
 
 #include "memory.h"
 
 #define BYTES ((size_t)4 << 20)
 
-/* ---- a thread frees memory, and waits in the driver for all pending work. Other threads' copies wait
- * for it. */
+/* ---- A thread frees memory, and waits in the driver for all pending work. Copies of other
+ * threads wait for that thread. */
 
 struct freeing {
     ceclComm_t comm;
@@ -22,7 +22,8 @@ static void *free_it(void *argument)
     return NULL;
 }
 
-/* A communicator on which rank 0 has made a call that the others do not make, and now frees memory. */
+/* A communicator on which rank 0 has made a call that the others have not made. Rank 0 then frees
+ * memory. */
 static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
 {
     ceclConfig_t config = multi_config();
@@ -41,7 +42,7 @@ static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, cecl
     return comm;
 }
 
-/* Rank 0's call ends with `result`, and so does the thread that frees memory. */
+/* Rank 0's call ends with `result`, and the thread that frees memory returns. */
 static void expect_end(ceclComm_t comm, struct freeing *freeing, ceclResult_t result,
                        const char *words)
 {
@@ -79,7 +80,7 @@ static void a_time_limit_is_kept_while_memory_is_freed(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* ---- memory that several communicators know */
+/* ---- memory that several communicators use */
 
 static void gather(ceclComm_t comm, const struct memory *memory, uint64_t seed)
 {
@@ -97,7 +98,7 @@ static void gather(ceclComm_t comm, const struct memory *memory, uint64_t seed)
     free(all);
 }
 
-/* Each communicator has the old memory open when one of them comes to the new one. */
+/* Each communicator has opened the old memory when one of them first uses the new memory. */
 static void memory_that_is_replaced_serves_all_communicators(void **state)
 {
     enum { COMMS = 3, ROUNDS = 12 };
@@ -117,14 +118,14 @@ static void memory_that_is_replaced_serves_all_communicators(void **state)
         multi_ok(NULL, ceclCommDestroy(comms[c]));
 }
 
-/* Small allocations share a block, which is the driver's to free and to take again. */
+/* Small allocations share a block, which the driver may free and reuse. */
 static void small_allocations_that_come_and_go_serve_all_communicators(void **state)
 {
     enum { COMMS = 2, COUNT = 6, ROUNDS = 40 };
     (void)state;
     ceclComm_t comms[COMMS] = {multi_comm(NULL), multi_comm(NULL)};
     struct memory memory[COUNT] = {{0}};
-    uint64_t x = 12345; /* the same on all ranks */
+    uint64_t x = 12345; /* equal on all ranks */
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
         struct memory *m = &memory[(x >> 33) % COUNT];

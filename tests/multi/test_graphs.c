@@ -1,15 +1,15 @@
-/* Captured calls: what a graph does whenever it is launched is what its calls mean. Graphs are launched
- * again and again, on several streams, one after the other and between calls that no graph captured. */
+/* Captured calls: each launch of a graph does what its calls would do. Graphs are launched
+ * repeatedly, on several streams, one after the other and between eager calls. */
 #include "multi.h"
 
 #include <stdio.h>
 
 #define COUNT_MOST 700 /* elements of a block */
 #define GRAPHS 5
-#define EAGER GRAPHS /* calls that no graph captures */
+#define EAGER GRAPHS /* eager calls */
 #define CALLS_MOST 3
 #define STREAMS 3
-#define WINDOW 24 /* launches between two looks at all results */
+#define WINDOW 24 /* launches between two checks of all results */
 #define LAUNCHES 20000
 
 static size_t ranks(void)
@@ -35,13 +35,13 @@ enum kind {
 
 struct work {
     enum kind kind;
-    size_t count; /* of a block */
+    size_t count; /* elements of a block */
     bool in_place;
     int root;
     uint32_t *send, *recv; /* room for a block of each rank */
 };
 
-/* What rank `rank` gives as element i in launch `seed`. */
+/* Element i of rank `rank`'s input in launch `seed`. */
 static uint32_t given(uint64_t seed, int rank, size_t i)
 {
     uint64_t x = seed * 1000003u + (uint64_t)rank * 7919u + i;
@@ -49,7 +49,7 @@ static uint32_t given(uint64_t seed, int rank, size_t i)
     return (uint32_t)(x >> 29);
 }
 
-/* Elements that a rank gives, and that it gets. */
+/* Elements of a rank's input and of its output. */
 static size_t input_of(const struct work *w)
 {
     return w->kind == EXCHANGE || w->kind == SUM_SCATTER || w->kind == SCATTER ? w->count * ranks()
@@ -82,7 +82,7 @@ static uint32_t sum(uint64_t seed, size_t i)
     return all;
 }
 
-/* Element i of what this rank gets. */
+/* Expected element i of this rank's output. */
 static uint32_t expected(const struct work *w, uint64_t seed, size_t i)
 {
     const size_t mine = (size_t)multi_rank * w->count;
@@ -160,13 +160,13 @@ static void free_work(ceclComm_t comm, const struct work *w)
     multi_ok(comm, ceclMemFree(comm, w->recv));
 }
 
-/* ---- launches: new input before each, and what comes of it kept behind */
+/* ---- launches: new input before each launch, and a copy of its output after it */
 
 struct launch {
     uint64_t seed;
     const struct work *calls;
     int ncalls;
-    uint32_t *in, *out; /* of each call, COUNT_MOST * ranks apart */
+    uint32_t *in, *out; /* input and output of each call, COUNT_MOST * ranks elements apart */
 };
 
 static size_t apart(void)
@@ -244,7 +244,7 @@ static ceclGraph_t capture(ceclComm_t comm, const struct work *calls, int ncalls
     return graph;
 }
 
-/* Launches the graph of one call a window full of times, with new input each time. */
+/* Launches the graph of one call for a whole window, with new input each time. */
 static void replay(ceclComm_t comm, const struct work *w, struct launch *launches,
                    ceclStream_t stream)
 {
@@ -279,7 +279,7 @@ static void replay_each_kind(ceclComm_t comm)
     free_launches(launches);
 }
 
-/* Memory that peers cannot reach goes through bounce buffers, which serve eager calls as well. */
+/* Memory that peers cannot reach goes through bounce buffers, which eager calls use as well. */
 static void private_memory_is_carried_in_each_replay(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void private_memory_is_carried_in_each_replay(void **state)
     struct launch *launches = new_launches();
     ceclStream_t stream;
     uint64_t x = 5;
-    if (multi_on_gpus(comm)) { /* there all memory of the program's is reached */
+    if (multi_on_gpus(comm)) { /* the host device reaches all of the program's memory */
         free_launches(launches);
         multi_ok(NULL, ceclCommDestroy(comm));
         skip();
@@ -320,7 +320,7 @@ static void each_kind_of_call_is_right_in_each_replay(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Small calls number themselves; urgent ones go as others do once they are captured. */
+/* Small calls keep their own call count. Captured urgent calls use the same path as other calls. */
 static void under_each_policy_they_are_right_too(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void under_each_policy_they_are_right_too(void **state)
     }
 }
 
-/* ---- many graphs, and calls between them */
+/* ---- many graphs, and eager calls between them */
 
 struct arena {
     ceclComm_t comm;
@@ -376,7 +376,8 @@ static void close_arena(struct arena *a)
     multi_ok(NULL, ceclCommDestroy(a->comm));
 }
 
-/* Each graph has one stream within a window, because its buffers are the program's. */
+/* Within a window, each graph is launched on one stream only, because its buffers belong to the
+ * program. */
 static void launch_one(struct arena *a, struct launch *l, int g, ceclStream_t stream)
 {
     l->calls = a->calls[g];

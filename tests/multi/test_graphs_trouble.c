@@ -1,4 +1,5 @@
-/* Graphs that are used wrongly, or whose communicator fails: refused by name, or bounded and named. */
+/* Graphs that are used wrongly are refused with their name. Graphs whose communicator fails end
+ * within a time limit, with an error that names the rank. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 static ceclComm_t comm;
 static ceclStream_t stream;
 static uint32_t *recv;
-static bool is_small; /* calls are of one kernel */
+static bool is_small; /* each call is one kernel */
 
 static void open_with(const char *timeout_ms)
 {
@@ -23,7 +24,7 @@ static void open_with(const char *timeout_ms)
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     multi_ok(comm,
              ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * COUNT * sizeof(*recv)));
-    MPI_Barrier(MPI_COMM_WORLD); /* no rank makes it fail while another one still joins */
+    MPI_Barrier(MPI_COMM_WORLD); /* a rank's failure must not hit another rank's join */
 }
 
 static ceclResult_t gather(void)
@@ -46,7 +47,7 @@ static bool is_last(void)
     return multi_rank == multi_nranks - 1;
 }
 
-/* After a failure: the streams end, and everything is given back. */
+/* After a failure: streams end, and all resources are released. */
 static void abort_all(ceclGraph_t graph)
 {
     (void)!ceclStreamSynchronize(comm, stream);
@@ -79,7 +80,7 @@ static void streams_that_cannot_capture_are_refused(void **state)
     multi_refused(comm, ceclGraphLaunch(graph, stream), ceclInvalidUsage, "captures a graph");
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &other));
     multi_refused(comm, ceclGraphLaunch(NULL, stream), ceclInvalidArgument, "NULL");
-    multi_ok(comm, ceclGraphLaunch(graph, stream)); /* it is empty */
+    multi_ok(comm, ceclGraphLaunch(graph, stream)); /* the graph is empty */
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     multi_ok(comm, ceclGraphDestroy(graph));
     multi_ok(comm, ceclGraphDestroy(other));
@@ -96,7 +97,7 @@ static void messages_are_refused_by_name(void **state)
     multi_refused(comm,
                   ceclSend(recv, COUNT, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream),
                   ceclInvalidUsage, "cannot be captured");
-    multi_ok(comm, gather()); /* the capture is as good as before */
+    multi_ok(comm, gather()); /* the capture is still usable */
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
@@ -104,7 +105,7 @@ static void messages_are_refused_by_name(void **state)
     close_all();
 }
 
-/* One rank captures what the others do not. */
+/* The last rank captures a call that the others make eagerly. */
 static void a_call_that_others_do_not_capture_is_named(void **state)
 {
     ceclGraph_t graph = NULL;
@@ -112,13 +113,13 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
     open_with(NULL);
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        const ceclResult_t made = gather(); /* a peer may have found it first */
+        const ceclResult_t made = gather(); /* a peer may have found the difference first */
         if ((made != ceclInvalidUsage && made != ceclRemoteError) ||
             !strstr(ceclGetLastError(comm), "a graph captures the call"))
             fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     } else {
-        /* two ranks may have agreed that they come late before the one that captures came */
+        /* ranks that do not capture may have agreed that they are late before the last rank came */
         const ceclResult_t made = gather();
         if (made == ceclSuccess)
             assert_int_not_equal(multi_async_within(comm, 20), ceclSuccess);
@@ -140,7 +141,7 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
     abort_all(graph);
 }
 
-/* The others' graphs wait in the middle: the first launch is everybody's. */
+/* The others' graphs wait in the middle of their launch. All ranks make the first launch. */
 static void a_rank_that_does_not_launch_is_named(void **state)
 {
     char words[64];
@@ -155,7 +156,7 @@ static void a_rank_that_does_not_launch_is_named(void **state)
         multi_ok(comm, ceclGraphLaunch(graph, stream));
         const ceclResult_t found = multi_async_within(comm, 20);
         const char *message = ceclGetLastError(comm);
-        /* a peer may have said so first */
+        /* a peer may have reported it first */
         if (found == ceclSuccess || !strstr(message, words))
             fail_msg("%d: %s", (int)found, message);
     }
@@ -163,7 +164,7 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     abort_all(graph);
 }
 
-/* Work of the program's own before the call does not count as waiting. */
+/* Time in the program's own work before the call does not count as waiting. */
 static void many_replays_without_a_pause_are_no_timeout(void **state)
 {
     (void)state;
@@ -192,7 +193,7 @@ static void a_peer_that_aborts_ends_replays_that_wait(void **state)
         abort_all(graph);
         return;
     }
-    for (int i = 0; i < 50; i++) /* these wait for the one that has gone, or are refused */
+    for (int i = 0; i < 50; i++) /* these calls wait for the rank that has left, or are refused */
         (void)!ceclGraphLaunch(graph, stream);
     assert_int_not_equal(multi_async_within(comm, 20), ceclSuccess);
     abort_all(graph);
@@ -224,8 +225,8 @@ static void a_communicator_that_ends_before_its_graph_says_so(void **state)
     multi_ok(NULL, ceclGraphDestroy(graph));
 }
 
-/* The device's own functions launch it, as CUDA's would. Only some ranks do, so the waits of the graph
- * have no end but the library's. */
+/* The device's own functions launch the graph, as CUDA's would. Only some ranks launch, so the
+ * graph's waits end only when the library ends them. */
 static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
 {
     void *graph = NULL;
@@ -245,7 +246,7 @@ static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
     multi_ok(NULL, dev->captures->graph_destroy(graph));
 }
 
-/* Programs, windows and imports go with their graphs. */
+/* A graph's programs, windows and imports are released with the graph. */
 static void captures_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -256,7 +257,7 @@ static void captures_leave_nothing_behind(void **state)
         ceclGraph_t graph = captured(3);
         if (i % 2)
             multi_ok(comm, ceclGraphLaunch(graph, stream));
-        multi_ok(comm, ceclGraphDestroy(graph)); /* its launch may be under way */
+        multi_ok(comm, ceclGraphDestroy(graph)); /* a launch may still be running */
     }
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     multi_no_growth(multi_descriptors, descriptors, 0, "descriptors");

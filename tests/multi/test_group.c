@@ -1,5 +1,4 @@
-/* Groups: many calls as one. If one call of a group is refused, no call of the group is carried
- * out. */
+/* Groups: many calls as one. If one call of a group is refused, the whole group is refused. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -79,7 +78,7 @@ static void check(int i, uint64_t seed)
     free(host);
 }
 
-/* As usable as before: a whole group, right. */
+/* The communicator is usable: a whole group gives the right bytes. */
 static void works(uint64_t seed)
 {
     for (int i = 0; i < CALLS; i++)
@@ -124,7 +123,7 @@ static void nested_empty_and_single_groups_are_right(void **state)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-/* Refused on every rank, and nothing has moved. */
+/* All ranks refuse, and no byte has moved. */
 static void a_refused_call_refuses_its_group(void **state)
 {
     (void)state;
@@ -163,7 +162,7 @@ static void calls_that_share_memory_are_refused(void **state)
         multi_ok(comm, ceclAllGather(second[i].send, second[i].recv, 1, ceclUint8, comm, NULL));
         multi_refused(comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
     }
-    /* both may read the same */
+    /* both may read the same memory */
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[0], BLOCK, ceclUint8, comm, NULL));
     multi_ok(comm, ceclAllGather(send_buffer[0], recv_buffer[1], BLOCK, ceclUint8, comm, NULL));

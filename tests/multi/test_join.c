@@ -1,14 +1,14 @@
-/* Ways to join a communicator, and their failures: the caller's callbacks, which fail at any call,
- * and ids whose ranks do not match. No way leaves a descriptor or a thread behind. */
+/* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call,
+ * and ids whose ranks do not match. No failure leaks a descriptor or a thread. */
 #include "../threads_alive.h"
 #include "multi.h"
 
-#define SHORT_WAIT "3000" /* ms, where a join ends by its deadline */
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define SHORT_WAIT "3000" /* ms, for joins that end by their deadline */
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
 #define NEVER 1000
 
-/* The caller's exchange over MPI. Call number `fails_at` fails, after its exchange where the rank
- * takes part in it, and so does every later one. */
+/* The caller's exchange over MPI. Call number `fails_at` and all later calls fail. If the rank
+ * takes part in the exchange, they fail after it. */
 struct exchange {
     int calls, fails_at;
     bool takes_part;
@@ -52,7 +52,7 @@ static ceclUniqueId one_id(void)
     return id;
 }
 
-/* Exchanges that one join takes. */
+/* Number of exchanges in one join. */
 static int calls_of_a_join(void)
 {
     struct exchange x = {.fails_at = NEVER};
@@ -67,7 +67,7 @@ static int descriptors, threads;
 static int count_before(void **state)
 {
     (void)state;
-    calls_of_a_join(); /* what is set up once is there now */
+    calls_of_a_join(); /* one-time setup is complete now */
     descriptors = multi_descriptors();
     threads = threads_alive();
     return 0;
@@ -111,10 +111,10 @@ static void callbacks_that_fail_at_any_call_fail_the_join(void **state)
     }
 }
 
-/* The others went through the exchange that failed for one rank. They find out by their next
- * callback, and after the last one when they connect. The first rank is called by all, and hangs up.
- * The last one should call: the first to come to the deadline names it, and the others may hear of
- * that. */
+/* The exchange failed for one rank only, and the others completed it. They notice the failure in
+ * their next callback; after the last callback, when they connect. The first rank is called by
+ * all, and hangs up. The last rank should call: the first rank to reach the deadline names it,
+ * and the other ranks may learn that. */
 static void a_callback_that_fails_on(int failing)
 {
     const int calls = calls_of_a_join();
@@ -185,7 +185,7 @@ static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The others wait for it: it takes part all the same. */
+/* The last rank still takes part, because the others wait for it. */
 static void a_null_handle_on_one_rank_is_told_to_all(void **state)
 {
     (void)state;
@@ -202,7 +202,8 @@ static void a_null_handle_on_one_rank_is_told_to_all(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* It may reach peers that are still in their last step: they have to say who it was. */
+/* The revocation may reach peers that are still in their last step: they must name the rank that
+ * revoked. */
 static void who_revokes_right_after_joining_is_blamed(void **state)
 {
     (void)state;
@@ -269,7 +270,8 @@ static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
     const ceclConfig_t config = multi_config();
     ceclComm_t comm = NULL;
     ceclResult_t result = ceclTimeout;
-    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT); /* the root's too: it knows who is missing */
+    /* Also for the root, which knows who is missing. */
+    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT);
     const ceclUniqueId id = one_id();
     const double start = multi_seconds();
     if (multi_rank != 1)

@@ -1,13 +1,13 @@
-/* Making and ending communicators: no leak over many cycles, several communicators at once, every
- * way to join, and the order in which ranks end. */
+/* Creation and destruction of communicators: no leak over many cycles, several communicators at
+ * once, every way to join, and the order in which ranks end. */
 #include "../threads_alive.h"
 #include "multi.h"
 
 #include <pthread.h>
 #include <stdio.h>
 
-/* Mappings of this process. An address sanitizer's own allocator makes and drops hundreds, so there only
- * those count that ranks share. */
+/* Counts mappings of this process. An address sanitizer maps and unmaps hundreds, so with it only
+ * shared mappings count. */
 #ifdef __SANITIZE_ADDRESS__
 #define COUNTED "/memfd:cecl"
 #else
@@ -40,15 +40,15 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
-    /* What each cycle leaves shows after a few; what one in hundreds leaves need not show at every
-     * number of ranks. */
+    /* A leak in each cycle shows after a few cycles. A leak in one of hundreds of cycles need not
+     * show at every number of ranks. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     int fds = 0, threads = 0, maps = 0;
     for (int i = 0; i < cycles; i++) {
         comm = multi_comm(NULL);
         gather_once(comm);
         multi_ok(NULL, ceclCommDestroy(comm));
-        if (i == cycles / 10) { /* what is set up once is there by now */
+        if (i == cycles / 10) { /* one-time setup is complete now */
             fds = multi_descriptors();
             threads = threads_alive();
             maps = count_mappings();
@@ -56,7 +56,7 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
     }
     assert_int_equal(multi_descriptors(), fds);
     assert_int_equal(threads_alive(), threads);
-    if (!gpus) /* the driver keeps some of its own; the C library's arenas may come and go */
+    if (!gpus) /* the driver keeps some mappings; the C library's arenas may come and go */
         assert_in_range(count_mappings(), 0, (unsigned)maps + (*COUNTED ? 1 : 20));
 }
 
@@ -124,7 +124,7 @@ static void a_finalized_communicator_takes_no_more_calls(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* ---- ranks as threads: rank 0's process alone */
+/* ---- ranks as threads, in rank 0's process only */
 
 struct member {
     pthread_t thread;

@@ -1,10 +1,10 @@
-/* Processes that have several ranks each, and one thread for all of them. */
+/* Processes with several ranks each, and one thread for all ranks of a process. */
 #include "multi.h"
 
 #define EACH 2 /* ranks of one process */
 #define COUNT 5000
 #define ROUNDS 20
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
 
 static ceclUniqueId one_id(void)
 {
@@ -20,7 +20,7 @@ static int rank_of(int which)
     return multi_rank * EACH + which;
 }
 
-/* Several ranks of one process are not on GPUs of their own where each process has one. */
+/* Uses the host device: each process has one GPU at most, which its ranks would share. */
 static ceclConfig_t on_host(void)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -114,7 +114,7 @@ static void processes_with_several_ranks_each_exchange_in_groups(void **state)
         free(b.sent[i]);
 }
 
-/* Tries to join all ranks, of which one has an unknown policy. */
+/* Tries to join all ranks; one rank has an unknown policy. */
 static ceclResult_t join_with_a_bad_rank(ceclComm_t comms[EACH], int bad)
 {
     const ceclUniqueId id = one_id();
@@ -142,7 +142,7 @@ static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
     }
 }
 
-/* Rank 0's process also joins a communicator that no peer can have, so its group fails. */
+/* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
 static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
         assert_true(!comms[0] && !comms[1] && !other);
         return;
     }
-    /* rank 0's process may give up before the end of the group here */
+    /* rank 0's process may give up before this group ends */
     const ceclResult_t joined = ceclGroupEnd();
     if (joined != ceclSuccess)
         assert_int_equal(joined, ceclRemoteError);

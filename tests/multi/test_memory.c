@@ -1,19 +1,19 @@
-/* Calls on memory of any kind, at any offset, other on each rank; ranks that come late; memory that
- * is freed and allocated anew. CECL_TEST_CALLS and CECL_TEST_SEED override the number of random calls
- * and the seed.
+/* Calls on memory of any kind, at any offset, both different on each rank; ranks that come late;
+ * memory that is freed and allocated anew. CECL_TEST_CALLS and CECL_TEST_SEED override the number
+ * of random calls and the seed.
  *
- * Two generators of random numbers: ranks draw calls alike from `x`; each draws its buffers and its
- * lateness from a generator of its own, `y`. */
+ * The tests have two generators of random numbers. All ranks draw the same calls from `x`. Each
+ * rank draws its buffers and its lateness from its own generator `y`. */
 #include "memory.h"
 #include "random_call.h"
 
 #include <unistd.h>
 
 #define SLOTS 8
-#define SPREAD 5000 /* bytes beyond what a buffer needs: offsets differ by as much */
+#define SPREAD 5000 /* bytes beyond what a buffer needs, so that offsets can differ */
 #define LATE_US 2000
 
-/* A call, and memory of each kind for its buffers. */
+/* A call, with memory of each kind for its buffers. */
 struct slot {
     struct random_slot random;
     struct memory send[MEMORY_KINDS], recv[MEMORY_KINDS];
@@ -74,14 +74,14 @@ static int tear_down(void **state)
 
 /* ---- buffers */
 
-/* Chooses the buffers of a call that is drawn, in memory of these kinds, and puts its input. */
+/* Chooses the buffers of a drawn call in memory of these kinds, and writes its input. */
 static void prepare(struct slot *s, int send_kind, int recv_kind)
 {
     random_prepare(comm, &s->random, &s->send[memory_kind(send_kind)],
                    &s->recv[memory_kind(recv_kind)], &y, host);
 }
 
-/* Options of the next call; equal on all ranks. */
+/* Draws the options of the next call; equal on all ranks. */
 static void choose(uint64_t *x)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -108,7 +108,8 @@ static void draw_full(struct random_call *c, enum kind kind, bool in_place, uint
     c->stream = NULL;
 }
 
-/* One call on memory of two kinds: equal on all ranks, or one further on each rank. */
+/* One call on memory of two kinds. They are equal on all ranks, or each rank uses the next kind
+ * after the rank before it. */
 static void run_combination(enum kind kind, bool in_place, int combination, uint64_t *x)
 {
     const int step = combination / (MEMORY_KINDS * MEMORY_KINDS) * multi_rank;
@@ -140,7 +141,7 @@ static void come_late(void)
         usleep((unsigned)(random_next(&y) % LATE_US));
 }
 
-/* Now and then a rank has other memory than before, at the same address or elsewhere. */
+/* Sometimes replaces this rank's memory, at the same address or elsewhere. */
 static void renew_some(void)
 {
     struct slot *s = &slots[random_next(&y) % SLOTS];
@@ -156,7 +157,7 @@ static void renew_some(void)
     }
 }
 
-/* Calls [first, end), as a group of their own, or alone. */
+/* Makes the calls [first, end), as one group, or a single call without a group. */
 static void make_calls(uint64_t *x, int first, int end)
 {
     const bool grouped = end - first > 1;
@@ -212,10 +213,10 @@ static void random_calls_with_late_ranks_are_right(void **state)
     multi_ok(comm, ceclStreamDestroy(comm, streams[1]));
 }
 
-/* ---- memory that comes and goes */
+/* ---- memory that is freed and allocated again */
 
-/* The same calls with the same pointers again and again, so that plans are kept. One rank after the
- * other has other memory at these addresses. */
+/* Repeats the same calls with the same pointers, so that plans are kept. Rank after rank replaces
+ * its memory at these addresses. */
 static void memory_allocated_anew_at_the_same_address_is_used(void **state)
 {
     (void)state;
@@ -245,7 +246,7 @@ static void memory_allocated_anew_at_the_same_address_is_used(void **state)
         random_set_places(c, RANDOM_GUARD);
         random_put(comm, &s->random, host);
         run_one(s);
-        if (round == rounds / 5) { /* what is set up once is there by now */
+        if (round == rounds / 5) { /* one-time setup is complete now */
             descriptors = multi_descriptors();
             lines = multi_mappings();
         }
@@ -259,7 +260,7 @@ static size_t some_bytes(size_t least)
     return least + random_next(&y) % 100000;
 }
 
-/* Memory of random sizes, new in each round. One rank has more of it, and frees it in another
+/* Memory of random sizes, new in each round. One rank has more memory, and frees it in another
  * order. */
 static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 {
@@ -290,7 +291,7 @@ static void ranks_whose_allocators_diverge_understand_each_other(void **state)
         memory_free(comm, &extra[i]);
 }
 
-/* ---- hosts */
+/* ---- time on the host */
 
 static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
 {
@@ -300,9 +301,9 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
     const double limit = 40e-3;
     const struct memory *m = &slots[0].recv[MEMORY_SHARED];
     double least = 1;
-    if (multi_over_nodes()) /* there the host waits for all ranks */
+    if (multi_over_nodes()) /* between nodes the host waits for all ranks */
         skip();
-    for (int try = -1; try < TRIES; try++) { /* the first makes the memory known to peers */
+    for (int try = -1; try < TRIES; try++) { /* the first try opens the memory on peers */
         const bool late = (try + multi_nranks) % multi_nranks == multi_rank;
         MPI_Barrier(MPI_COMM_WORLD);
         if (late)
@@ -316,7 +317,7 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
             least = took;
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     }
-    /* A busy machine holds up most tries, a late rank would hold up all. */
+    /* A busy machine delays most tries; waiting for a late rank would delay every try. */
     if (least > limit)
         fail_msg("rank %d: %d early calls take their host %.3f ms, a rank is late by %.0f ms",
                  multi_rank, CALLS, least * 1e3, late_us * 1e-3);

@@ -1,17 +1,18 @@
-/* Random calls of all collectives, and messages, on communicators that are split and shrunk out of one
- * another all the time (bursts.h). CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed. In the
- * end, no mappings, descriptors or threads may be left over. tests/soak does more of it, for longer. */
+/* Random calls of all collectives, and messages, on communicators that are constantly split and
+ * shrunk (bursts.h). CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed. At the
+ * end, no mappings, descriptors or threads may be left over. tests/soak runs the same for
+ * longer. */
 #include "bursts.h"
 #include "held.h"
 
 #include <malloc.h>
 
-/* The communicators live in ages: at the end of each, all of them end, and all memory is freed. In one
- * age ranks compare their calls (CECL_CHECK=1). */
+/* The test has AGES ages. All communicators end and all memory is freed at the end of each age.
+ * In one age, ranks compare their calls (CECL_CHECK=1). */
 #define AGES 10
 #define AGE_CHECKED 5
 
-/* What is set up once is there after so many ages. */
+/* After this many ages, one-time setup is complete. */
 #define AGES_WARM 3
 
 static int count_calls(ceclComm_t home)

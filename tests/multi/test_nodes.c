@@ -1,14 +1,16 @@
-/* Calls over pretended nodes (CECL_NODE_SIZE): right over every layout of the ranks, refused by name where
- * they cannot leave a node, and ended in time when a rank of another node does not take part. */
+/* Calls over pretended nodes (CECL_NODE_SIZE): results for every layout of the ranks; refusals,
+ * with names, of calls that cannot leave a node; timeouts when a rank of another node does not
+ * take part. */
 #include "multi.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 #define LAYOUTS 4
-#define LIMIT_MS 1000 /* where calls end by it; ranks must allocate memory within it */
+/* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
+#define LIMIT_MS 1000
 
-/* Layout `i` of all ranks: one rank a node; two halves; uneven; the other way around. */
+/* Layout `i` of all ranks: 0: one rank a node; 1: two halves; 2: uneven; 3: uneven, reversed. */
 static const char *layout(int i)
 {
     static char sizes[32];
@@ -24,7 +26,8 @@ static const char *layout(int i)
     return sizes;
 }
 
-/* The nodes of layout `i`: how many ranks each has. Returns how many there are. */
+/* The nodes of layout `i`: fills in the number of ranks of each node. Returns the number of
+ * nodes. */
 static int nodes_of(int i, int sizes[64])
 {
     const char *at = layout(i);
@@ -47,7 +50,7 @@ static ceclComm_t comm_over(const char *sizes)
     return comm;
 }
 
-/* Two nodes. The last rank is on another node than the first. */
+/* Two nodes; the first and the last rank are on different nodes. */
 static ceclComm_t comm_of_two(int timeout_ms)
 {
     ceclConfig_t config = multi_config();
@@ -78,7 +81,7 @@ static void blocks_of_every_size_are_right(void **state)
     }
 }
 
-/* Blocks go in chunks that are far smaller, by way of little staging. */
+/* Staging is small, so blocks go in many chunks. */
 static void blocks_in_many_chunks_are_right(void **state)
 {
     (void)state;
@@ -99,14 +102,14 @@ static void blocks_in_many_chunks_are_right(void **state)
     multi_tuning(NULL);
 }
 
-/* Rows of all ranks side by side: what rank `from` has for rank `to`, at a row and a byte of it. */
+/* Byte i of the rows from rank `from` to rank `to`. Rows of all ranks lie side by side. */
 static unsigned char cell(int from, int to, size_t row, size_t at)
 {
     return multi_byte(11, from, ((size_t)to * 1000 + row) * 1000 + at);
 }
 
-/* Each rank gathers a column of a matrix from each, or exchanges columns with each, by way of staging that
- * cuts rows. */
+/* Each rank gathers a column of a matrix from each rank, or exchanges columns with each. Staging
+ * is so small that its limits lie within rows. */
 static void rows_are_right(ceclComm_t comm, bool gathers, bool in_place, bool is_private)
 {
     enum { ROWS = 37, WIDTH = 301 };
@@ -160,7 +163,7 @@ static void strided_blocks_are_right(void **state)
         multi_setenv("CECL_NODE_SIZE", NULL);
         for (int kind = 0; kind < 4; kind++) {
             rows_are_right(comm, kind % 2, kind / 2, false);
-            if (!multi_on_gpus(comm)) /* recvbuff that no peer reaches */
+            if (!multi_on_gpus(comm)) /* recvbuff in memory that peers cannot reach */
                 rows_are_right(comm, kind % 2, kind / 2, true);
         }
         multi_ok(NULL, ceclCommDestroy(comm));
@@ -172,7 +175,7 @@ static float input(int rank, size_t i)
     return (float)(multi_byte(7, rank, i) + 1) * 0.001f * (float)(1 + i % 3);
 }
 
-/* Adds up the ranks of each node, and then the nodes. */
+/* The expected result: sums over the ranks of each node, then over the nodes. */
 static float sum_over(const int *sizes, int count, size_t i)
 {
     volatile float sum = 0;
@@ -211,8 +214,8 @@ static void floats_are_added_up_node_by_node_on_all_ranks(void **state)
     free(host);
 }
 
-/* Each rank sends to all, in one group, in two messages, of which the first does not fit into the network at
- * once. */
+/* In one group, each rank sends two messages to all ranks. The first message is larger than the
+ * network accepts at once. */
 static void messages_between_all_ranks_are_right(void **state)
 {
     (void)state;
@@ -257,7 +260,7 @@ static const char *path_of(ceclComm_t comm, const char *what)
     return strcmp(what, "path") == 0 ? e.path : e.reason;
 }
 
-/* A child has its parent's nodes, as far as its ranks are on several. */
+/* A child has the same division into nodes as its parent, if its ranks are on several nodes. */
 static void children_keep_their_parents_nodes(void **state)
 {
     (void)state;
@@ -312,7 +315,7 @@ static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
     expect_no_comm(multi_rank == odd ? NULL : "1", words);
 }
 
-/* Where the tests go by MPI it has all threads. */
+/* MPI with all threads is available if the tests use it as the network. */
 static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
 {
     (void)state;
@@ -323,7 +326,7 @@ static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
     ceclComm_t some = comm_over(layout(1));
     const bool on_gpus = multi_on_gpus(some);
     multi_ok(NULL, ceclCommDestroy(some));
-    if (on_gpus) /* NCCL connects nodes there */
+    if (on_gpus) /* on GPUs, NCCL connects nodes */
         skip();
     if (multi_rank == 0)
         multi_ok(NULL, ceclGetUniqueId(&id));
@@ -369,7 +372,7 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     multi_refused(comm, ceclReduceScatterTiles(input, buffer, &tiles, ceclInt8, ceclSum, comm, 0),
                   ceclInvalidUsage, "ceclReduceScatterTiles over 2 nodes of");
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    if (!multi_on_gpus(comm)) { /* there streams are captured by CUDA */
+    if (!multi_on_gpus(comm)) { /* on GPUs, CUDA captures streams */
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
         multi_refused(comm, ceclAllGather(input, buffer, 4, ceclInt8, comm, stream),
                       ceclInvalidUsage, "a captured call over 2 nodes of");
@@ -412,8 +415,8 @@ static void the_least_staging_suffices(void **state)
 
 /* ---- failure */
 
-/* What the first rank hears when it sends more than the network takes in to the last one. The others have
- * nothing to do with that. */
+/* The first rank sends more to the last rank than the network accepts. Checks the first rank's
+ * error; the other ranks take no part. */
 static void expect_failure(ceclComm_t comm, ceclResult_t want, const char *words)
 {
     const int last = multi_nranks - 1, tag = 3;
@@ -426,7 +429,7 @@ static void expect_failure(ceclComm_t comm, ceclResult_t want, const char *words
         assert_int_equal(multi_async_within(comm, 15), want);
         if (!strstr(ceclGetLastError(comm), words))
             fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
-    } else if (multi_rank == last) { /* which leaves after that */
+    } else if (multi_rank == last) { /* the last rank leaves after this */
         MPI_Recv(NULL, 0, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
@@ -447,7 +450,7 @@ static void a_peer_that_leaves_is_named(void **state)
     (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(20000);
-    if (multi_on_gpus(comm)) { /* NCCL does not say for whom it waits */
+    if (multi_on_gpus(comm)) { /* NCCL does not name the rank that it waits for */
         multi_ok(NULL, ceclCommDestroy(comm));
         skip();
     }
@@ -477,7 +480,8 @@ static void a_peer_that_aborts_is_named(void **state)
     (void)!ceclCommAbort(comm);
 }
 
-/* A rank of the other node does not come to a collective, whose plan waits for it everywhere. */
+/* A rank of the other node does not come to a collective. The wait fails in every phase of the
+ * plan. */
 static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **state)
 {
     (void)state;
@@ -497,7 +501,8 @@ static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **stat
     (void)!ceclCommAbort(comm);
 }
 
-/* The start of a request does not wait on the host, so the watchdog finds who is missing. */
+/* The start of a request does not wait on the host, so the watchdog must find which rank is
+ * missing. */
 static void a_rank_that_does_not_start_is_named_on_all(void **state)
 {
     (void)state;
@@ -529,7 +534,7 @@ static void ends_of_a_message_that_differ_are_named(void **state)
     char words[96];
     ceclComm_t comm = comm_of_two(20000);
     void *buffer;
-    if (multi_on_gpus(comm)) { /* NCCL does not compare them */
+    if (multi_on_gpus(comm)) { /* NCCL does not compare message sizes */
         multi_ok(NULL, ceclCommDestroy(comm));
         skip();
     }

@@ -72,7 +72,7 @@ static void results_are_right_under_each(void **state)
             }
 }
 
-/* Large enough for the side lane; several in flight, with others between them. */
+/* Large enough for the side lane; several calls in flight, with other calls between them. */
 static void large_own_blocks_copied_beside_the_others_are_right(void **state)
 {
     (void)state;
@@ -98,7 +98,8 @@ static void large_own_blocks_copied_beside_the_others_are_right(void **state)
     free(host);
 }
 
-/* One call of a group may copy locally, the other must not: the group has just that one copy. */
+/* One call of a group may use a local copy, the other must not: the group has just one local
+ * copy. */
 static void calls_of_a_group_keep_their_own(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void a_group_that_is_only_explained_enqueues_nothing(void **state)
     assert_non_null(host);
     memset(host, 0x33, all);
     multi_put(comm, recv_buffer, host, all);
-    if (multi_rank == 0) { /* local: others need not */
+    if (multi_rank == 0) { /* local options: other ranks may have other values */
         multi_ok(comm, ceclGroupStart());
         multi_ok(comm, ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL,
                                       ceclInt8, comm, NULL));
@@ -161,7 +162,7 @@ static void an_explained_group_refuses_what_its_end_refuses(void **state)
     multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "inside another");
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "inside another");
     multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclGroupExplain(comm, &e)); /* of nothing */
+    multi_ok(comm, ceclGroupExplain(comm, &e)); /* the explanation of an empty group */
     assert_int_equal(e.copies, 0);
     ceclComm_t second = multi_comm(NULL);
     multi_ok(comm, ceclGroupStart());

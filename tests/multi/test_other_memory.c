@@ -1,5 +1,5 @@
-/* Sendbuffs outside the communicator's pool: in another communicator's pool, and on the host device
- * in any memory. Also: a collective does not change its input. */
+/* Sendbuffs outside the communicator's pool: in another communicator's pool, and on the host
+ * device in any memory. Also: a collective does not change its input. */
 #include "multi.h"
 
 #define COUNT 5001 /* odd, and more than a page */
@@ -21,7 +21,8 @@ static size_t bytes_sent(ceclOp_t op)
     return op == ceclOpAllGather ? COUNT : (size_t)multi_nranks * COUNT;
 }
 
-/* Fills `send` (through `owner`, whose memory it is), runs `op`, checks result, guards, input. */
+/* Fills `send` (through `owner`, whose memory it is), runs `op`, and checks the result, its
+ * guards, and the input. */
 static void run(ceclComm_t comm, ceclComm_t owner, ceclOp_t op, unsigned char *send, uint64_t seed)
 {
     const size_t all = (size_t)multi_nranks * COUNT, sent = bytes_sent(op);
@@ -70,7 +71,7 @@ static void sendbuff_in_another_communicators_pool_is_right(void **state)
     multi_ok(NULL, ceclCommDestroy(owner));
 }
 
-/* Calls on two communicators: what one gathered is the other's input. */
+/* Calls on two communicators: the output of the first call is the input of the second. */
 static void results_pass_from_one_communicator_to_another(void **state)
 {
     (void)state;

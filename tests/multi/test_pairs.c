@@ -1,14 +1,15 @@
-/* Messages between two ranks: they match in order, whatever the groups of the ranks look like, on any
- * memory, and a wrong one is refused or ends the communicator. */
+/* Messages between two ranks: they match in order with any groups on the two ranks, on any
+ * memory; a wrong message is refused or makes the communicator fail. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "memory.h"
 #include "multi.h"
 
-#define BYTES 3001    /* odd */
-#define PROMPT 10.0   /* seconds within which a failure must be known */
-#define LIMIT_MS 1000 /* where calls end by it; ranks must allocate memory within it */
+#define BYTES 3001  /* odd */
+#define PROMPT 10.0 /* seconds within which a failure must be reported */
+/* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
+#define LIMIT_MS 1000
 
 static int after(int rank)
 {
@@ -114,7 +115,7 @@ static void an_exchange_of_all_with_all_is_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Two ranks alone; the others make no call. */
+/* Two ranks exchange messages; the others make no call. */
 static void single_messages_match_in_order(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void a_group_of_messages_and_collectives_is_right(void **state)
 
 struct drawn {
     int from, to;
-    size_t bytes, at; /* where in the area, on both ranks */
+    size_t bytes, at; /* offset in the area, on both ranks */
     int from_area, to_area;
 };
 
@@ -219,8 +220,8 @@ static uint64_t draw(uint64_t *random, uint64_t below)
 
 static const enum memory_kind kinds[AREAS] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PRIVATE};
 
-/* The messages of all ranks, in an order in which a program could send them one by one. So each rank
- * may put those that concern it into groups as it likes, as long as it keeps the order. */
+/* The messages of all ranks, in an order in which a program could send them one by one. So each
+ * rank may divide its own messages into groups in any way that keeps the order. */
 static void draw_program(uint64_t seed, struct drawn *program)
 {
     uint64_t random = seed * 0x9e3779b97f4a7c15u + 1;
@@ -313,9 +314,10 @@ static void random_programs_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Rank `middle` has a group of two messages, and comes last. One comes from rank `last`. That rank sends
- * it behind a message from rank `first`, which sends that one behind the other message of the group. So
- * the group must receive from `first` before `last` is ready. */
+/* Rank `middle` has a group of two messages, and makes it last. It receives one message from rank
+ * `last`, and one from rank `first`. Rank `last` sends its message only after one from `first`
+ * has arrived, and `first` sends that one only after its message to `middle`. So the group must
+ * receive from `first` before `last` is ready. */
 static void run_triangle(ceclComm_t comm, unsigned char *buffer, int first, int middle, int last)
 {
     if (multi_rank == first) {
@@ -422,7 +424,7 @@ static void messages_without_bytes_are_waited_for(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Both of the two hear it, whichever comes first. */
+/* Both ranks of the message get the error, whichever comes first. */
 static void different_counts_fail_the_communicator_and_are_named(void **state)
 {
     (void)state;
@@ -448,7 +450,7 @@ static void different_counts_fail_the_communicator_and_are_named(void **state)
     }
 }
 
-/* Where one message of a group differs, all ranks hear of both of its ends. */
+/* If one message of a group differs, all ranks get an error that names both its ends. */
 static void a_different_count_in_a_group_is_named(void **state)
 {
     (void)state;
@@ -470,7 +472,7 @@ static void a_different_count_in_a_group_is_named(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* The two ranks of a message compare it by themselves. */
+/* The two ranks of a message compare it without the other ranks. */
 static void messages_need_no_check_of_calls(void **state)
 {
     multi_setenv("CECL_CHECK", "1");
@@ -479,7 +481,7 @@ static void messages_need_no_check_of_calls(void **state)
     multi_setenv("CECL_CHECK", NULL);
 }
 
-/* Under CECL_CHECK=1, too, neither call of a message waits for the other one. */
+/* Under CECL_CHECK=1, too, neither rank waits in its call for the other's call. */
 static void a_check_of_calls_holds_up_no_message(void **state)
 {
     (void)state;
@@ -503,7 +505,7 @@ static void a_check_of_calls_holds_up_no_message(void **state)
 
 /* ---- failures */
 
-/* All ranks have both before one goes on. buffer  [out] 64 bytes. */
+/* Returns when all ranks have made both. buffer [out] 64 bytes. */
 static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
 {
     ceclComm_t comm = comm_with_timeout(timeout_ms);
@@ -552,15 +554,15 @@ static void a_receiver_that_stays_away_is_not_told_to_group(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Each rank calls ceclSend and then ceclRecv, or the other way round; or only the first of them. Of two
- * calls the last one is not the one that waits. */
+/* Each rank calls ceclSend and then ceclRecv, or in the opposite order; or only the first of
+ * them. With two calls, the first one waits. */
 static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)
 {
     const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
     const int peer = sends_first ? next : last;
     unsigned char *buffer = NULL;
     char words[96];
-    if (multi_over_nodes()) /* a network takes a few bytes in before the receiver comes */
+    if (multi_over_nodes()) /* a network accepts a few bytes before the receiver comes */
         skip();
     ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
     for (int i = 0; i < calls; i++)
@@ -594,8 +596,8 @@ static void ranks_that_all_receive_first_are_told_to_group(void **state)
     ranks_that_wait_for_each_other_are_told_to_group(false, 1);
 }
 
-/* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for rank 2, which
- * makes no call. So the time of rank 0 is up first. */
+/* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for
+ * rank 2, which makes no call. So rank 0's time limit passes first. */
 static void the_end_of_a_chain_of_waits_is_named(void **state)
 {
     (void)state;
@@ -664,7 +666,7 @@ static void an_abort_ends_messages_that_are_pending(void **state)
     struct memory memory = memory_new(comm, MEMORY_PRIVATE, 4 * BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = multi_seconds();
-    multi_ok(comm, ceclGroupStart()); /* nobody sends */
+    multi_ok(comm, ceclGroupStart()); /* no rank sends */
     for (int r = 0; r < multi_nranks; r++)
         if (r != multi_rank)
             multi_ok(comm, ceclRecv(memory.at + r, 1, ceclInt8, r, comm, 0));

@@ -1,11 +1,11 @@
-/* Pieces of memory that come and go between calls: in a range of addresses they are replaced, swapped, added
- * and taken away. Each call gives the right bytes. */
+/* Pieces of memory within a range of addresses are replaced, swapped, added and removed between
+ * calls. Each call gives the right bytes. */
 #include "given.h"
 
 enum { GPU_ROUNDS = 1200, HOST_ROUNDS = 300 };
 enum { PLACES = 5, LEAST = 2, BLOCK = 1500, WHOLE_EVERY = 50 };
 
-/* A range in which pieces lie side by side from its start on. */
+/* A range of addresses; its pieces lie side by side from its start on. */
 struct range {
     const struct memory_pieces *ops;
     unsigned char *at;
@@ -72,12 +72,12 @@ static void change_pieces(struct range *range, uint64_t *own)
         if (range->count > LEAST)
             shrink(range);
         break;
-    default: break; /* nothing changes */
+    default: break; /* no change */
     }
 }
 
-/* One round: over a seam, within a piece, or all of two pieces. On the host device a piece is a mapping of
- * its own, and a buffer lies within one if it is registered. */
+/* One round: a buffer across a seam, within a piece, or over two whole pieces. On the host device
+ * a piece is a mapping of its own, and a registered buffer must lie within one. */
 static void call_on_pieces(struct range *range, uint64_t round, uint64_t *all, uint64_t *own)
 {
     const enum given_role role = (enum given_role)(multi_draw(all) % ROLES);

@@ -80,7 +80,8 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
     (void)state;
     enum { BLOCKS = 64 };
     ceclConfig_t config = multi_config();
-    config.segmentBytes = 32 << 20; /* holds the communicator's own memory on any device, too */
+    /* large enough for the communicator's own memory on any device */
+    config.segmentBytes = 32 << 20;
     config.stagingBytes = 4096;
     ceclComm_t comm = multi_comm(&config);
     ceclPoolStats_t start, full, after;
@@ -122,7 +123,7 @@ static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **st
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* What nobody set follows the pool. */
+/* Sizes that the program did not set follow the pool's size. */
 static void a_small_pool_holds_what_the_communicator_needs(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* One-sided calls between processes: from and to memory of every kind, on several streams, passed on from rank to rank
- * without their hosts, and beside collectives. Every byte is compared. */
+/* One-sided calls between processes: from and to memory of every kind, on several streams, with
+ * bytes that ranks pass on without their hosts, and beside collectives. Tests compare every
+ * byte. */
 #include <stdio.h>
 
 #include "memory.h"
@@ -39,7 +40,7 @@ static void guard(ceclComm_t comm, void *device, size_t bytes)
     free(host);
 }
 
-/* The first bytes are what rank `from` filled in, and the rest was not touched. */
+/* Checks that rank `from` filled in the first bytes, and that the rest is unchanged. */
 static void check(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
                   size_t all)
 {
@@ -61,7 +62,7 @@ static void wait_for(ceclComm_t comm, int peer, int signal, int count, ceclStrea
 
 /* ---- memory of every kind */
 
-/* Each rank puts into the next one's window, and gets the same bytes back. */
+/* Each rank puts bytes into the next rank's window, and gets the same bytes back. */
 static void there_and_back(ceclComm_t comm, int window_kind, int local_kind, uint64_t seed)
 {
     struct memory shared = memory_new(comm, memory_kind(window_kind), BYTES + 100),
@@ -115,7 +116,8 @@ static void private_memory_cannot_be_shared(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Windows come and go, at the same addresses; the memory is freed at once after each. */
+/* Windows are registered and deregistered at the same addresses; the memory is freed immediately
+ * afterwards. */
 static void windows_come_and_go(void **state)
 {
     (void)state;
@@ -127,7 +129,7 @@ static void windows_come_and_go(void **state)
 
 /* ---- random programs */
 
-/* Collectives of all ranks go on meanwhile, on a stream of their own. */
+/* Meanwhile all ranks make collectives, on another stream. */
 struct aside {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -186,7 +188,7 @@ static void random_programs_are_right(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* A rank whose memory is in a window makes no call while the others use it, not even after they are done. */
+/* A rank owns a window and makes no call while the others use it, nor after they are done. */
 static void a_rank_that_is_not_called_upon_does_nothing(void **state)
 {
     (void)state;

@@ -1,24 +1,24 @@
-/* 10,000 random calls of all collectives on one communicator. Size, type, placement, rows, stream,
- * offset and options vary, and memory is allocated and freed between calls. CECL_TEST_CALLS and
- * CECL_TEST_SEED override the number and the seed.
+/* 10,000 random calls of all collectives on one communicator. Size, type, placement, rows,
+ * stream, offset and options vary, and memory is allocated and freed between calls.
+ * CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed.
  *
- * Calls come in bursts, so that several are in flight at once. A third of the bursts are groups; in
- * another third, groups stand between single calls, which are often small. During half of the
- * bursts, other copies fill the links. Every byte that a call may write is checked, and so are the
- * bytes around its blocks and between them. */
+ * Calls come in bursts, so that several are in flight at once. A third of the bursts are groups.
+ * In another third, groups alternate with single calls, which are often small. During half of the
+ * bursts, other copies keep the links busy. The test checks every byte that a call may write, and
+ * the bytes around and between its blocks. */
 #include "random_call.h"
 
 #define SLOTS 8
 #define MOST_SHIFT 70
 #define CROWD_TIMES 4
 
-/* Bytes that any allocation needs at most. */
+/* The most bytes that any allocation needs. */
 static size_t room(void)
 {
     return random_room() + MOST_SHIFT;
 }
 
-/* Draws a call, and readies its buffers, allocated alike on all ranks. */
+/* Draws a call, and allocates and fills its buffers. Allocations are equal on all ranks. */
 static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
                     const ceclStream_t *streams, unsigned char *host)
 {
@@ -30,7 +30,7 @@ static void prepare(ceclComm_t comm, struct random_slot *s, uint64_t *x,
     c->seed = random_next(x);
     random_draw(c, x);
     if (random_reduces(c))
-        shift -= shift % c->size; /* they need aligned buffers */
+        shift -= shift % c->size; /* reductions need aligned buffers */
     for (int r = 0; r < multi_nranks; r++)
         if (random_sent(c, r) > most)
             most = random_sent(c, r);
@@ -49,7 +49,7 @@ static void check(ceclComm_t comm, const struct random_slot *s, unsigned char *h
     multi_ok(comm, ceclMemFree(comm, s->call.recv));
 }
 
-/* Options of the next call: what may be small, is it in some. Equal on all ranks. */
+/* Draws the options of the next call. Some of them make calls small. Equal on all ranks. */
 static void choose(ceclComm_t comm, uint64_t *x)
 {
     static const int sms[] = {CECL_UNDEF, 1, 2, 8};
@@ -61,7 +61,7 @@ static void choose(ceclComm_t comm, uint64_t *x)
     multi_ok(comm, ceclSetOptions(comm, &options));
 }
 
-/* Calls [first, end), as a group of their own, or alone. */
+/* Makes the calls [first, end), as one group, or a single call without a group. */
 static void make_calls(ceclComm_t comm, struct random_slot *slots, uint64_t *x, int first, int end)
 {
     const bool grouped = end - first > 1;

@@ -1,5 +1,5 @@
-/* Ranks that give up or stay away while their processes live on. The other ranks soon learn which
- * rank it was; everything can be ended; nothing is left behind; the same processes make a new
+/* Ranks that abort or stay away while their processes live on. The other ranks soon learn which
+ * rank it was. Then everything can be destroyed, nothing leaks, and the same processes make a new
  * communicator. tests/unit/test_failure.c has ranks that die. */
 #include "../threads_alive.h"
 #include "multi.h"
@@ -8,11 +8,11 @@
 #include <stdio.h>
 
 #define COUNT 1000
-#define LIMIT_MS                                                                                   \
-    1000 /* of a communicator whose calls end by it; ranks must allocate memory within it */
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below every default timeout */
+/* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
+#define LIMIT_MS 1000
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below every default timeout */
 
-/* Every rank has it before one of them gives the communicator up: the others could get none. */
+/* The barrier lets every rank allocate its buffer before one rank fails the communicator. */
 static int *buffer_of(ceclComm_t comm)
 {
     int *buffer = NULL;
@@ -21,7 +21,7 @@ static int *buffer_of(ceclComm_t comm)
     return buffer;
 }
 
-/* A gather and the wait for it. The failure may be known before the call is enqueued. */
+/* Makes a gather and waits for it. The failure may be known before the call is enqueued. */
 static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
 {
     const ceclResult_t result =
@@ -29,7 +29,7 @@ static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
     return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
 }
 
-/* Calls that wait otherwise than a gather by copies does: kernels that meet, slots, two lanes. */
+/* Calls that wait in other ways than a gather by copies: kernels that meet, slots, two lanes. */
 enum call {
     SMALL_GATHER,
     SMALL_REDUCTION,
@@ -38,9 +38,9 @@ enum call {
     STAGED_REDUCTION,
     CALLS
 };
-#define READ_COUNT 100000 /* of a block: not small on any device */
+#define READ_COUNT 100000 /* ints of a block: not small on any device */
 
-/* Of ints, input and output. */
+/* Input and output of a call. */
 struct call_buffers {
     int *in, *out;
 };
@@ -102,7 +102,8 @@ static void call_is_right(enum call call, ceclComm_t comm, const struct call_buf
     free(host);
 }
 
-/* Every rank has it before one of them gives it up: until then others' init may fail instead. */
+/* The barrier lets every rank join before one rank fails the communicator. Otherwise the others'
+ * init could fail instead. */
 static ceclComm_t joined(const ceclConfig_t *config)
 {
     ceclComm_t comm = multi_comm(config);
@@ -134,12 +135,12 @@ static void works_as_new(void)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Descriptors and threads are as many after as before. */
+/* The numbers of descriptors and threads are equal before and after. */
 static int descriptors, threads;
 static int count_before(void **state)
 {
     (void)state;
-    works_as_new(); /* what is set up once is there now */
+    works_as_new(); /* one-time setup is complete now */
     descriptors = multi_descriptors();
     threads = threads_alive();
     return 0;
@@ -172,7 +173,8 @@ static void an_abort_is_told_to_those_who_wait(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-/* Nobody waits for rank 0. Its call will not come to its end, and the others have to know. */
+/* No other rank waits for rank 0. But rank 0's call will never end, so the others must learn of
+ * the abort. */
 static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static void an_abort_of_a_pending_call_is_told_to_all(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-/* Who aborts with no call pending just leaves: what the others have made ends well. */
+/* A rank that aborts with no call pending just leaves; the calls that others have made succeed. */
 static void an_abort_of_an_idle_rank_fails_nobody(void **state)
 {
     (void)state;
@@ -201,7 +203,7 @@ static void an_abort_of_an_idle_rank_fails_nobody(void **state)
         int *buffer = buffer_of(comm);
         multi_ok(comm, gather_and_wait(comm, buffer));
         if (multi_rank != times % multi_nranks) {
-            multi_pause_ms(20); /* the other one has left by now */
+            multi_pause_ms(20); /* the other rank has left by now */
             multi_ok(comm, ceclStreamSynchronize(comm, 0));
             assert_int_equal(multi_async_within(comm, 0.02), ceclSuccess);
         }
@@ -209,7 +211,7 @@ static void an_abort_of_an_idle_rank_fails_nobody(void **state)
     }
 }
 
-/* Ends the communicator of all ranks, though none waits. */
+/* Makes all ranks' communicator fail while no rank waits. */
 static void fail_all(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
@@ -281,7 +283,7 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
     const double start = multi_seconds();
     ceclResult_t result = ceclSuccess;
     if (multi_rank != away) {
-        /* Where another rank gave up first, its words tell why. */
+        /* If another rank gave up first, its message tells the reason. */
         result = gather_and_wait(comm, buffer);
         const double waited = multi_seconds() - start;
         char words[64];
@@ -289,9 +291,10 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
         multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
                       words);
         assert_non_null(strstr(ceclGetLastError(comm), "pending here: ceclAllGather; did every"));
-        assert_null(strstr(ceclGetLastError(comm), "CECL_CHECK")); /* it would wait, too */
+        /* with CECL_CHECK the call would wait, too */
+        assert_null(strstr(ceclGetLastError(comm), "CECL_CHECK"));
         assert_true(result != ceclTimeout ||
-                    waited >= LIMIT_MS * 1e-3); /* it came before its peer */
+                    waited >= LIMIT_MS * 1e-3); /* this rank did not time out early */
         assert_true(waited < PROMPT);
     } else {
         assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
@@ -303,8 +306,8 @@ static void a_rank_that_stays_away_is_a_timeout(void **state)
     assert_true(multi_how_many(result == ceclTimeout) > 0);
 }
 
-/* Rank 0 waits for all others. Rank 1 gives up after rank 0's time is up, and before rank 0 has stopped
- * to listen. Returns whether rank 1 was in time for that. */
+/* Rank 0 waits for all others. Rank 1 gives up after rank 0's time limit, but while rank 0 still
+ * accepts news of its peers. Returns whether rank 1 was in time for that. */
 static bool try_to_be_heard(void)
 {
     enum { GIVES_UP_MS = LIMIT_MS + 600 };
@@ -380,7 +383,7 @@ static void without_a_timeout_a_late_rank_is_waited_for(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Rank 0 never calls, so that every other rank's work is pending when it gives up. */
+/* Rank 0 never calls, so every other rank has pending work when rank 0 gives up. */
 static void an_abort_with_work_pending_ends_at_once(void **state)
 {
     (void)state;
@@ -472,7 +475,7 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
     }
 }
 
-/* Several calls wait, one behind the other; no kernel of any may stay. */
+/* Several calls wait, one behind the other; all their kernels must end. */
 static void an_abort_ends_all_calls_in_the_queue(void **state)
 {
     (void)state;
@@ -486,7 +489,7 @@ static void an_abort_ends_all_calls_in_the_queue(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-/* Slots take turns from call to call: a refusal is no call, on any rank. */
+/* Slots alternate from call to call. A refused call does not count, on any rank. */
 static void a_refused_small_call_leaves_turns_in_step(void **state)
 {
     (void)state;
@@ -505,11 +508,11 @@ static void a_refused_small_call_leaves_turns_in_step(void **state)
             multi_refused(comm, ceclAllReduce(b.in, b.out, 9, ceclInt32, ceclSum, comm, 0),
                           ceclInvalidUsage, "CECL_SM_NEVER");
             break;
-        case 2: /* found when the plan is looked for */
+        case 2: /* the refusal happens during the plan look-up */
             multi_refused(comm, ceclAllReduce(b.in + 1, b.in, 9, ceclInt32, ceclSum, comm, 0),
                           ceclInvalidArgument, "overlap");
             break;
-        default: /* some ranks ask first what it would be, which is no call either */
+        default: /* on some ranks, a ceclExplain comes first, which does not count either */
             if (multi_rank % 2) {
                 ceclExplanation_t explanation;
                 multi_ok(comm, ceclGroupStart());
@@ -527,7 +530,7 @@ static void a_refused_small_call_leaves_turns_in_step(void **state)
 #define FAILURE(test) cmocka_unit_test_setup_teardown(test, count_before, count_after)
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
     const struct CMUnitTest tests[] = {
         FAILURE(an_abort_is_told_to_those_who_wait),
         FAILURE(an_abort_of_a_pending_call_is_told_to_all),

@@ -1,6 +1,6 @@
-/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of place, in one
- * chunk, in several, and read at the peers, alone and in groups. Results are compared with plain
- * loops bit for bit. Also: what these calls refuse. */
+/* Reduce-scatter, all-reduce, reduce: every type and operation, in place and out of place; in one
+ * chunk, in several chunks, and read at the peers; alone and in groups. Results equal those of
+ * plain loops bit for bit. Also: what these calls refuse. */
 #include "multi.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ struct test_call {
     size_t count;
     int root;
     bool in_place;
-    size_t shift; /* elements into the buffers */
+    size_t shift; /* offset of the buffers, in elements */
     uint64_t seed;
 };
 
@@ -119,7 +119,7 @@ static ceclResult_t make(const struct test_call *c, ceclStream_t stream)
     return ceclReduce(send, recv, c->count, c->type, c->op, c->root, comm, stream);
 }
 
-/* The result at byte `at`; its first element is element `first` of the input. */
+/* Expects the result at byte `at`; its first element is element `first` of the input. */
 static void check_result(const struct test_call *c, size_t at, size_t first)
 {
     const void *sources[64];
@@ -142,8 +142,9 @@ static void check_result(const struct test_call *c, size_t at, size_t first)
     }
 }
 
-/* The result, and that nothing beside it was touched. In place only what is nobody's result may be
- * looked at: parts of other ranks' blocks of an all-reduce are results too. */
+/* Checks the result, and that the bytes beside it are unchanged. In place, only blocks in which
+ * no rank has a result are checked: in an all-reduce, parts of other ranks' blocks are results
+ * too. */
 static void check(const struct test_call *c)
 {
     const size_t size = bytes_of(c);
@@ -156,7 +157,7 @@ static void check(const struct test_call *c)
         check_result(c, at, first);
         memset(host + at, POISON, c->count * size);
     }
-    if (c->in_place && (scatters || !receives)) { /* the rest of the input is as it was */
+    if (c->in_place && (scatters || !receives)) { /* the rest of the input is unchanged */
         const size_t begin = c->shift * size, own = first * size, end = sent(c) * size;
         for (size_t b = 0; b < end; b++)
             if (!scatters || b < own || b >= own + c->count * size)
@@ -217,7 +218,7 @@ static void reopen(int64_t staging)
     open_comm(&config);
 }
 
-/* Three slots for chunks: many rounds for a block. */
+/* Staging has room for three chunks: a block takes many rounds. */
 static void reductions_in_chunks_are_right(void **state)
 {
     (void)state;
@@ -225,7 +226,7 @@ static void reductions_in_chunks_are_right(void **state)
     run_random(15, 200);
 }
 
-/* The same inputs, each way, on 1 SM and on many: the same bits, which are the reference's. */
+/* Each direction, on 1 SM and on many, gives the reference's bits for the same inputs. */
 static void every_way_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -243,7 +244,7 @@ static void every_way_gives_the_same_bits(void **state)
     }
 }
 
-/* By these thresholds ranks wait 1 s for late ones, instead of going on without them. */
+/* With these thresholds, ranks wait 1 s for late ones, instead of proceeding without them. */
 static void reopen_patiently(void)
 {
     multi_tuning("late.wait_ns * any 1000000000");
@@ -251,7 +252,7 @@ static void reopen_patiently(void)
     multi_tuning(NULL);
 }
 
-/* Ranks that wait for each other know where all inputs are, and SMs read them there. */
+/* Ranks that wait for each other know where all inputs are, and their SMs read the inputs there. */
 static void inputs_are_read_at_ranks_that_are_in_place_and_at_others(void **state)
 {
     (void)state;
@@ -274,8 +275,8 @@ static uint32_t large_element(int rank, uint32_t round, size_t i)
     return (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + round;
 }
 
-/* Has this rank the sum over all ranks? What is wrong is told as a whole: where it begins and ends says
- * whose it is. All ranks hear of it, and stay in step. */
+/* Checks that this rank has the sum over all ranks. The message names the first and the last
+ * wrong element, which tells whose block is wrong. All ranks fail together, and stay in step. */
 static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint32_t round,
                         const char *after)
 {
@@ -302,8 +303,9 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
     assert_int_equal(any, 0);
 }
 
-/* Out of place; then in place, and the maximum of what all have now is just that: one call follows
- * the other, so that nobody may still be at the first. Last the same with a look in between. */
+/* Round 0 is a sum out of place. Round 1 is a sum in place, then a maximum in place, which must
+ * leave the sum unchanged: the second call follows at once, so every rank must have finished the
+ * first. Round 2 is the same, with a check between the calls. */
 static void run_large(const struct multi_crowd *crowd, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);
@@ -334,9 +336,9 @@ static void run_large(const struct multi_crowd *crowd, size_t count)
     free(plain);
 }
 
-/* Blocks of no even size, read at the peers: written to all by the SMs that reduced them, and beyond
- * 32 MiB pushed but for their end. By the default SMs and by many; then beside other copies, since
- * what is on its way through a full link takes long: on GPUs some times. */
+/* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks;
+ * beyond 32 MiB, all but the end is pushed. By the default number of SMs and by many. Then other
+ * copies fill the links, so that data is longer on its way; on GPUs this is repeated. */
 static void large_all_reduces_are_right(void **state)
 {
     (void)state;
@@ -353,7 +355,7 @@ static void large_all_reduces_are_right(void **state)
     multi_crowd_close(&crowd);
 }
 
-/* Memory of the host that nobody registered: each call, and back into it. */
+/* Each call from unregistered host memory, with the result in host memory. */
 static void memory_of_no_pool_will_do(void **state)
 {
     (void)state;
@@ -405,7 +407,8 @@ static void reductions_in_groups_are_right(void **state)
 
 #define GROUPED 6
 
-/* The calls alone or as a group, each on a part of both buffers. All of recv_buffer comes to `result`. */
+/* Makes the calls alone or as a group, each on a part of both buffers. Copies all of recv_buffer
+ * to `result`. */
 static void make_calls(const struct test_call *calls, bool grouped, unsigned char *result)
 {
     unsigned char *const recv = recv_buffer, *const send = send_buffer;
@@ -464,7 +467,7 @@ static void compare_groups(uint64_t x, int rounds)
     free(grouped);
 }
 
-/* Read at the peers, by staging that has room for all, and for some of them at a time. */
+/* Inputs are read at the peers; staging has room for all calls, then for some of them at a time. */
 static void a_group_gives_the_bits_of_its_calls_alone(void **state)
 {
     (void)state;
@@ -504,8 +507,8 @@ static ceclResult_t gather(void *buffer, size_t count)
     return ceclAllGather(all + (size_t)multi_rank * count, all, count, ceclInt32, comm, NULL);
 }
 
-/* Calls of a group have no order, so in one group the two are refused, in place and not. Groups that follow
- * each other have one. */
+/* Calls of a group have no order, so in one group the two are refused, in place and not. Calls of
+ * successive groups have an order. */
 static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
 {
     (void)state;
@@ -541,7 +544,7 @@ static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
     }
 }
 
-/* Enqueued one behind the other, on two streams, in chunks: calls follow each other. */
+/* Chunked calls enqueued one after the other, on two streams. */
 static void calls_that_follow_each_other_keep_their_order(void **state)
 {
     (void)state;
@@ -588,7 +591,7 @@ static void bad_arguments_are_named(void **state)
                   ceclInvalidArgument, "recvbuff");
     multi_refused(comm, ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidArgument, "overlap");
-    /* Every rank refuses, not the root alone: otherwise the others would wait for it. */
+    /* Every rank refuses, not only the root: otherwise the others would wait for the root. */
     multi_refused(comm, ceclReduce(recv + 4, recv, 4, ceclInt32, ceclSum, 0, comm, NULL),
                   ceclInvalidArgument, "overlap");
     multi_ok(comm, ceclGroupStart());
@@ -623,7 +626,7 @@ static void without_sms_they_are_refused(void **state)
     multi_refused(comm,
                   ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
-    /* One element is one rank's to reduce; all the others refuse with it. */
+    /* A single element is reduced by one rank; all the others refuse with that rank. */
     multi_refused(comm, ceclReduce(send_buffer, recv_buffer, 1, ceclInt32, ceclSum, 0, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
     multi_ok(comm, ceclSetOptions(comm, NULL));
@@ -645,7 +648,7 @@ static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
                   ceclInvalidUsage, "ranks differ in op: ceclMin on rank 0, ceclMax on rank");
     multi_refused(checked, ceclReduce(send, recv, 8, ceclInt32, ceclSum, odd, checked, NULL),
                   ceclInvalidUsage, "ranks differ in root");
-    /* where a buffer lies is no difference */
+    /* buffers at different places are no difference */
     multi_ok(checked, ceclReduceScatter(send + (odd ? 256 : 0), recv + (odd ? 0 : 512), 8,
                                         ceclInt32, ceclSum, checked, NULL));
     multi_ok(checked,

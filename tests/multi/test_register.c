@@ -1,4 +1,4 @@
-/* Registration of memory: what is accepted, what is refused, and what it changes. */
+/* Registration of memory: what is accepted, what is refused, and which path calls take. */
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -87,7 +87,7 @@ static ceclResult_t gather(unsigned char *recv)
     return ceclAllGather(recv + multi_rank * BLOCK, recv, BLOCK, ceclUint8, comm, NULL);
 }
 
-/* Readies `recv` for gather, by a communicator that no group has calls of. */
+/* Fills `recv` for gather, through a communicator that has no call in an open group. */
 static void ready(ceclComm_t by, unsigned char *recv, uint64_t seed)
 {
     memset(host, POISON, bytes);
@@ -133,7 +133,7 @@ static void ranges_may_overlap_and_repeat(void **state)
         run(memory.at, (uint64_t)i);
         deregistered(handles[(i + multi_rank) % 4]);
     }
-    run(memory.at, 9); /* it registers itself again */
+    run(memory.at, 9); /* the next call registers it on use */
 }
 
 static void memory_of_the_pool_may_be_registered(void **state)
@@ -171,7 +171,7 @@ static void registered_memory_may_be_freed_before_deregister(void **state)
     }
 }
 
-/* What is left goes with the communicator. */
+/* Registrations that remain are released with the communicator. */
 static void registrations_may_be_left(void **state)
 {
     (void)state;
@@ -237,8 +237,8 @@ static void a_handle_serves_once(void **state)
     deregistered(kept);
 }
 
-/* Frees memory so that no other thread's memory can come to its address before the caller unmaps the
- * hole. On GPUs there is no such way; the barrier makes it unlikely. */
+/* Unmaps memory so that no other thread's memory is mapped at its address. On GPUs this is not
+ * possible; the barrier makes it unlikely. */
 static void make_hole(struct memory *m)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -325,7 +325,7 @@ static void memory_in_the_place_of_private_memory_is_registered(void **state)
     close(file);
 }
 
-/* The last rank keeps the call of the others pending. */
+/* The last rank delays its call, so the others' calls stay pending. */
 static void memory_of_a_pending_call_stays_registered(void **state)
 {
     (void)state;
@@ -349,9 +349,9 @@ static void memory_of_a_pending_call_stays_registered(void **state)
     }
 }
 
-/* ---- what it changes */
+/* ---- effects on calls */
 
-/* The calls of a group have looked their memory up. */
+/* The memory of a group's calls has been looked up before the group ends. */
 static void memory_of_an_open_group_stays_registered(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void memory_of_an_open_group_stays_registered(void **state)
     deregistered(handle);
 }
 
-/* As gather, with a layout, which a group keeps apart from the call. */
+/* As gather, with a layout, which a group stores apart from the call. */
 static ceclResult_t gather_variable(unsigned char *recv)
 {
     size_t counts[64], displacements[64];
@@ -380,13 +380,13 @@ static ceclResult_t gather_variable(unsigned char *recv)
                           comm, NULL);
 }
 
-/* The last call finds that the memory of the earlier ones was replaced, and with it their window.
- * Layouts of many calls do not stay where they are. */
+/* The last call finds that the memory of the earlier calls was replaced, which closes their
+ * window. The group reallocates its layouts when it has many calls. */
 static void memory_may_be_replaced_between_calls_of_a_group(void **state)
 {
     enum { CALLS = 40 };
     (void)state;
-    ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not in its group */
+    ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
     struct memory all = memory_new(comm, MEMORY_SHARED, (CALLS + 1) * bytes);
     run(all.at, 3);
     multi_ok(comm, ceclGroupStart());
@@ -404,13 +404,14 @@ static void memory_may_be_replaced_between_calls_of_a_group(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* Rank 0 alone finds it, when its group ends: the first call then gets a bounce buffer. */
+/* When its group ends, only rank 0 finds the replacement: its first call then gets a bounce
+ * buffer. */
 static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(void **state)
 {
     (void)state;
     if (!MEMORY_WITH_PRIVATE || multi_on_gpus(comm))
         skip();                          /* on GPUs private memory has addresses of its own */
-    ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not in its group */
+    ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
     struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
     run(both.at, 3);
     multi_ok(comm, ceclGroupStart());
@@ -429,8 +430,8 @@ static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(vo
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* The last call needs a larger bounce buffer than those before. It is mapped where the private memory
- * of the first call was: that is the first hole that has room for it. */
+/* The last call needs a larger bounce buffer than the earlier calls. The buffer is mapped at the
+ * addresses of the first call's private memory, which are the first hole that is large enough. */
 static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
 {
     (void)state;
@@ -451,8 +452,8 @@ static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
     memory_free(comm, &recv);
 }
 
-/* Only the root has a recvbuff. The other ranks pass one that was freed, whose window goes when the
- * group's next call makes a new one. */
+/* Only the root has a recvbuff. The other ranks pass freed memory, whose window closes when the
+ * group's next call opens a new window. */
 static void a_group_does_not_look_at_a_recvbuff_without_use(void **state)
 {
     (void)state;
@@ -492,7 +493,8 @@ static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
     assert_int_equal(a->bytesSent, b->bytesSent);
 }
 
-/* The pull path reads the peers' sendbuffs, so it tells memory that peers can open from other. */
+/* The pull path reads the peers' sendbuffs, so its explanation depends on whether peers can open
+ * the memory. */
 static void registered_memory_is_explained_as_the_pool_is(void **state)
 {
     (void)state;
@@ -527,7 +529,7 @@ static struct memory memory_before_a_hole(void)
     return m;
 }
 
-/* A refusal leaves earlier registrations of the same memory as they are. */
+/* A refusal leaves earlier registrations of the same memory valid. */
 static void a_refused_registration_ends_no_other(void **state)
 {
     (void)state;
@@ -544,7 +546,8 @@ static void a_refused_registration_ends_no_other(void **state)
     memory_free(comm, &m);
 }
 
-/* The last rank makes the call after the others were refused something on the same memory. */
+/* The other ranks are refused a registration and a call on the memory of a pending call. Then the
+ * last rank makes the pending call. */
 static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
 {
     (void)state;
@@ -568,8 +571,8 @@ static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
     memory_free(comm, &m);
 }
 
-/* The last rank makes each call after the others. Before its second call they unmap a part of the
- * same window that the call does not use, and register other memory. */
+/* The last rank makes each call after the others. Before its second call, the others unmap an
+ * unused part of the call's window, and register other memory. */
 static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
 {
     (void)state;
@@ -589,7 +592,7 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
         }
         MPI_Barrier(MPI_COMM_WORLD);
         if (round == 1)
-            usleep(600000); /* so that the last rank closes what it takes for unused */
+            usleep(600000); /* so that the last rank closes the windows that it considers unused */
         if (late)
             multi_ok(comm, gather(recv));
         check(recv, round);
@@ -597,7 +600,7 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
     memory_free(comm, &m);
 }
 
-/* Whichever way it goes, the result is right. */
+/* Whichever path a call takes, the result is right. */
 static void calls_use_memory_whether_it_is_registered_or_not(void **state)
 {
     (void)state;

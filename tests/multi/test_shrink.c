@@ -1,13 +1,13 @@
-/* Communicators that ranks make of those that stay of another one, which has failed or has not.
- * Ranks that die are in tests/unit/test_survivors.c: MPI would end the job. */
+/* ceclCommShrink, on communicators that have failed and on others. Ranks that die are in
+ * tests/unit/test_survivors.c: MPI would end the job. */
 #include "../threads_alive.h"
 #include "multi.h"
 
 #include <stdio.h>
 
 #define COUNT 1000
-#define SHORT_WAIT "1500" /* ms, where a call ends by its deadline */
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define SHORT_WAIT "1500" /* ms, for calls that end by their deadline */
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
 
 /* Over hosts a member knows of no other meeting than its own, and of none that failed before it came. */
 static bool is_over_hosts(void)
@@ -15,7 +15,7 @@ static bool is_over_hosts(void)
     return getenv("CECL_HOST_ID") != NULL;
 }
 
-/* Members are the ranks of the world that `excluded` does not name, in their order. */
+/* Members are the ranks of the world that `excluded` does not contain, in ascending order. */
 static void works(ceclComm_t comm, const int *excluded, int nexcluded)
 {
     int world[64], n = 0, rank = -1, count = 0, *in = NULL, *out = NULL, *sum = NULL;
@@ -94,8 +94,8 @@ static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
     }
 }
 
-/* Each rank is out once. Nobody waits for the others between two calls, so a rank that was out may be
- * in the next call while the others are still in this one. */
+/* Each rank is excluded once. Ranks do not synchronize between two calls. So an excluded rank may
+ * already be in the next call while the others are still in this one. */
 static void each_rank_may_be_out_in_turn(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void after_a_timeout_all_may_stay(void **state)
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* No frame of the mesh can be understood any more. */
+/* An interrupted exchange leaves all later frames of the mesh unreadable. */
 static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* So that all know at once, whether they wait or not. */
+/* So that all ranks learn of the failure at once, even ranks that do not wait */
 static void leave(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
@@ -212,7 +212,8 @@ static void after_an_abort_the_others_go_on(void **state)
     assert_true(multi_seconds() - start < PROMPT);
 }
 
-/* Rank 0 has tried with a rank that has gone. Those who never tried that leave it out, too. */
+/* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that
+ * rank at their first try. */
 static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
 {
     (void)state;
@@ -241,9 +242,9 @@ static void a_finalized_communicator_shrinks(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* ---- what cannot be */
+/* ---- refusals and timeouts */
 
-/* With a configuration the environment counts, as it is at the call. */
+/* A call with a configuration reads the environment. */
 static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
                                        ceclComm_t *rest)
 {
@@ -254,7 +255,7 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
     return result;
 }
 
-/* In turn each rank comes last: it is told too. */
+/* Each rank comes last in turn, and gets the error too. */
 static void another_list_on_one_rank_is_told_to_all(void **state)
 {
     (void)state;
@@ -279,8 +280,8 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Rank 0 excludes itself, alone or with rank 1, and the others exclude nobody. It comes first, last, or
- * between them. */
+/* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
+ * first, last, or between them. */
 static void a_list_with_its_own_rank_is_told_to_all(void **state)
 {
     (void)state;
@@ -310,8 +311,9 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Ranks 0 and 1 exclude each other, so both wait for rank 2. It excludes neither. The rest stay out,
- * also of the next try: a rank that came to it before the first three would learn of their failure. */
+/* Ranks 0 and 1 exclude each other, so both wait for rank 2, which excludes neither. The other
+ * ranks do not call, not even the second time: a rank that made the second call early could get
+ * the error of the first call. */
 static void another_list_is_told_to_two_meetings(void **state)
 {
     (void)state;
@@ -343,7 +345,7 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
     if (multi_nranks < 3)
         return;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
-    int list[64], count = 0; /* rank 0: ranks 0 and 1 stay; rank 1: ranks 1 and 2 */
+    int list[64], count = 0; /* rank 0 keeps ranks 0 and 1; rank 1 keeps ranks 1 and 2 */
     for (int r = 0; r < multi_nranks; r++)
         if (r != 1 && r != 2 * multi_rank)
             list[count++] = r;
@@ -362,7 +364,7 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
     end(comm);
 }
 
-/* It learns of its lateness at once, and the next call is a new try. */
+/* The late rank gets an error at once, and its next call is a new try. */
 static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
 {
     (void)state;
@@ -421,7 +423,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
         const struct refusal *one = &refusals[i / 2];
         const double start = multi_seconds();
         if (one->count == 2 && multi_nranks == 2)
-            continue; /* so many ranks are too many to begin with */
+            continue; /* a count above the number of ranks is refused at once */
         if ((multi_rank == last) == (i % 2 == 1))
             multi_pause_ms(50);
         if (multi_rank == last)
@@ -437,7 +439,7 @@ static void what_one_rank_refuses_all_refuse(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* A rank that all others exclude does them no harm. */
+/* A rank that all others exclude does not disturb them. */
 static void an_excluded_rank_that_calls_is_refused_alone(void **state)
 {
     (void)state;
@@ -466,7 +468,7 @@ static void many_shrinks_leave_nothing_behind(void **state)
             multi_ok(NULL, ceclCommShrink(comm, &out, 1, &rest, NULL));
             multi_ok(NULL, ceclCommDestroy(rest));
         }
-        if (i == 10) { /* what is set up once is there by now */
+        if (i == 10) { /* one-time setup is complete now */
             fds = multi_descriptors();
             threads = threads_alive();
         }
@@ -481,7 +483,7 @@ static void many_shrinks_leave_nothing_behind(void **state)
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_excluded_rank_does_not_call_and_the_parent_works_on),
         cmocka_unit_test(each_rank_may_be_out_in_turn),

@@ -1,10 +1,10 @@
-/* Ranks that call ceclCommShrink with lists that differ: each is told at once, and they meet in the next
- * call. */
+/* Ranks call ceclCommShrink with different lists: each gets an error at once, and they succeed
+ * together in the next call. */
 #include "multi.h"
 
 #include <stdio.h>
 
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default deadline */
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
 
 static ceclComm_t joined(void)
 {
@@ -14,7 +14,7 @@ static ceclComm_t joined(void)
     return comm;
 }
 
-/* The communicator has all ranks. Ends it. */
+/* Checks that the communicator has all ranks, and destroys it. */
 static void works(ceclComm_t comm)
 {
     int *ranks = NULL, host[64];
@@ -35,10 +35,10 @@ static void all_meet(ceclComm_t comm)
     works(all);
 }
 
-/* Whom a rank excludes. No rank can meet the ranks of its list. */
+/* The ranks that each rank excludes. A rank never meets the ranks of its list. */
 struct lists {
     int least_ranks;
-    int (*list)(int rank, int *list); /* returns how many */
+    int (*list)(int rank, int *list); /* returns the length of the list */
 };
 
 static int next_one(int rank, int *list)
@@ -92,7 +92,8 @@ static const struct lists lists_that_differ[] = {
     {3, all_else_but_the_last},
 };
 
-/* The place of this rank in order number `order`: the order's digits choose among those who are left. */
+/* This rank's place in order number `order`: the order's digits choose among the remaining
+ * ranks. */
 static int place_in(int order)
 {
     int left[64];
@@ -107,7 +108,7 @@ static int place_in(int order)
     return -1;
 }
 
-/* The words of a list, as messages have them. */
+/* A list as it appears in messages. */
 static const char *words_of(const int *list, int count, char words[200])
 {
     size_t used = (size_t)snprintf(words, 200, "%s",
@@ -126,7 +127,7 @@ static const char *words_of(const int *list, int count, char words[200])
     return words;
 }
 
-/* The message has the list of rank `one` on a rank that has this list. */
+/* Whether the message has the list of rank `one`, and a rank that has this list. */
 static bool names_list_of(const struct lists *lists, int one)
 {
     int list[64], other[64];
@@ -143,7 +144,7 @@ static bool names_list_of(const struct lists *lists, int one)
     return false;
 }
 
-/* This rank is told its list and another one, each with a rank that has it. */
+/* Checks that this rank's error has its own list and another list, each with a rank that has it. */
 static void both_lists_are_named(const struct lists *lists)
 {
     int list[64], other[64];
@@ -166,8 +167,8 @@ static int orders(void)
     return count < 24 ? count : 24;
 }
 
-/* In each order in which ranks may come (with 5 ranks and more in 24 of them) each is told at once, and
- * only once. */
+/* In each order in which ranks may come (24 orders with 5 ranks and more), each rank gets the
+ * error at once, and only once. */
 static void lists_that_differ_end_at_once_in_any_order(void **state)
 {
     (void)state;
@@ -191,8 +192,8 @@ static void lists_that_differ_end_at_once_in_any_order(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Nobody waits for the others between its calls: a rank may be at its next try while another one still
- * comes with the list that differs. */
+/* Ranks do not synchronize between their calls: a rank may be at its next try while another still
+ * comes with the different list. */
 static void all_meet_at_their_next_tries(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void all_meet_at_their_next_tries(void **state)
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_that_differ_end_at_once_in_any_order),
         cmocka_unit_test(all_meet_at_their_next_tries),

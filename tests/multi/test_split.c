@@ -1,14 +1,14 @@
-/* Communicators that ranks split off from another: who is in them and in which order, collectives in
- * them and in their parent at the same time, every order of their ends, and refusals. */
+/* ceclCommSplit: members and their order, collectives in children and in their parent at the same
+ * time, every order of destruction, and refusals. */
 #include "../threads_alive.h"
 #include "memory.h"
 
 #include <stdio.h>
 
 #define COUNT 1000
-#define PROMPT 15.0 /* seconds: far above what a busy machine takes, below the default limits */
+#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default limits */
 
-/* Fails the test unless `comm` has `count` ranks, and this one is `rank`. */
+/* Fails the test unless `comm` has `count` ranks and this rank is number `rank`. */
 static void is_rank(ceclComm_t comm, int rank, int count)
 {
     int is = -1, of = -1;
@@ -18,7 +18,7 @@ static void is_rank(ceclComm_t comm, int rank, int count)
     assert_int_equal(of, count);
 }
 
-/* What the members of a communicator compute with: in and out have COUNT ints of each rank. */
+/* Buffers of a communicator's members: in and out have COUNT ints of each rank. */
 struct work {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -56,7 +56,7 @@ static void enqueue(const struct work *w)
     multi_ok(w->comm, ceclAllReduce(w->in, w->sum, COUNT, ceclInt, ceclSum, w->comm, w->stream));
 }
 
-/* `world` has the rank in MPI_COMM_WORLD of each member. */
+/* `world` has the rank of each member in MPI_COMM_WORLD. */
 static void check(const struct work *w, int seed, const int *world)
 {
     int *host = malloc((size_t)w->n * COUNT * sizeof(int)), sums[COUNT] = {0};
@@ -81,7 +81,7 @@ static void works(ceclComm_t comm, int seed, const int *world)
     check(&w, seed, world);
 }
 
-/* Splits and checks that the members are `world` [count], in this order. */
+/* Splits, and checks that the members are `world` [count], in this order. */
 static ceclComm_t split_into(ceclComm_t comm, int color, int key, const int *world, int count)
 {
     ceclComm_t child = NULL;
@@ -95,7 +95,7 @@ static ceclComm_t split_into(ceclComm_t comm, int color, int key, const int *wor
     return child;
 }
 
-/* The ranks of the world from `first` on, by steps, in rising or falling order. */
+/* Lists the ranks of the world from `first` to `end` in steps of `step`. */
 static int ranks_by(int *world, int first, int end, int step)
 {
     int count = 0;
@@ -135,7 +135,7 @@ static void keys_reverse_the_order(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Keys 1, 0, 1, 0, ...: even ranks come last, and keep their order among themselves. */
+/* Keys 1, 0, 1, 0, ...: even ranks come last. Ranks with equal keys keep their order. */
 static void equal_keys_keep_the_order_of_ranks(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void a_rank_without_a_color_gets_none(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Each generation leaves out the lowest rank, until one is left. */
+/* Each generation leaves out the lowest rank, until a single rank is left. */
 static void children_have_children(void **state)
 {
     (void)state;
@@ -216,7 +216,8 @@ static void parent_and_children_work_beside_each_other(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Three children, destroyed in all orders with their parent; what is left works on. */
+/* Three children are destroyed in all orders with their parent; the remaining communicators still
+ * work. */
 static void ends_come_in_any_order(void **state)
 {
     (void)state;
@@ -255,7 +256,8 @@ static void a_child_fails_alone(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* An in-place all-gather reaches the buffer of each rank directly, and is right. */
+/* Checks that an in-place all-gather accesses each rank's buffer directly, and has the right
+ * result. */
 static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, const int *world)
 {
     ceclExplanation_t how;
@@ -302,7 +304,8 @@ static void a_child_uses_its_parents_memory(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* The child does not register what it uses. So what it reaches was registered with its parent. */
+/* The child has no register-on-use. So the memory that it accesses directly was registered with
+ * its parent. */
 static void a_child_has_its_parents_registrations(void **state)
 {
     (void)state;
@@ -356,7 +359,7 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     snprintf(before, sizeof(before), "%s", device ? device : "auto");
     config.smPolicy = one->bad_config ? 9 : CECL_UNDEF;
-    if (one->other_device) /* it wins over the field */
+    if (one->other_device) /* CECL_DEVICE overrides the field */
         multi_setenv("CECL_DEVICE", multi_on_gpus(comm) ? "host" : "cuda");
     const ceclResult_t result =
         ceclCommSplit(comm, one->color, 0, one->no_handle ? NULL : child, &config);
@@ -364,7 +367,7 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
     return result;
 }
 
-/* What one rank refuses all refuse, at once, and the parent works on. */
+/* If one rank refuses, all ranks refuse at once, and the parent stays usable. */
 static void what_one_rank_refuses_all_refuse(void **state)
 {
     (void)state;
@@ -397,8 +400,8 @@ static void what_one_rank_refuses_all_refuse(void **state)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* The colors' configurations differ: that is allowed. Within a color it is not. The keys turn the order
- * round, and the message has the ranks' numbers in `comm`. */
+/* Ranks of different colors may have different configurations, ranks of one color may not. The
+ * keys reverse the order, and the message has the ranks' numbers in `comm`. */
 static void members_whose_settings_differ_are_refused(void **state)
 {
     (void)state;
@@ -445,7 +448,7 @@ static void a_failed_or_finalized_communicator_is_not_split(void **state)
     assert_ptr_equal(child, (ceclComm_t)8);
 }
 
-/* The parent has failed then, like after any call that a rank does not make. */
+/* The parent has failed then, as after any call that a rank does not make. */
 static void a_rank_that_does_not_come_is_named(void **state)
 {
     (void)state;
@@ -463,7 +466,7 @@ static void a_rank_that_does_not_come_is_named(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* ---- what is left behind */
+/* ---- leaks */
 
 static void many_splits_leave_nothing_behind(void **state)
 {
@@ -476,7 +479,7 @@ static void many_splits_leave_nothing_behind(void **state)
         multi_ok(comm, ceclCommSplit(comm, color, -multi_rank, &child, NULL));
         if (child)
             multi_ok(NULL, ceclCommDestroy(child));
-        if (i == 10) { /* what is set up once is there by now */
+        if (i == 10) { /* one-time setup is complete now */
             fds = multi_descriptors();
             threads = threads_alive();
             maps = multi_mappings();
@@ -494,7 +497,7 @@ static void many_splits_leave_nothing_behind(void **state)
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* failures on purpose need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_splits_into_halves),
         cmocka_unit_test(the_whole_splits_into_odd_and_even_ranks),

@@ -1,12 +1,13 @@
-/* Calls by splits on the device: random splits reach their places, also captured and as a request; what
- * does not fit is an error on every rank that names it; refusals do no harm. */
+/* Calls whose splits are in device memory: random splits reach their places, also captured and as
+ * a request. Blocks that do not fit cause an error with their name on every rank. The
+ * communicator is usable after a refusal. */
 #include "buffers.h"
 
 #include <stdio.h>
 
 #define RANKS 16
-#define ROWS 40 /* of a block, at most */
-#define ROW 24  /* bytes of a row, at most */
+#define ROWS 40 /* most rows of a block */
+#define ROW 24  /* most bytes of a row */
 
 static uint64_t *splits, *out;
 
@@ -40,11 +41,11 @@ static int set_up_checked(void **state)
     return 0;
 }
 
-/* What all ranks do; ranks draw alike. */
+/* Splits and places of all ranks; all ranks draw the same. */
 struct exchange {
     uint64_t rows[RANKS][RANKS]; /* [from][to] */
     size_t sendrows, recvrows, row;
-    size_t send_at, recv_at; /* bytes from the start of the buffers */
+    size_t send_at, recv_at; /* offset of the buffers, in bytes */
 };
 
 static void draw(uint64_t *x, struct exchange *e)
@@ -133,7 +134,7 @@ static void rows_of_random_numbers_reach_their_places(void **state)
     random_exchanges(multi_share(200));
 }
 
-/* The same call is kept: it reads what the splits are when it runs. */
+/* The plan of the first call is kept: it reads the current splits when it runs. */
 static void splits_are_read_when_the_call_runs(void **state)
 {
     uint64_t x = 5, seed = 1;
@@ -189,7 +190,7 @@ static void a_graph_reads_new_splits_at_each_launch(void **state)
             for (int to = 0; to < multi_nranks; to++)
                 e.rows[from][to] = multi_draw(&x) % ROWS;
         fill(&e, seed);
-        MPI_Barrier(MPI_COMM_WORLD); /* no rank's launch may come before a peer's input is there */
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank may launch before its peers' input is written */
         if (seed % 3 == 2)
             multi_ok(comm, call(&e, stream));
         else
@@ -309,9 +310,9 @@ static void unequal_sizes_are_named(void **state)
     random_exchanges(2);
 }
 
-/* ---- what does not fit */
+/* ---- blocks that do not fit */
 
-/* The call succeeds, and then the communicator has failed on every rank, for the same reason. */
+/* The call succeeds, but then the communicator fails on every rank, with the same reason. */
 static void expect_trouble(const struct exchange *e, const char *words)
 {
     fill(e, 1);

@@ -1,8 +1,9 @@
 /* Strided all-gathers and all-to-alls: along the last dimension and back, shapes of all kinds, in
- * place and out of place, in groups that share rows. Every byte is checked, also between rows. */
+ * place and out of place, in groups whose calls share rows. Tests check every byte, also between
+ * rows. */
 #include "multi.h"
 
-#define MOST 6000 /* elements of a block, about */
+#define MOST 6000 /* approximate elements of a block */
 #define POISON 0x5A
 
 static ceclComm_t comm;
@@ -35,12 +36,12 @@ static int tear_down(void **state)
 struct test_call {
     bool gathers, in_place;
     ceclDataType_t type;
-    ceclStrided_t given; /* zeros left as they are */
+    ceclStrided_t given; /* as passed to the call: 0 for a default */
     size_t width, rows, send_pitch, send_stride, recv_pitch,
-        recv_stride; /* bytes; defaults filled */
+        recv_stride; /* in bytes, with the defaults filled in */
 };
 
-/* What the header says of a field that is 0. */
+/* The documented default of each field that is 0. */
 static void fill_defaults(struct test_call *c)
 {
     const ceclStrided_t *g = &c->given;
@@ -71,7 +72,7 @@ static void draw_buffer(uint64_t *x, const ceclStrided_t *g, size_t *pitch, size
     }
 }
 
-/* Ranks draw alike. */
+/* All ranks draw the same. */
 static void draw(uint64_t *x, struct test_call *c)
 {
     static const ceclDataType_t types[] = {ceclInt8, ceclBfloat16, ceclFloat, ceclDouble};
@@ -96,7 +97,7 @@ static void draw(uint64_t *x, struct test_call *c)
     fill_defaults(c);
 }
 
-/* Where byte `i` of block `block` is, from the buffer's first on. */
+/* Offset of byte `i` of block `block` from the start of the buffer. */
 static size_t at(const struct test_call *c, bool send, int block, size_t i)
 {
     const size_t pitch = send ? c->send_pitch : c->recv_pitch;
@@ -112,7 +113,7 @@ static unsigned char *input_of(const struct test_call *c)
     return recv_buffer + (c->gathers ? (size_t)multi_rank * c->recv_stride : 0);
 }
 
-/* Puts the input, and works out what recvbuff must be afterwards. */
+/* Writes the input, and computes the expected contents of recvbuff. */
 static void fill(const struct test_call *c, uint64_t seed)
 {
     const size_t bytes = c->width * c->rows;
@@ -193,7 +194,7 @@ static void rows_pass_through_a_small_staging(void **state)
     run_random(777, 60);
 }
 
-/* [rows][nranks * width] on each rank becomes [nranks * rows][width], and comes back. */
+/* [rows][nranks * width] on each rank becomes [nranks * rows][width], and is changed back. */
 static void there_and_back_is_where_it_was(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void there_and_back_is_where_it_was(void **state)
         assert_int_equal(host[i], i < bytes ? multi_byte(5, multi_rank, i) : POISON);
 }
 
-/* The header says that a gather does not use sendStride: so no value of it is refused. */
+/* The header says that a gather does not use sendStride, so any value is accepted. */
 static void a_gather_takes_any_send_stride(void **state)
 {
     (void)state;
@@ -255,7 +256,7 @@ static void gathers_of_a_group_may_share_rows(void **state)
         const size_t row = i / (3 * panel), p = i / panel % 3, r = i / width % n, x = i % width;
         assert_int_equal(host[i], row < rows ? multi_byte(p, (int)r, row * width + x) : POISON);
     }
-    /* One column too many: they meet. */
+    /* with one more column, the outputs overlap */
     const ceclStrided_t wide = {.width = width + 1, .rows = rows, .recvPitch = 3 * panel};
     multi_ok(comm, ceclGroupStart());
     for (size_t p = 0; p < 2; p++)
@@ -300,7 +301,7 @@ static void bad_shapes_are_named(void **state)
     multi_refused(comm, gather(&(ceclStrided_t){.width = 4}), ceclInvalidArgument,
                   "strided.rows: 0");
     multi_ok(comm, gather(&(ceclStrided_t){.rows = 4}));
-    run_random(1, 2); /* the communicator is as good as before */
+    run_random(1, 2); /* the communicator is still usable */
 }
 
 static void ranks_that_differ_are_told_where_calls_are_compared(void **state)

@@ -1,10 +1,11 @@
-/* ceclReduceScatterTiles: random tiles against plain loops, in the pool and in private memory; what PyTorch's
- * multi_root_tile_reduce and reduce_scatter_offset document; graphs and requests; refusals. */
+/* ceclReduceScatterTiles: random tiles against plain loops, in the pool and in private memory;
+ * the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs
+ * and requests; refusals. */
 #include "multi.h"
 
 #define RANKS 16
-#define TILES 3     /* for a rank, at most */
-#define MATRIX 4000 /* elements of a rank's matrix */
+#define TILES 3     /* most rows for a rank */
+#define MATRIX 4000 /* most elements of a rank's matrix */
 #define POISON (-7)
 
 static ceclComm_t comm;
@@ -44,7 +45,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Tiles of all ranks: where they begin may differ. */
+/* Tiles of all ranks; the places where tiles begin may differ between ranks. */
 struct tiled {
     ceclTiles_t shape;
     size_t begins[RANKS][RANKS * TILES];
@@ -57,7 +58,7 @@ static ceclTiles_t tiles_of(const struct tiled *t, int rank)
     return tiles;
 }
 
-/* Ranks draw alike. */
+/* All ranks draw the same. */
 static void draw(uint64_t *x, struct tiled *t)
 {
     ceclTiles_t *s = &t->shape;
@@ -117,7 +118,7 @@ static void random_tiles(int rounds)
 {
     uint64_t x = 11;
     for (int round = 0; round < rounds; round++) {
-        /* memory of malloc is private there, and no memory of a GPU elsewhere */
+        /* malloc's memory is private on the host device, and no GPU memory on GPUs */
         const bool in_pool = round % 3 || multi_on_gpus(comm);
         struct tiled t;
         draw(&x, &t);
@@ -134,7 +135,8 @@ static void random_tiles_are_reduced(void **state)
     random_tiles(multi_share(120));
 }
 
-/* "Reduce the quadrants of a tensor, each to a different root": here, tiles of 3 rows, in two columns. */
+/* "Reduce the quadrants of a tensor, each to a different root": here, tiles of 3 rows, in two
+ * columns. */
 static void tiles_of_a_matrix_go_to_different_roots(void **state)
 {
     struct tiled t = {.shape = {.count = 1, .width = 10, .rows = 3, .pitch = 20}};
@@ -148,8 +150,8 @@ static void tiles_of_a_matrix_go_to_different_roots(void **state)
     check(&t);
 }
 
-/* reduce_scatter_offset along dim 1: two column blocks for each rank, in turn. The default is one for each,
- * side by side. */
+/* reduce_scatter_offset along dim 1: two column blocks for each rank, in turn. The default is one
+ * block for each rank, side by side. */
 static void columns_go_to_ranks_in_turn(void **state)
 {
     const size_t n = (size_t)multi_nranks, width = 7;

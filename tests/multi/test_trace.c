@@ -1,6 +1,6 @@
-/* CECL_TRACE: each rank writes a file that is JSON, with one event for each call. Without
- * CECL_TRACE there is no file. Where no file can be written, there is a warning, and calls work.
- * CECL_NVTX: calls work. */
+/* CECL_TRACE: each rank writes a JSON file with one event for each call. Without CECL_TRACE there
+ * is no file. If a file cannot be written, there is a warning, and calls work. With CECL_NVTX,
+ * calls work. */
 #include "multi.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 
 #define BLOCK 512
 
-static char folder[64], file[128]; /* of this run; this rank's */
+static char folder[64], file[128]; /* folder of this run; file of this rank */
 static ceclComm_t comm;
 static char *send_buffer, *recv_buffer; /* [nranks * BLOCK] */
 
@@ -24,7 +24,7 @@ static void open_comm(const char *trace)
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, bytes));
 }
 
-/* The end of the communicator; all have written. */
+/* Destroys the communicator. Then all ranks have written their files. */
 static void close_comm(void)
 {
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -52,7 +52,7 @@ static int tear_down(void **state)
     (void)state;
     unlink(file);
     MPI_Barrier(MPI_COMM_WORLD);
-    return multi_rank == 0 ? rmdir(folder) : 0; /* nothing else was left in it */
+    return multi_rank == 0 ? rmdir(folder) : 0; /* the folder has no other files */
 }
 
 static char *text_of(const char *name)
@@ -70,7 +70,7 @@ static char *text_of(const char *name)
     return text;
 }
 
-/* Line by line: under a sanitizer each strstr looks for the end of what it searches. */
+/* Searches line by line: under a sanitizer, each strstr first looks for the end of its text. */
 static int count_of(const char *text, const char *words)
 {
     char line[1024];
@@ -87,7 +87,7 @@ static int count_of(const char *text, const char *words)
     return count;
 }
 
-/* ---- is it JSON? Each function is past its value, or NULL. */
+/* ---- Is it JSON? Each function returns the end of its value, or NULL. */
 
 static const char *past_space(const char *p)
 {
@@ -148,7 +148,7 @@ static void assert_json(const char *text)
     assert_int_equal(*end, '\0');
 }
 
-/* view_trace.sh looks at it as a viewer does. */
+/* view_trace.sh then reads the file like a viewer. */
 static void keep_for_the_viewer(void)
 {
     const char *where = getenv("CECL_TEST_KEEP_TRACES");
@@ -193,9 +193,9 @@ static void every_call_has_one_event_of_its_name(void **state)
     assert_json(text);
     snprintf(rank, sizeof(rank), "\"pid\": %d", multi_rank);
     assert_int_equal(count_of(text, "\"ph\": \"X\""), 12);
-    assert_int_equal(count_of(text, rank), 12 + 1); /* and what names the rank */
+    assert_int_equal(count_of(text, rank), 12 + 1); /* plus the events that name the rank */
     assert_int_equal(count_of(text, "\"ceclMemAlloc\""), 2);
-    assert_true(count_of(text, "inside the pool") > 0); /* the second one is small */
+    assert_true(count_of(text, "inside the pool") > 0); /* the second gather is small */
     assert_int_equal(count_of(text, "\"ceclAllGather\""), 3);
     assert_int_equal(count_of(text, "\"ceclAlltoAll\""), 1);
     assert_int_equal(count_of(text, "\"ceclReduceScatter\""), 1);
@@ -208,12 +208,12 @@ static void every_call_has_one_event_of_its_name(void **state)
     assert_int_equal(count_of(text, "\"path\": \"kept for the group's end\""), 2);
     assert_int_equal(count_of(text, "\"path\": \"group of 2 calls"), 1);
     assert_int_equal(count_of(text, "\"result\": \"invalid argument\""), 1);
-    assert_int_equal(count_of(text, "\"bytes\": 512,"), 1); /* the first gather's */
+    assert_int_equal(count_of(text, "\"bytes\": 512,"), 1); /* the first gather's event */
     free(text);
     keep_for_the_viewer();
 }
 
-/* Each call of a group counts by its own blocks, whichever of them have layouts. */
+/* Each call of a group counts the bytes of its own blocks, with or without a layout. */
 static void a_groups_bytes_are_those_of_its_calls(void **state)
 {
     char pattern[128], words[64];
@@ -240,7 +240,7 @@ static void a_groups_bytes_are_those_of_its_calls(void **state)
     free(text);
 }
 
-/* A call that is refused before its blocks are known has none to count. */
+/* A call that is refused before its blocks are known counts no bytes. */
 static void refused_calls_of_blocks_that_differ_are_traced(void **state)
 {
     char pattern[128];
@@ -258,7 +258,8 @@ static void refused_calls_of_blocks_that_differ_are_traced(void **state)
                   ceclInvalidArgument, "datatype 99");
     close_comm();
     char *text = text_of(file);
-    assert_int_equal(count_of(text, "\"result\": \"invalid argument\""), 3); /* and of the places */
+    /* one more for the places */
+    assert_int_equal(count_of(text, "\"result\": \"invalid argument\""), 3);
     free(text);
 }
 
@@ -277,7 +278,7 @@ static void more_calls_than_the_buffer_holds_are_all_there(void **state)
     free(text);
 }
 
-/* The next communicator of the process adds to it. */
+/* The next communicator of the process adds to the same file. */
 static void communicators_share_a_file_that_is_whole_between_them(void **state)
 {
     char pattern[128];
@@ -295,7 +296,7 @@ static void communicators_share_a_file_that_is_whole_between_them(void **state)
     }
 }
 
-/* The ranks have other numbers in it, and so would write to each other's files. */
+/* The child's ranks have other numbers. With these they would write to each other's files. */
 static void a_split_off_communicator_writes_to_its_parents_file(void **state)
 {
     (void)state;
@@ -311,7 +312,8 @@ static void a_split_off_communicator_writes_to_its_parents_file(void **state)
     multi_ok(child, ceclMemAlloc(child, (void **)&out, (size_t)multi_nranks * BLOCK));
     multi_ok(child, ceclMemAlloc(child, (void **)&in, (size_t)multi_nranks * BLOCK));
     multi_ok(child, ceclAlltoAll(in, out, BLOCK, ceclInt8, child, 0));
-    for (int i = 0; i < multi_rank; i++) { /* without effect; so often on no other rank */
+    /* no effect, but another number of events on each rank */
+    for (int i = 0; i < multi_rank; i++) {
         void *none = NULL;
         multi_ok(child, ceclMemAlloc(child, &none, 0));
     }
@@ -357,8 +359,9 @@ static void a_file_that_cannot_be_written_is_a_warning_and_calls_work(void **sta
     close_comm();
 }
 
-/* Each rank receives from the one before and sends to the next. None comes before its receiver,
- * which posts its receive first and has a second to come. */
+/* Each rank receives from the rank before it and sends to the next. A group posts its receive
+ * first, and a sender waits up to 1 s for its receiver. So each sender finds the receive
+ * posted. */
 static void ranks_that_exchange_much_push_what_they_send(void **state)
 {
     char pattern[128];

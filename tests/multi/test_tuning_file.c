@@ -1,4 +1,4 @@
-/* CECL_TUNING: a file of thresholds changes what calls do, and all ranks must have the same
+/* CECL_TUNING: a file of thresholds changes the paths of calls, and all ranks must have the same
  * thresholds. */
 #include "multi.h"
 
@@ -15,7 +15,7 @@ static int forget_tuning(void **state)
     return 0;
 }
 
-/* How an all-reduce of BLOCK bytes would go. */
+/* The path of an all-reduce of BLOCK bytes. */
 static void path_of_all_reduce(char path[64])
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -65,8 +65,8 @@ static void gather(ceclComm_t comm, char *buffer)
              ceclAllGather(buffer + (size_t)multi_rank * bytes, buffer, bytes, ceclInt8, comm, 0));
 }
 
-/* Rank 0 makes two calls while the others stay away, which come late to `late` of them at least. Returns
- * how long that takes, in seconds; of others 0. */
+/* Rank 0 makes two calls, to which the other ranks come late: to at least `late` of the two.
+ * Returns the seconds that rank 0's calls took; on other ranks 0. */
 static double time_ahead(uint64_t late)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -80,7 +80,7 @@ static double time_ahead(uint64_t late)
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = multi_seconds();
     int made = 0;
-    if (late == 2 && multi_rank != 0) /* of both: they come when both are made */
+    if (late == 2 && multi_rank != 0) /* late for both: they come after rank 0 has made both */
         MPI_Bcast(&made, 1, MPI_INT, 0, MPI_COMM_WORLD);
     else if (multi_rank != 0)
         multi_pause_ms(AWAY_MS);
@@ -110,11 +110,12 @@ static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
         is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
     assert_true(is_soon);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");
-    const double took = time_ahead(1); /* AWAY_MS is less than a second, the longest wait */
+    /* AWAY_MS is less than a second, which is the longest wait */
+    const double took = time_ahead(1);
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }
 
-/* What is small follows the table, and so do the slots that it needs. */
+/* Which calls are small, and the slots for them, follow the table. */
 static void larger_small_calls_are_right(void **state)
 {
     (void)state;
@@ -157,7 +158,7 @@ static void ranks_with_different_tables_are_refused(void **state)
                   "ranks differ in CECL_TUNING (a hash of the table)");
 }
 
-/* Files need not be alike, only what they say of these ranks. */
+/* Files may differ, as long as their thresholds for these ranks are equal. */
 static void ranks_with_equal_tables_in_different_files_meet(void **state)
 {
     (void)state;
@@ -188,7 +189,7 @@ static void staging_and_segments_follow_the_table(void **state)
     const bool host = !multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
     if (!host)
-        skip(); /* there the sizes depend on the GPU, too */
+        skip(); /* on GPUs the sizes depend on the GPU, too */
     ceclPoolStats_t before, after;
     comm = multi_comm(NULL);
     multi_ok(comm, ceclPoolStats(comm, &before));

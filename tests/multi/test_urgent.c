@@ -1,9 +1,10 @@
-/* Urgent communicators: which calls go through memory of the host, who inherits it, and that calls
- * made again and again, with others between them, take nothing from the calls before or after. */
+/* Urgent communicators: which calls go through host memory, which communicators inherit the
+ * setting, and that urgent calls, repeated with other calls between them, leave the data of the
+ * calls before and after intact. */
 #include "multi.h"
 
 #define COUNT 300 /* ints of a block */
-/* ints of a block that does not go through memory of the host, on no device */
+/* ints of a block that never goes through host memory, on any device */
 #define LARGE 300000
 #define ROUNDS 150
 
@@ -23,7 +24,7 @@ static int *ints(ceclComm_t comm, size_t count)
     return at;
 }
 
-/* A communicator, and buffers for a large block of each rank. */
+/* A communicator, with buffers for a large block of each rank. */
 struct work {
     ceclComm_t comm;
     int *in, *out;
@@ -51,7 +52,7 @@ static ceclResult_t make(const struct work *w, enum kind kind, int *out, size_t 
     return ceclInvalidArgument;
 }
 
-/* Whether so many calls in a group go through memory of the host. None is made. */
+/* Whether this many calls in a group would go through host memory. Makes no call. */
 static bool group_goes_by_host(const struct work *w, enum kind kind, size_t count, int calls)
 {
     ceclExplanation_t e;
@@ -120,14 +121,14 @@ static void children_are_urgent_as_their_parent_or_their_configuration(void **st
     multi_ok(NULL, ceclCommDestroy(usual));
 }
 
-/* ---- the same calls again and again */
+/* ---- repeated calls */
 
 static int value(int round, int rank, int i)
 {
     return round * 1000003 + rank * 1009 + i;
 }
 
-/* A call between two urgent ones, or none. */
+/* Makes another call, or none, between two urgent calls. */
 static void make_other(const struct work *other, int round, ceclStream_t stream)
 {
     ceclComm_t comm = other->comm;
@@ -155,7 +156,7 @@ static void make_other(const struct work *other, int round, ceclStream_t stream)
     }
 }
 
-/* Each round has another input. Results are copied away, and looked at in the end. */
+/* Each round has another input. Results are copied, and checked at the end. */
 static void rounds(const struct work *w, const struct work *other, const ceclStream_t streams[2])
 {
     const size_t block = COUNT * sizeof(int), all = (size_t)multi_nranks * block;

@@ -18,7 +18,7 @@ struct variable {
     bool in_place, dense;
 };
 
-/* Blocks in an order of their own with gaps, or one behind the other; ranks draw alike. */
+/* Draws blocks in any order with gaps, or one after the other; all ranks draw the same. */
 static void draw(uint64_t *x, struct variable *v)
 {
     const int first = (int)(multi_draw(x) % (uint64_t)multi_nranks);
@@ -55,7 +55,7 @@ static ceclResult_t gather(const struct variable *v)
                           v->dense ? NULL : v->displs, ceclBfloat16, comm, NULL);
 }
 
-/* Every byte: of blocks the right one, beside them what was there. */
+/* Checks every byte: blocks have the senders' bytes, bytes beside them are unchanged. */
 static void check(const struct variable *v, uint64_t seed)
 {
     multi_get(comm, host, recv_buffer, room);
@@ -78,7 +78,7 @@ static void blocks_that_differ_are_right(void **state)
         struct variable v;
         draw(&x, &v);
         fill(&v, round);
-        for (int times = 0; times < 2; times++) /* the second from the kept plan */
+        for (int times = 0; times < 2; times++) /* the second call uses the kept plan */
             multi_ok(comm, gather(&v));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
         check(&v, round);

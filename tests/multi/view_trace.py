@@ -1,6 +1,6 @@
-"""Looks at traces as a viewer does: view_trace.py FILE ... Ends with 1 and words where one is not a
-list of Chrome's complete events with the names of their processes, or where events of one thread
-overlap without one being part of the other, which viewers draw wrongly."""
+"""Checks traces for viewers: view_trace.py FILE ... Prints an error and exits with 1 if a file is not a
+list of Chrome's complete events with the names of their processes, or if two events of one thread
+overlap partly, which viewers draw wrongly."""
 import json
 import sys
 
@@ -38,14 +38,14 @@ def to_ns(us):
 
 
 def check_nesting(events):
-    """Of one thread."""
+    """Checks the events of one thread."""
     open_ends = []
     for event in sorted(events, key=lambda e: (to_ns(e["ts"]), -to_ns(e["dur"]))):
         start = to_ns(event["ts"])
         end = start + to_ns(event["dur"])
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
-        expect(not open_ends or end <= open_ends[-1], "overlaps the one before:", event)
+        expect(not open_ends or end <= open_ends[-1], "overlaps the event before it:", event)
         open_ends.append(end)
 
 
@@ -53,7 +53,7 @@ def check(name):
     """Returns {pid: name of the process}."""
     with open(name, encoding="utf-8") as file:
         events = json.load(file, parse_constant=refuse_constant, object_pairs_hook=once)
-    expect(isinstance(events, list) and all(isinstance(e, dict) for e in events), "no list of events")
+    expect(isinstance(events, list) and all(isinstance(e, dict) for e in events), "not a list of events")
     named, threads = {}, {}
     for event in events:
         if event.get("ph") == "M":

@@ -1,12 +1,12 @@
-/* Compiled where NCCL's own header was found: what this repository says of NCCL's interface agrees with
- * it. A declaration that differs in type is an error of the compiler. */
+/* Compiled if NCCL's own header was found: checks that this repository's declarations of NCCL's
+ * interface agree with the header. A different type is a compiler error. */
 #include <nccl.h>
 
 #define CECL_NCCL_TYPES_GIVEN
 #include "calls.h"
 
 #define SAME(ours, theirs)                                                                         \
-    _Static_assert((int)(ours) == (int)(theirs), #theirs " has another value than in NCCL's "      \
+    _Static_assert((int)(ours) == (int)(theirs), #theirs " differs from the value in NCCL's "      \
                                                          "header")
 
 SAME(ceclSuccess, ncclSuccess);
@@ -18,14 +18,14 @@ SAME(ceclInvalidUsage, ncclInvalidUsage);
 SAME(ceclRemoteError, ncclRemoteError);
 SAME(ceclInProgress, ncclInProgress);
 SAME(CECL_NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR) + NCCL_PATCH, NCCL_VERSION_CODE);
-_Static_assert(sizeof(ncclUniqueId) == 128, "calls.h has an id of 128 bytes");
+_Static_assert(sizeof(ncclUniqueId) == 128, "calls.h declares an id of 128 bytes");
 _Static_assert(offsetof(ncclConfig_t, blocking) == CONFIG_BLOCKING_AT,
-               "calls.h has another place of ncclConfig_t's field `blocking`");
-_Static_assert(sizeof(ncclResult_t) == sizeof(int), "abi.h takes results for ints");
-_Static_assert(sizeof(ncclDataType_t) == sizeof(int), "abi.h takes datatypes for ints");
-_Static_assert(sizeof(ncclRedOp_t) == sizeof(int), "abi.h takes reductions for ints");
+               "calls.h has another offset of ncclConfig_t's field `blocking`");
+_Static_assert(sizeof(ncclResult_t) == sizeof(int), "abi.h declares results as ints");
+_Static_assert(sizeof(ncclDataType_t) == sizeof(int), "abi.h declares datatypes as ints");
+_Static_assert(sizeof(ncclRedOp_t) == sizeof(int), "abi.h declares reductions as ints");
 
-/* The datatypes that CECL_NCCL_TYPE_BYTES has a number for, in its order. */
+/* The datatypes whose sizes are in CECL_NCCL_TYPE_BYTES, in its order. */
 SAME(0, ncclInt8);
 SAME(1, ncclUint8);
 SAME(2, ncclInt32);
@@ -48,7 +48,7 @@ SAME(CECL_NCCL_WIN_COLL_SYMMETRIC, NCCL_WIN_COLL_SYMMETRIC);
 SAME(CECL_NCCL_SHRINK_ABORT, NCCL_SHRINK_ABORT);
 #endif
 
-/* The reductions that calls.h names. */
+/* The reductions that calls.h declares. */
 SAME(0, ncclSum);
 SAME(1, ncclProd);
 SAME(2, ncclMax);

@@ -1,5 +1,5 @@
-/* The calls of NCCL that tests make, beside those of nccl/abi.h, and the words that the stand-in has
- * for tests. abi_check.c holds the former against NCCL's own header. */
+/* NCCL's functions that tests call, besides those of nccl/abi.h, and the functions of the
+ * stand-in for tests. abi_check.c compares NCCL's functions with its own header. */
 #ifndef CECL_TESTS_NCCL_CALLS_H
 #define CECL_TESTS_NCCL_CALLS_H
 
@@ -16,8 +16,8 @@ enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
 #endif
 
-/* Where ncclConfig_t has the int `blocking`, in every version that has the type. 0: calls on the
- * communicator do not wait. */
+/* Offset of the int `blocking` in ncclConfig_t, in every version that has the type. 0: calls on
+ * the communicator do not wait. */
 #define CONFIG_BLOCKING_AT 16
 
 #define STANDIN_API CECL_NCCL_API
@@ -49,8 +49,8 @@ STANDIN_API ncclResult_t ncclGroupStart(void);
 STANDIN_API ncclResult_t ncclGroupEnd(void);
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-/* NCCL 2.31 has functions of these names. Their arguments here are an invention: the library under test
- * knows none. */
+/* NCCL 2.31 has functions of these names. Their arguments here are invented: the library under
+ * test knows none of these functions. */
 STANDIN_API ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
                                              ncclDataType_t datatype, ncclComm_t comm,
                                              cudaStream_t stream, const void *config);
@@ -63,14 +63,14 @@ STANDIN_API ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuf
 /* A call as the stand-in received it. */
 struct standin_record {
     const char *name;
-    uint64_t words[8]; /* its arguments, in order; a unique id is left out */
+    uint64_t words[8]; /* its arguments, in order, without unique ids */
 };
 
-/* How many calls of `name` came to the stand-in in this process. */
+/* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that may capture, each used by one thread. Other streams are any addresses. A launch is complete
- * when it returns. */
+/* Streams that may capture. Only one thread uses each. Other streams are arbitrary addresses. A
+ * launch is complete when it returns. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);
@@ -80,7 +80,7 @@ STANDIN_API struct standin_graph *standin_end_capture(cudaStream_t stream);
 STANDIN_API int standin_passed(const struct standin_graph *graph);
 STANDIN_API ncclResult_t standin_launch(struct standin_graph *graph);
 STANDIN_API void standin_graph_free(struct standin_graph *graph);
-/* The same, as programs find them in the library that CECL_NCCL_PATH names. */
+/* The same functions, looked up as programs do, in the library that CECL_NCCL_PATH names. */
 struct standin_streams {
     __typeof__(standin_stream) *stream;
     __typeof__(standin_stream_free) *stream_free;
@@ -104,28 +104,29 @@ static inline struct standin_streams find_streams(void)
     *(void **)&at.graph_free = dlsym(library, "standin_graph_free");
     return at;
 }
-/* Asked by the library in NCCL's place. */
+/* The library in NCCL's place calls this. */
 STANDIN_API ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream);
 
-/* From now on this thread's collectives return at once, without a transfer. For measurements. */
+/* For measurements: from now on, this thread's collectives return at once, without a transfer. */
 STANDIN_API void standin_go_hollow(void);
 
-/* From now on the collectives of this process take at least so long. */
+/* From now on, each collective of this process takes at least this many microseconds. */
 STANDIN_API void standin_take_us(unsigned us);
 
-/* What splits do from now on: their calls do not go on, and they have this asynchronous error. */
+/* From now on, the calls on splits stall (`hold`), and splits have this asynchronous error. */
 STANDIN_API void standin_trouble_splits(bool hold, ncclResult_t error);
 
-/* What a rank has done on a communicator and its splits since it was last asked: 'p' and 's' (standin.h). */
+/* What a rank has done on a communicator and its splits since the last such question: 'p' and 's'
+ * (standin.h). */
 #define STANDIN_STORY 1024
 STANDIN_API void standin_story(ncclComm_t comm, char story[STANDIN_STORY]);
 
-/* How often in this process calls on a communicator and on a split of it were in flight together, and how
- * often a communicator ended before its splits. */
+/* How often, in this process, calls on a communicator and on a split of it were in flight
+ * together; and how often a communicator ended before its splits. */
 STANDIN_API int standin_overlaps(void);
 STANDIN_API int standin_outlived(void);
 
-/* The last call that this thread made. */
+/* The latest call of this thread. */
 STANDIN_API struct standin_record standin_last(void);
 
 #endif

@@ -23,7 +23,7 @@ PATIENCE_S = 60
 
 
 def share(unique_id):
-    """Rank 0's id, on all ranks. The file appears whole, by its name."""
+    """Returns rank 0's id on all ranks. A rename makes the whole file appear at once."""
     if RANK == 0:
         with open(FILE + ".part", "w", encoding="utf-8") as file:
             file.write(" ".join(map(str, unique_id)))
@@ -39,7 +39,7 @@ def share(unique_id):
 
 
 def draw(count, seed):
-    """Returns a row of small whole numbers for each rank: their sums are exact."""
+    """Returns a row for each rank, of small whole numbers, whose sums are exact."""
     return cupy.random.RandomState(seed).randint(-8, 8, (RANKS, count)).astype(cupy.float32)
 
 

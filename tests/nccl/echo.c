@@ -1,4 +1,4 @@
-/* See echo.h. */
+/* A library that only records its calls; see echo.h. */
 #include "echo.h"
 
 #include <string.h>
@@ -26,14 +26,14 @@ static void note(const char *name, const uint64_t words[ECHO_WORDS],
     memcpy(last.numbers, numbers, sizeof(last.numbers));
 }
 
-/* The only function that does what NCCL's does, because its answer is used. */
+/* This function does what NCCL's does, because cecl uses its answer. */
 static void tell_version(const char *name, uint64_t address)
 {
     if (strcmp(name, "ncclGetVersion") == 0)
         *(int *)(uintptr_t)address = VERSION;
 }
 
-/* Functions that make communicators fail, because there is none. */
+/* Functions that make communicators return an error, because the library has no communicators. */
 #define COUNTED(name) FUNCTION(name, ECHO_RETURNS)
 #define FOLLOWED(name, answer) FUNCTION(name, ECHO_FAILS)
 #define JUMP(name, answer) FUNCTION(name, ECHO_RETURNS)

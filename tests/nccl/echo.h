@@ -1,10 +1,10 @@
-/* A library of NCCL's name whose every function only notes its arguments. */
+/* A library with NCCL's name, whose functions only record their arguments. */
 #ifndef CECL_TESTS_NCCL_ECHO_H
 #define CECL_TESTS_NCCL_ECHO_H
 
 #include <stdint.h>
 
-/* More arguments than registers hold, on x86-64 and on aarch64: integers in registers and on the
+/* More arguments than fit into registers on x86-64 and aarch64: integers in registers and on the
  * stack, and vector registers. */
 #define ECHO_WORDS 24
 #define ECHO_NUMBERS 8
@@ -20,16 +20,18 @@
 
 typedef uint64_t echo_function(ECHO_PARAMETERS);
 
-/* What the last call of a thread was. */
+/* The last call of a thread. */
 struct echo {
     const char *name;
     uint64_t words[ECHO_WORDS];
     double numbers[ECHO_NUMBERS];
 };
 
-/* The library's own, beside NCCL's names: this thread's last call, and what a call returns. */
+/* The library's own functions besides NCCL's: this thread's last call. Each call returns
+ * ECHO_RETURNS. */
 typedef const struct echo *echo_last_function(void);
 #define ECHO_RETURNS UINT64_C(0x1234567800000000)
-#define ECHO_FAILS UINT64_C(0x1234567800000003) /* ncclInternalError, where it is an ncclResult_t */
+/* this is ncclInternalError if read as an ncclResult_t */
+#define ECHO_FAILS UINT64_C(0x1234567800000003)
 
 #endif

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What the tests in this folder share. They source it, set `scratch` before, and `case` as they go on;
-# they end with `exit $failed`.
+# Shared code of the tests in this folder. A test sets `scratch`, sources this file, sets `case`
+# before each case, and ends with `exit $failed`.
 # shellcheck disable=SC2154,SC2034
 
 failed=0
 
-# run COMMAND...: leaves its output, what it wrote to stderr, and its exit status.
+# run COMMAND...: runs it, and keeps its output, its stderr, and its exit status.
 run() {
     output=$("$@" 2>"$scratch/stderr")
     status=$?
@@ -17,7 +17,7 @@ wrong() {
     failed=1
 }
 
-# expect_status N, expect_output WORDS, expect_error WORDS: of the last run
+# expect_status N, expect_output WORDS, expect_error WORDS: check the last run
 expect_status() {
     [ "$status" -eq "$1" ] || wrong "status $1 expected"
 }
@@ -28,7 +28,7 @@ expect_error() {
     [[ $errors == *"$1"* ]] || wrong "stderr expected: $1"
 }
 
-# expect_lines N: so many lines on stderr
+# expect_lines N: the last run wrote N lines to stderr
 expect_lines() {
     [ "$(grep -c . <<<"$errors")" -eq "$1" ] || wrong "$1 lines on stderr expected"
 }

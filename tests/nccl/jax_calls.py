@@ -26,12 +26,12 @@ MESH = Mesh(np.array(jax.devices()), ("ranks",))
 
 
 def draw(count, seed):
-    """Returns a row of small whole numbers for each rank: their sums are exact."""
+    """Returns a row for each rank, of small whole numbers, whose sums are exact."""
     return np.random.default_rng(seed).integers(-8, 8, (RANKS, count)).astype(np.float32)
 
 
 def run(function, rows):
-    """Gives each rank its row. Returns what `function` made of this rank's."""
+    """Applies `function` to each rank's row. Returns this rank's result."""
     sharding = jax.sharding.NamedSharding(MESH, PartitionSpec("ranks"))
     mine = jax.make_array_from_process_local_data(sharding, rows[RANK : RANK + 1], rows.shape)
     shard_map = getattr(jax, "shard_map", None)

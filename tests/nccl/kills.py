@@ -1,10 +1,10 @@
-"""Kills one of two ranks amid a training step, many times, and times how soon the other one ends.
+"""Kills one of two ranks during a training step, many times, and measures how soon the other rank ends.
 
     cecl-run --policy all python3 tests/nccl/kills.py [--times 50]
-    python3 tests/nccl/kills.py        the same with NCCL alone
+    python3 tests/nccl/kills.py        the same with only NCCL
 
-A line for each time, then the counts. The status is 0 if each time the rank that was left ended within
---limit seconds by itself, whatever ended it: an exception, or PyTorch's watchdog.
+Prints a line for each kill, then the counts. The status is 0 if each remaining rank ended within
+--limit seconds by itself, through an exception or through PyTorch's watchdog.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM_STEPS = 3
 
 
 def train(rank, ready):
-    """Trains for ever, and says once that the first steps are done."""
+    """Trains forever, and reports once that the first steps are done."""
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", rank=rank, world_size=2, device_id=device)
@@ -52,7 +52,7 @@ def run_rank(rank, port, ready, words):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     try:
         train(rank, ready)
-    except BaseException as error:  # the text is what is wanted, whatever it is
+    except BaseException as error:  # any exception: its text is the result
         os.write(words, str(error).encode()[:4000])
         os._exit(3)
 
@@ -64,7 +64,7 @@ def free_port():
 
 
 def start_rank(rank, port):
-    """Forks a rank. CUDA and NCCL begin in the child. Returns its process and two pipes' ends."""
+    """Forks a rank. Only the child initializes CUDA and NCCL. Returns its process and the ends of two pipes."""
     ready, tell_ready = os.pipe()
     words, tell_words = os.pipe()
     child = os.fork()
@@ -87,7 +87,7 @@ def wait_for(child, limit):
 
 
 def kill_one(limit):
-    """One time. Returns whether the rank that is left ended, after how many s, and its words."""
+    """Kills a rank once. Returns whether the other rank ended, after how many seconds, and its error text."""
     port = free_port()
     ranks = [start_rank(rank, port) for rank in range(2)]
     for rank, (_, ready, words) in enumerate(ranks):

@@ -1,4 +1,4 @@
-"""NCCL's calls on PyTorch's tensors and streams, without PyTorch's groups between them."""
+"""Direct calls of NCCL on PyTorch's tensors and streams, without PyTorch's process groups."""
 
 import ctypes
 
@@ -12,7 +12,7 @@ class UniqueId(ctypes.Structure):
 
 
 def load():
-    """Returns the library that this process has as NCCL."""
+    """Returns the library that this process uses as NCCL."""
     library = ctypes.CDLL("libnccl.so.2")
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     library.ncclCommInitRank.argtypes = [ctypes.POINTER(pointer), number, UniqueId, number]
@@ -25,7 +25,7 @@ def load():
 
 
 class Comm:
-    """A communicator of all ranks of the default group. Tensors are of bfloat16, and counts are theirs."""
+    """A communicator of all ranks of the default group. Tensors have type bfloat16, and counts are in elements."""
 
     def __init__(self):
         self.library, self.comm = load(), ctypes.c_void_p()

@@ -1,4 +1,4 @@
-/* An allocator of the program's own, which stands before libc's in the whole process. */
+/* The program's own allocator, which replaces libc's in the whole process. */
 #include <stddef.h>
 
 extern void *__libc_malloc(size_t bytes);

@@ -1,7 +1,10 @@
-/* What it costs the host to pass a call on: an all-gather that cecl passes to the stand-in for NCCL,
- * less the same call made to the stand-in directly. Both are made in batches in turn, and medians are compared.
- * nccl_pass_time [MOST_NS [mixed]]   fails above so many nanoseconds. CECL_NCCL_PATH names the stand-in
- * mixed: calls of two sizes come in an order without a period, as a server's do */
+/* Measures the host time that cecl adds to a passed call: the time of an all-gather that cecl
+ * passes to the stand-in for NCCL, less the time of a direct call of the stand-in. Batches of
+ * both alternate, and medians are compared.
+ *
+ * nccl_pass_time [MOST_NS [mixed]] fails if the difference exceeds MOST_NS nanoseconds.
+ * CECL_NCCL_PATH names the stand-in. With `mixed`, calls of two sizes come in an order without a
+ * period, as in a server. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +16,7 @@
 #include "calls.h"
 
 #define BATCHES 401
-#define CALLS 500 /* in a batch */
+#define CALLS 500 /* calls of a batch */
 
 typedef __typeof__(ncclAllGather) all_gather;
 
@@ -26,7 +29,8 @@ static double now_ns(void)
 
 static bool is_mixed;
 
-/* Nanoseconds a call, of one batch. 1 byte of each rank: no measurement says that cecl is faster. */
+/* Nanoseconds per call of one batch. Calls have 1 byte of each rank, a size for which no
+ * measurement says that cecl is faster. */
 static double measure(all_gather *gather, ncclComm_t comm)
 {
     static uint64_t word = 1;

@@ -1,4 +1,4 @@
-/* Opens a library as others open NCCL, and says what calls of it give.
+/* Opens a library as programs open NCCL, calls its functions, and prints their results.
  * nccl_probe [load=FILE] [again] LIBRARY [NAME ...]
  *   load=FILE  loaded before, like a program's other libraries
  *   again      closes LIBRARY after its first call, and opens it again

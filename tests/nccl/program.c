@@ -4,7 +4,7 @@
  *   newest    threads that make calls which only the newest NCCL has
  *   messages  threads that send around a ring, each many messages in a group
  *   captured  processes that capture a gather and a message, and replay both twice
- * It writes the name of each call that did not succeed, with its result. */
+ * Prints the name and the result of each call that failed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +24,12 @@ static bool succeeds(const char *name, const struct rank *rank, ncclResult_t mad
 }
 #define CALL(name, ...) succeeds(#name, rank, name(__VA_ARGS__))
 
-/* What test_nccl_stats.sh expects in the table. */
+/* The calls that test_nccl_stats.sh expects in the table. */
 static bool make_calls(struct rank *rank)
 {
     static _Thread_local int in[MOST], out[MAX_RANKS * MOST];
     bool is_right = true;
-    for (int i = 0; i < 3; i++) /* 4 KiB each, the most of its class */
+    for (int i = 0; i < 3; i++) /* 4 KiB each, the largest size of its class */
         is_right = CALL(ncclAllGather, in, out, 1024, ncclInt32, rank->comm, NULL) && is_right;
     is_right = CALL(ncclAllGather, in, out, 1025, ncclInt32, rank->comm, NULL) && is_right;
     for (int i = 0; i < 2; i++)
@@ -87,7 +87,7 @@ static bool capture_calls(struct rank *rank)
            (rank->rank == 1) == (word == 0);
 }
 
-/* The first rank makes the id, and tells the others through a pipe. */
+/* The first rank makes the id, and sends it to the others through a pipe. */
 static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
 {
     ncclUniqueId id;

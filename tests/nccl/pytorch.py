@@ -1,5 +1,5 @@
-"""PyTorch's ways to communicate, with cecl in NCCL's place. Results of calls are compared with plain
-arithmetic, and losses of trainings with those that one rank computes from all data.
+"""PyTorch's communication, with cecl in NCCL's place. Results of calls are compared with plain
+arithmetic, and training losses with the losses of a single rank that has all data.
 
     cecl-run --policy all torchrun --nproc-per-node 2 tests/nccl/pytorch.py [NAME ...]
 
@@ -100,7 +100,7 @@ def check_calls_of(count, seed, dtype):
 
 def check_uneven_all_to_all():
     n = ranks()
-    counts = [[1000 * (1 + a) + 10 * b for b in range(n)] for a in range(n)]  # from a to b
+    counts = [[1000 * (1 + a) + 10 * b for b in range(n)] for a in range(n)]  # from rank a to rank b
     sent = [draw(sum(counts[rank]), 900 + rank) for rank in range(n)]
     received = [counts[rank][RANK] for rank in range(n)]
     out = poisoned(sum(received))
@@ -110,7 +110,7 @@ def check_uneven_all_to_all():
 
 
 def check_group():
-    """Calls that NCCL gets in one group."""
+    """Calls that PyTorch passes to NCCL in one group."""
     n = ranks()
     inputs = [[draw(5000 + i, 50 * i + rank) for rank in range(n)] for i in range(6)]
     outs = [poisoned(n * (5000 + i)) for i in range(6)]
@@ -136,7 +136,7 @@ def check_send_and_receive():
 
 
 def check_streams():
-    """Gathers on one stream and reductions on another, as FSDP makes them."""
+    """Makes gathers on one stream and reductions on another, as FSDP does."""
     n, count = ranks(), 1 << 20
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
     for step in range(20):
@@ -178,7 +178,7 @@ def calls():
 
 
 def lay_late(tensor, value, stream):
-    """Fills `tensor` on `stream`, behind a kernel that takes some milliseconds."""
+    """Fills `tensor` on `stream`, after a kernel that takes some milliseconds."""
     with torch.cuda.stream(stream):
         torch.cuda._sleep(4_000_000)
         tensor.copy_(value)
@@ -186,7 +186,7 @@ def lay_late(tensor, value, stream):
 
 def group_on_streams(comm, count, step):
     """The calls of a group on one communicator wait for all its streams, and all streams wait for the calls.
-    So each stream may bring what another one's call reads, and take what another one's call wrote.
+    So a stream may write the input of a call on another stream, and read its output.
     """
     n, after, before = ranks(), (RANK + 1) % ranks(), (RANK - 1) % ranks()
     streams = [torch.cuda.Stream() for _ in range(4)]
@@ -220,7 +220,7 @@ def group_streams():
     comm.destroy()
 
 
-# ---- training: all ranks together must have the losses that one rank has with all of the data
+# ---- training: the losses of all ranks together equal those of one rank that has all data
 
 WIDTH = 256
 
@@ -335,7 +335,7 @@ def graph():
 
 
 def lose():
-    """Rank 1 dies. The others get an error, or PyTorch's watchdog ends them."""
+    """Rank 1 dies. The other ranks get an error, or PyTorch's watchdog ends them."""
     t = draw(1 << 20, 1)
     dist.all_reduce(t)
     torch.cuda.synchronize()

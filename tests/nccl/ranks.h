@@ -1,4 +1,4 @@
-/* Ranks as threads of a test, on NCCL's calls. */
+/* Runs ranks as threads of a test that calls NCCL. */
 #ifndef CECL_TESTS_NCCL_RANKS_H
 #define CECL_TESTS_NCCL_RANKS_H
 
@@ -15,11 +15,11 @@ struct rank {
     int rank, nranks;
     ncclUniqueId id;
     ncclComm_t comm;
-    bool (*run)(struct rank *); /* returns whether all went well */
+    bool (*run)(struct rank *); /* returns whether the rank succeeded */
     bool is_right;
 };
 
-/* As NCCL's configuration begins. */
+/* The first fields of NCCL's configuration. */
 struct config {
     size_t size;
     unsigned magic, version;
@@ -36,7 +36,7 @@ static inline ncclConfig_t *non_blocking(struct config *config)
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
 #define AWAIT_S 30
 
-/* Polls a non-blocking communicator until it is no longer in progress. Returns what it became. */
+/* Polls a non-blocking communicator until it is no longer in progress. Returns its final state. */
 static inline ncclResult_t await_comm(ncclComm_t comm)
 {
     ncclResult_t error = IN_PROGRESS;
@@ -49,7 +49,7 @@ static inline ncclResult_t await_comm(ncclComm_t comm)
     return error;
 }
 
-/* What a call on `comm` comes to that returned `result`. */
+/* The final result of a call on `comm` that returned `result`. */
 static inline ncclResult_t outcome_of(ncclComm_t comm, ncclResult_t result)
 {
     return result == IN_PROGRESS ? await_comm(comm) : result;
@@ -64,7 +64,7 @@ static inline void *run_rank(void *argument)
     return NULL;
 }
 
-/* Runs `run` on `nranks` threads, each with a communicator. Returns whether all went well. */
+/* Runs `run` on `nranks` threads, each with a communicator. Returns whether all succeeded. */
 static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
 {
     struct rank ranks[MAX_RANKS];

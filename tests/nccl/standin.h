@@ -1,7 +1,7 @@
-/* A stand-in for NCCL, on memory of the host. It notes each call with its arguments, and carries it
- * out between threads or processes, so that results can be compared. Every collective is a list of
- * transfers between pairs of ranks and a last step on the receiver. A call is complete when it returns, or
- * at the end of its group, unless its stream captures. */
+/* A stand-in for NCCL, on host memory. It records each call with its arguments, and carries out
+ * the call between threads or processes, so that tests can check results. Every collective is a
+ * list of transfers between pairs of ranks, and a last step on the receiver. A call is complete
+ * when it returns, or at the end of its group, unless its stream captures. */
 #ifndef CECL_TESTS_NCCL_STANDIN_H
 #define CECL_TESTS_NCCL_STANDIN_H
 
@@ -13,9 +13,9 @@
 #include "calls.h"
 
 #define STANDIN_MAX_RANKS 16
-#define STANDIN_RING 16384 /* bytes under way between two ranks */
+#define STANDIN_RING 16384 /* bytes in flight between two ranks */
 
-/* What one rank sends to one rank. Zeroed when the shared memory is made. */
+/* The channel from one rank to another. Zeroed when the shared memory is created. */
 struct channel {
     _Atomic uint64_t written;
     _Atomic uint64_t read;
@@ -28,25 +28,27 @@ struct shared {
     struct channel channels[]; /* [sender * nranks + receiver] */
 };
 
-/* What is in flight on a communicator of a rank, and on those that were split from it. */
+/* The calls in flight on a rank's communicator, and on its splits. */
 struct family {
     _Atomic int users, children;
     _Atomic int flying, split_flying;
-    /* 'p' for calls on the communicator, 's' for calls on splits; a letter for several in a row */
+    /* 'p' for calls on the communicator, 's' for calls on splits; one letter for several calls in
+     * a row */
     char story[STANDIN_STORY];
     size_t length;
 };
 
 struct ncclComm {
-    char name[64]; /* of the shared memory */
+    char name[64]; /* size of the shared memory */
     int rank;
     int nranks;
-    int splits; /* so far, for the names of new communicators */
+    int splits; /* children so far, for the names of new communicators */
     struct shared *shared;
     bool is_non_blocking;
-    struct family *family; /* its own */
-    struct family *parent; /* that of the communicator from which it was split; NULL: none */
-    struct job *job;       /* what it does in the background; NULL: it is ready. Under a lock */
+    struct family *family; /* this communicator's own */
+    struct family *parent; /* of the communicator from which this one was split; NULL: not split */
+    /* its job in the background; NULL: the communicator is ready. Under a lock */
+    struct job *job;
 };
 
 struct transfer {
@@ -56,17 +58,17 @@ struct transfer {
     size_t left;
 };
 
-/* A call that was made and is not complete. */
+/* A call that is not complete. */
 struct op {
     struct op *next;
     ncclComm_t comm;
     cudaStream_t stream;
     struct transfer transfers[2 * STANDIN_MAX_RANKS];
     int ntransfers;
-    bool has_no_peer;            /* it names a rank that the communicator does not have */
-    bool waits_for_all;          /* to join */
-    void (*finish)(struct op *); /* after the transfers; may be NULL */
-    unsigned char *staging;      /* what was received, a block for each rank */
+    bool has_no_peer;            /* the call names a rank that the communicator does not have */
+    bool waits_for_all;          /* the call completes when all ranks have joined */
+    void (*finish)(struct op *); /* runs after the transfers; may be NULL */
+    unsigned char *staging;      /* received blocks, one for each rank */
     unsigned char *out;
     size_t count; /* elements of a block */
     size_t bytes; /* of a block */
@@ -87,8 +89,8 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name, int nranks,
                           int rank);
 
-/* standin_group.c. Carries `op` out now, or at the end of the group. On a non-blocking communicator it is
- * carried out by later calls of standin_look, and at the third of them at the earliest. */
+/* standin_group.c. Carries out `op` now, or at the end of the group. On a non-blocking
+ * communicator, later calls of standin_look carry it out, the third of them at the earliest. */
 struct op *standin_op(ncclComm_t comm);
 void standin_send(struct op *op, int peer, const void *bytes, size_t count);
 void standin_receive(struct op *op, int peer, void *bytes, size_t count);
@@ -97,10 +99,11 @@ ncclResult_t standin_enqueue(struct op *op);
 ncclResult_t standin_carry_out(struct op *list);
 void standin_drop(struct op *list);
 
-/* standin_stream.c. Whether the stream of these calls captures: then they belong to its graph. */
+/* standin_stream.c. Whether the stream of these calls captures; then the calls become part of its
+ * graph. */
 bool standin_captures(struct op *list);
 
-/* Goes on with what `comm` does in the background. Returns ncclInProgress, or what came of it. */
+/* Continues the job of `comm` in the background. Returns ncclInProgress, or the job's result. */
 ncclResult_t standin_look(ncclComm_t comm);
 bool standin_is_ready(ncclComm_t comm);
 void standin_give_up(ncclComm_t comm);
@@ -108,13 +111,13 @@ void standin_give_up(ncclComm_t comm);
 /* standin_record.c */
 void standin_family_open(ncclComm_t comm, ncclComm_t parent);
 void standin_family_close(ncclComm_t comm);
-/* A call begins, or ends. */
+/* Records that a call begins, or ends. */
 void standin_fly(ncclComm_t comm, bool begins);
-/* What a test makes of splits. */
+/* What the test has set for splits. */
 bool standin_holds(ncclComm_t comm);
 ncclResult_t standin_broken(ncclComm_t comm);
 
-/* standin_reduce.c. Makes op->out of the blocks in op->staging. */
+/* standin_reduce.c. Reduces the blocks in op->staging to op->out. */
 void standin_reduce(struct op *op);
 bool standin_reduces(ncclDataType_t datatype, ncclRedOp_t redop);
 

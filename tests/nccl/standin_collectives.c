@@ -25,7 +25,7 @@ static struct op *op_of(ncclComm_t comm, void *out, size_t count, ncclDataType_t
     return op;
 }
 
-/* Receives a block from every rank into staging, out of which `finish` takes them. */
+/* Receives a block from every rank into staging; `finish` reads the blocks there. */
 static void receive_staged(struct op *op, void (*finish)(struct op *))
 {
     op->staging = calloc((size_t)op->comm->nranks, op->bytes ? op->bytes : 1);
@@ -46,7 +46,7 @@ static ncclResult_t enqueue(struct op *op, cudaStream_t stream)
     return standin_enqueue(op);
 }
 
-/* Sends every rank the same block, or each a block of its own. */
+/* Sends every rank the same block, or each rank another block. */
 static void send_all(struct op *op, const void *sendbuff, bool is_own)
 {
     for (int peer = 0; peer < op->comm->nranks; peer++)
@@ -85,7 +85,7 @@ ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
     return enqueue(op, stream);
 }
 
-/* As NCCL's, it calls the other function by its exported name. */
+/* Like NCCL's function, it calls the other one by its exported name. */
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream)
 {
@@ -180,7 +180,7 @@ ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recv
     return enqueue(op, stream);
 }
 
-/* ---- the newest forms, which end with an address that is not looked at */
+/* ---- the newest functions; their last argument is ignored */
 
 ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,

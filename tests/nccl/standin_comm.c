@@ -1,5 +1,5 @@
-/* Communicators of the stand-in, and its other calls that move no data. The ranks of a communicator
- * meet in shared memory, whose name is in the unique id. */
+/* Communicators of the stand-in, and its other calls that move no data. The ranks of a
+ * communicator meet in shared memory, whose name is in the unique id. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,7 @@ static size_t shared_bytes(int nranks)
     return sizeof(struct shared) + (size_t)(nranks * nranks) * sizeof(struct channel);
 }
 
-/* New shared memory is zeroed, so it does not matter which rank comes first. The last one takes the
- * name away. */
+/* New shared memory is zeroed, so any rank may come first. The last rank unlinks the name. */
 static struct shared *map_shared(const char *name, int nranks)
 {
     const int file = shm_open(name, O_RDWR | O_CREAT, 0600);
@@ -53,8 +52,8 @@ ncclResult_t standin_open(ncclComm_t *comm, ncclComm_t parent, const char *name,
     return ceclSuccess;
 }
 
-/* Names that no last rank takes away, because ranks gave up. Others may still look for them, so they
- * stay until the process ends. */
+/* Names that no last rank unlinks, because ranks gave up. Other ranks may still look for the
+ * names, so they stay until the process ends. */
 #define LEFT_MOST 256
 static char left[LEFT_MOST][64];
 static _Atomic int nleft;
@@ -92,11 +91,11 @@ static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks
     return met == (ncclResult_t)ceclSuccess && is_non_blocking ? (ncclResult_t)ceclInProgress : met;
 }
 
-/* Without a configuration a child takes after its parent. */
+/* Without a configuration, a child inherits its parent's. */
 static bool is_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
 {
     int blocking = !parent || !parent->is_non_blocking;
-    const char *variable = getenv("NCCL_COMM_BLOCKING"); /* decides over the configuration */
+    const char *variable = getenv("NCCL_COMM_BLOCKING"); /* overrides the configuration */
     if (config)
         memcpy(&blocking, (const char *)config + CONFIG_BLOCKING_AT, sizeof(blocking));
     if (variable)
@@ -116,7 +115,7 @@ static void name_id(ncclUniqueId *id)
     memset(id, 0, sizeof(*id));
     snprintf(id->internal, sizeof(id->internal), "/cecl-test-nccl-%d-%u", (int)getpid(),
              atomic_fetch_add(&made, 1));
-    shm_unlink(id->internal); /* an earlier process of this number may have left it */
+    shm_unlink(id->internal); /* an earlier process with the same id may have left this name */
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -150,7 +149,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices)
     return result;
 }
 
-/* ---- splitting: all ranks tell each other their colors and keys */
+/* ---- splitting: all ranks exchange their colors and keys */
 
 struct wish {
     int color, key;
@@ -199,7 +198,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     return standin_enqueue(op);
 }
 
-/* ---- other ranks than before */
+/* ---- shrinking and growing */
 
 static bool is_in(const int *list, int count, int rank)
 {
@@ -223,7 +222,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     return open_and_meet(shrunk, name, nranks, rank, is_non_blocking(comm, config));
 }
 
-/* The ranks of `comm` derive the name by themselves, and need no id. */
+/* The ranks of `comm` compute the name by themselves, and need no id. */
 static void name_grown(ncclComm_t comm, ncclUniqueId *id)
 {
     memset(id, 0, sizeof(*id));
@@ -250,7 +249,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
                          is_non_blocking(comm, config));
 }
 
-/* ---- the rest of a communicator's life */
+/* ---- other calls on a communicator */
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
@@ -264,7 +263,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     NOTE(WORD(comm));
-    return standin_enqueue(standin_op(comm)); /* without a transfer */
+    return standin_enqueue(standin_op(comm)); /* the thread's calls make no transfer */
 }
 
 /* NULL is no error, as in NCCL. */
@@ -339,7 +338,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
                                     int winFlags)
 {
     NOTE(WORD(comm), WORD(buff), size, WORD(win), (uint64_t)winFlags);
-    *win = size > 0 ? buff : NULL; /* as NCCL gives none where it has no symmetric memory */
+    *win = size > 0 ? buff : NULL; /* like NCCL without symmetric memory */
     return ceclSuccess;
 }
 
@@ -349,7 +348,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
     return ceclSuccess;
 }
 
-/* ---- one-sided calls, which only are noted */
+/* ---- one-sided calls, which are only recorded */
 
 ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
                            ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,

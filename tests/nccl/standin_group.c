@@ -1,5 +1,5 @@
-/* Carries out calls of the stand-in, those of a group at the same time. One thread may be several
- * ranks, so nothing here waits for one transfer alone. */
+/* Carries out calls of the stand-in; those of a group at the same time. One thread may be several
+ * ranks, so no code here waits for a single transfer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -9,17 +9,17 @@
 #include "standin.h"
 
 #define TIMEOUT_S 30
-#define LOOKS 3 /* for which a job is in progress at least */
+#define LOOKS 3 /* calls of standin_look after which a job may be complete */
 
 static _Thread_local int depth;
 static _Thread_local struct op *first;
 static _Thread_local bool is_hollow;
-static _Thread_local ncclResult_t refusal; /* of a call in the open group */
+static _Thread_local ncclResult_t refusal; /* a call in the open group failed */
 
-/* What non-blocking communicators of one group do in the background. */
+/* The background job of the non-blocking communicators of one group. */
 struct job {
     struct op *first;
-    int users; /* communicators that have it */
+    int users; /* communicators that have this job */
     int looks;
     bool is_done;
     ncclResult_t result;
@@ -57,7 +57,7 @@ void standin_receive(struct op *op, int peer, void *bytes, size_t count)
     add(op, peer, op->comm->rank, false, bytes, count);
 }
 
-/* Moves as many bytes as lie at one end of the ring without a gap. */
+/* Moves as many bytes as one end of the ring has in one contiguous part. */
 static size_t move(struct transfer *transfer)
 {
     struct channel *channel = transfer->channel;
@@ -67,7 +67,7 @@ static size_t move(struct transfer *transfer)
     const uint64_t place = from % STANDIN_RING;
     size_t bytes = there < STANDIN_RING - place ? there : STANDIN_RING - place;
     bytes = bytes < transfer->left ? bytes : transfer->left;
-    if (bytes == 0) /* there is no address where nothing is moved */
+    if (bytes == 0) /* without bytes to move, the address may be NULL */
         return 0;
     if (transfer->sends)
         memcpy(channel->bytes + place, transfer->at, bytes);
@@ -117,7 +117,8 @@ static bool is_complete(const struct op *op)
            (!op->waits_for_all || atomic_load(&op->comm->shared->joined) == op->comm->nranks);
 }
 
-/* One round over all calls. Returns what it moved; `*is_done` says whether all are complete. */
+/* One round over all calls. Returns how many bytes it moved; `*is_done` says whether all calls
+ * are complete. */
 static size_t advance(struct op *list, bool *is_done)
 {
     size_t moved = 0;
@@ -137,7 +138,7 @@ static bool is_aborted(const struct op *list)
     return is;
 }
 
-/* How long a collective takes at least, once all of its ranks have come. */
+/* The least time of a collective after all its ranks have come. */
 static _Atomic unsigned least_us;
 
 void standin_take_us(unsigned us)
@@ -145,7 +146,7 @@ void standin_take_us(unsigned us)
     atomic_store(&least_us, us);
 }
 
-/* The same by the environment, of a program that does not know the stand-in. */
+/* The same from the environment, for programs that do not know the stand-in. */
 __attribute__((constructor)) static void read_least_us(void)
 {
     const char *us = getenv("STANDIN_TAKES_US");
@@ -172,7 +173,7 @@ static ncclResult_t move_until_done(void)
     return ceclSuccess;
 }
 
-/* Ends the calls of a list. */
+/* Completes the calls of a list. */
 static void finish(struct op **list, ncclResult_t result)
 {
     while (*list) {
@@ -241,7 +242,7 @@ bool standin_is_ready(ncclComm_t comm)
 {
     pthread_mutex_lock(&jobs);
     if (comm->job && comm->job->is_done && comm->job->result == (ncclResult_t)ceclSuccess)
-        leave_job(comm); /* a group is done on all of its communicators at once */
+        leave_job(comm); /* a group completes on all of its communicators at once */
     const bool is = !comm->job;
     pthread_mutex_unlock(&jobs);
     return is;
@@ -265,8 +266,6 @@ void standin_give_up(ncclComm_t comm)
     leave_job(comm);
     pthread_mutex_unlock(&jobs);
 }
-
-/* ---- */
 
 static ncclResult_t carry_out(void)
 {
@@ -328,7 +327,7 @@ ncclResult_t ncclGroupStart(void)
     return ceclSuccess;
 }
 
-/* Ends the group, and carries nothing out. */
+/* Ends the group without carrying out its calls. */
 static ncclResult_t give_up(ncclResult_t result)
 {
     refusal = ceclSuccess;

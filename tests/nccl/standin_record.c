@@ -1,4 +1,4 @@
-/* What the stand-in notes of each call, of communicators that were split, and what tests ask of it. */
+/* Records of the stand-in for tests: of each call, and of communicators and their splits. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

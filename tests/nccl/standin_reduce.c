@@ -1,7 +1,7 @@
 /* Reductions of the stand-in: in the order of ranks, in the type of the elements. */
 #include "standin.h"
 
-/* wide  what numbers are combined in: integers wrap around, as on GPUs */
+/* wide the type of the arithmetic: integers wrap around, as on GPUs */
 #define COMBINE(type, wide)                                                                        \
     static type combine_##type(type a, type b, ncclRedOp_t redop)                                  \
     {                                                                                              \

@@ -1,6 +1,6 @@
-/* Streams of the stand-in that capture. What the stand-in itself would carry out becomes part of a graph,
- * and so does what cecl serves, on a stream of the host device for each of its communicators. A launch first
- * carries out the former. */
+/* Captured streams of the stand-in. The calls that the stand-in itself would carry out become
+ * part of a graph. So do the calls that cecl serves, on one stream of the host device for each
+ * communicator of cecl. A launch carries out the stand-in's calls first. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define PARTS 8
 #define BATCHES 64
 
-/* What cecl serves on one of its communicators. */
+/* The captured calls that cecl serves on one of its communicators. */
 struct part {
     ceclComm_t ours;
     ceclStream_t stream;
@@ -27,15 +27,15 @@ struct standin_graph {
 
 struct CUstream_st {
     struct CUstream_st *next;
-    struct standin_graph *graph; /* that it captures; NULL: none */
-    struct part used[PARTS];     /* the streams of the host device that it has had */
+    struct standin_graph *graph; /* the graph that it captures; NULL: none */
+    struct part used[PARTS];     /* the streams of the host device that this stream has used */
     int nused;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
 
-/* Tests pass any address as a stream. */
+/* Returns NULL for other addresses, which tests may pass as streams. */
 static struct CUstream_st *find(cudaStream_t stream)
 {
     pthread_mutex_lock(&lock);
@@ -56,7 +56,7 @@ cudaStream_t standin_stream(void)
     return stream;
 }
 
-/* The library that the one in NCCL's place has loaded. */
+/* The cecl library that the library in NCCL's place has loaded. */
 static void *cecl(const char *name)
 {
     void *library = dlopen("libcecl.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -71,7 +71,7 @@ void standin_capture(cudaStream_t stream)
     stream->graph = calloc(1, sizeof(*stream->graph));
 }
 
-/* The same stream each time: cecl frees it with its communicator. */
+/* Uses the same stream each time: cecl frees it with its communicator. */
 static ceclStream_t stream_for(struct CUstream_st *stream, ceclComm_t ours)
 {
     for (int i = 0; i < stream->nused; i++)
@@ -85,7 +85,7 @@ static ceclStream_t stream_for(struct CUstream_st *stream, ceclComm_t ours)
     return part->stream;
 }
 
-/* Called by the library under test. */
+/* The library under test calls this. */
 ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream)
 {
     struct CUstream_st *on = find(stream);

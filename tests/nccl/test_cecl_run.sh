@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What cecl-run does to a command, and what it refuses.
+# How cecl-run changes a command, and what it refuses.
 # test_cecl_run.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL
 #   TOOL  any library that can be preloaded
 set -uo pipefail
-run=$1 standin=$3 scratch=$4 tool=$6 # as test_nccl_preload.sh takes them
+run=$1 standin=$3 scratch=$4 tool=$6 # the other arguments as in test_nccl_preload.sh
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=tests/nccl/expect.sh
 . "$here/expect.sh"
@@ -12,7 +12,7 @@ mkdir -p "$scratch"
 unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS CECL_RUN_NOTE
 library=$(cd -- "$(dirname -- "$run")/../lib/cecl" && pwd)/libnccl.so.2
 
-case="it sets the environment, and says so in one line"
+case="cecl-run sets the environment, and says so in one line"
 run "$run" env
 expect_status 0
 expect_lines 1
@@ -31,7 +31,7 @@ run "$run" --policy=strict --nccl=libnccl.so.2 -- env
 expect_output "CECL_NCCL=strict"
 expect_output "CECL_NCCL_PATH=$standin"
 
-case="it comes before another NCCL, and behind all else that was preloaded"
+case="the library comes before another NCCL, and after all other preloaded libraries"
 run env LD_PRELOAD="$standin" "$run" env
 expect_output "LD_PRELOAD=$library:$standin"
 run env LD_PRELOAD="$tool" "$run" env
@@ -39,13 +39,13 @@ expect_output "LD_PRELOAD=$tool:$library"
 run env LD_PRELOAD="$tool $standin:$standin" "$run" env
 expect_output "LD_PRELOAD=$tool:$library:$standin:$standin"
 
-case="it works through a link and by a relative path"
+case="cecl-run works through a link and by a relative path"
 ln -s "$run" "$scratch/by-link"
 cd "$scratch" || exit 1
 run ./by-link env
 expect_output "LD_PRELOAD=$library"
 
-case="the exit status and the arguments are the command's"
+case="cecl-run passes on the command's arguments and exit status"
 # shellcheck disable=SC2016
 run "$run" sh -c 'echo "$1 and $2"; exit 41' sh "two words" --stats
 expect_status 41

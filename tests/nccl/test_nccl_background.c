@@ -1,6 +1,7 @@
-/* Non-blocking communicators: NCCL makes them in the background, and so is what serves them. Until both are
- * ready the program hears ncclInProgress.
- * test_nccl_background   CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+/* Non-blocking communicators: NCCL creates them in the background, and so does cecl. Until both
+ * are ready, the program gets ncclInProgress.
+ *
+ * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@
 #define PROMPT 10 /* seconds: far below every default timeout */
 #define REFUSED ((ncclResult_t)ceclInvalidArgument)
 
-/* What the stand-in itself says, asked past the library under test. */
+/* The stand-in's own functions, without the library under test. */
 static __typeof__(standin_last) *last;
 static __typeof__(ncclCommGetAsyncError) *ask_standin;
 
@@ -33,11 +34,11 @@ static ncclResult_t begin(struct rank *r)
     return ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, non_blocking(&config));
 }
 
-/* A gather comes out right, served or passed. */
+/* Checks that a gather is right, and that it is served or passed as expected. */
 static bool gathers(const struct rank *r, bool served)
 {
     int in = 100 + r->rank, out[RANKS] = {0}, count;
-    ncclCommCount(r->comm, &count); /* a call that always comes to the stand-in */
+    ncclCommCount(r->comm, &count); /* this call always goes to the stand-in */
     const ncclResult_t result = ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL);
     bool is = (strcmp(last().name, "ncclCommCount") == 0) == served && count == r->nranks;
     is = is && (result == 0 || !served) && outcome_of(r->comm, result) == 0;
@@ -46,7 +47,7 @@ static bool gathers(const struct rank *r, bool served)
     return is;
 }
 
-/* ---- ranks as threads, each of which begins its communicator by itself */
+/* ---- ranks as threads, each of which starts to create its communicator */
 
 static void *run_begun(void *argument)
 {
@@ -55,7 +56,7 @@ static void *run_begun(void *argument)
     return NULL;
 }
 
-/* `run` gets a communicator that has begun, and ends it. */
+/* `run` gets a communicator whose creation has started, and ends the communicator. */
 static bool run_beginning(int nranks, bool (*run)(struct rank *))
 {
     struct rank ranks[RANKS];
@@ -81,7 +82,7 @@ static bool run_each_number_of_ranks(bool (*run)(struct rank *))
     return is;
 }
 
-/* ---- a life without trouble */
+/* ---- without errors */
 
 static bool await_and_gather(struct rank *r)
 {
@@ -158,7 +159,7 @@ static void ranks_that_one_thread_begins_in_a_group_are_served(void **state)
 
 /* ---- children */
 
-/* Where the parent is ready, so is the child, as with NCCL. */
+/* If the parent is ready, so is the child, as in NCCL. */
 static bool split(struct rank *r)
 {
     const int color = r->rank % 2;
@@ -194,7 +195,7 @@ static void a_rank_without_a_color_gets_no_child(void **state)
     assert_true(run_each_number_of_ranks(split_twice_in_a_group));
 }
 
-/* NCCL returns when such a child is made, so programs may use it at once. */
+/* NCCL returns from the split when such a child is ready, so programs may use it at once. */
 static bool split_non_blocking(struct rank *r)
 {
     struct rank child = *r;
@@ -226,7 +227,7 @@ static void a_child_whose_handle_comes_at_once_is_served(void **state)
     assert_true(run_each_number_of_ranks(shrink));
 }
 
-/* ---- too early */
+/* ---- calls before the communicator is ready */
 
 static bool call_too_early(struct rank *r)
 {
@@ -239,7 +240,7 @@ static bool call_too_early(struct rank *r)
     return await_comm(r->comm) == 0 && gathers(r, true) && ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* NCCL's is ready long before ours: the second rank cannot make its own. */
+/* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
 static void calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl(void **state)
 {
     (void)state;
@@ -247,7 +248,7 @@ static void calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl(voi
     assert_true(run_beginning(RANKS, call_too_early));
 }
 
-/* ---- the end, while it is being made */
+/* ---- communicators that end during their creation */
 
 static bool comes_back_to(int descriptors, int threads)
 {
@@ -275,8 +276,8 @@ static void an_abort_while_other_ranks_are_missing_leaves_nothing(void **state)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* The last rank aborts at some point of the making. The others hear of it, at the latest when they have
- * waited for as long as CECL_INIT_TIMEOUT_MS says, or are done; then they abort, too. */
+/* The last rank aborts during the creation. The other ranks learn of the abort, at the latest
+ * after CECL_INIT_TIMEOUT_MS, or finish the creation; then they abort, too. */
 static unsigned patience_us;
 
 static bool abort_midway(struct rank *r)
@@ -292,7 +293,7 @@ static bool abort_midway(struct rank *r)
 static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void **state)
 {
     (void)state;
-    assert_true(run_beginning(2, await_and_gather)); /* what is set up once is there now */
+    assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     usleep(100000);
     const int descriptors = open_descriptors(), threads = threads_alive();
     setenv("CECL_INIT_TIMEOUT_MS", "1000", 1);
@@ -306,7 +307,7 @@ static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void
     assert_true(comes_back_to(descriptors, threads));
 }
 
-/* A rank that hears of another's abort is not ready, and cannot split. */
+/* A rank that learns of another's abort is not ready, and cannot split. */
 static pthread_barrier_t all_have;
 
 static bool abort_after_split(struct rank *r)
@@ -319,7 +320,7 @@ static bool abort_after_split(struct rank *r)
     return ncclCommAbort(r->comm) == 0 && is;
 }
 
-/* The children have not come, so nothing is known of them. */
+/* The children are not complete, so their state is unknown. */
 static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
 {
     (void)state;
@@ -329,7 +330,7 @@ static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
     assert_true(run_beginning(2, await_and_gather));
 }
 
-/* ---- ours cannot be made */
+/* ---- cecl's communicator cannot be created */
 
 static bool await_and_pass(struct rank *r)
 {
@@ -337,7 +338,8 @@ static bool await_and_pass(struct rank *r)
     return ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* A bad value is refused when a communicator of cecl's is made. test_nccl_stats.sh looks at the table. */
+/* cecl refuses the bad value when it creates a communicator. test_nccl_stats.sh checks the
+ * table. */
 static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
 {
     (void)state;
@@ -347,8 +349,8 @@ static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
     assert_true(run_beginning(2, await_and_gather));
 }
 
-/* ---- finalizing while a served call is pending. On the host device such a call returns when it is done,
- * so another thread of rank 0 makes it. */
+/* ---- finalizing while a served call is pending. On the host device such a call returns when it
+ * is complete, so another thread of rank 0 makes the call. */
 
 static _Atomic bool has_looked; /* rank 1 waits for this before its part of the call */
 
@@ -421,7 +423,7 @@ static bool finalize_with_a_call(struct rank *r)
                finalize_and_destroy(r);
     bool is = finalize_beside(r, &call);
     is = await_comm(r->comm) == 0 && is;
-    pthread_join(call.thread, NULL); /* nobody may be inside a call at the end */
+    pthread_join(call.thread, NULL); /* no thread may be inside a call at the end */
     is = ncclCommDestroy(r->comm) == 0 && is;
     return is && call.result == 0 && call.out[0] == 100 && call.out[1] == 101;
 }
@@ -447,7 +449,7 @@ static bool abort_with_a_call(struct rank *r)
 static void an_abort_while_it_is_finalized_leaves_nothing(void **state)
 {
     (void)state;
-    assert_true(run_beginning(2, await_and_gather)); /* what is set up once is there now */
+    assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     const int descriptors = open_descriptors(), threads = threads_alive();
     const time_t start = time(NULL);
     atomic_store(&has_looked, false);
@@ -475,7 +477,7 @@ static void finalizing_ends_with_the_error_of_a_served_call(void **state)
     assert_true(run_beginning(2, finalize_after_an_abort));
 }
 
-/* ---- groups that NCCL and cecl share */
+/* ---- groups with calls for NCCL and for cecl */
 
 static bool share_a_group(struct rank *r)
 {

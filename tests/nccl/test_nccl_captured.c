@@ -1,6 +1,8 @@
-/* Captured calls in NCCL's place, on the host device: which are served and which are passed, what replays
- * give, and what becomes of a graph that not all ranks capture, or that outlives its communicator.
- * test_nccl_captured POLICY [ROUNDS]   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
+/* Captured calls in NCCL's place, on the host device: which are served and which are passed; the
+ * results of replays; and graphs that not all ranks capture, or that outlive their communicator.
+ *
+ * test_nccl_captured POLICY [ROUNDS] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the
+ * stand-in */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +27,7 @@ static uint32_t rounds = 1000;
 static uint32_t rounds = 11500; /* 20,000 replays, and eager calls */
 #endif
 
-/* ---- one rank's buffers, and what they must hold */
+/* ---- one rank's buffers, and their expected contents */
 
 struct data {
     uint32_t gather_in[COUNT], gather_out[RANKS * COUNT];
@@ -82,7 +84,7 @@ static bool reduce(const struct rank *r, struct data *d, cudaStream_t on)
            ncclAllReduce(d->sum, d->sum, COUNT, ncclUint32, ncclSum, r->comm, on) == 0;
 }
 
-/* Whether the calls that `make` captures come to the stand-in. */
+/* Whether the calls that `make` captures go to the stand-in. */
 enum course { SERVED, PASSED, FAILED };
 static enum course capture(const struct rank *r, struct data *d, cudaStream_t on,
                            bool (*make)(const struct rank *, struct data *, cudaStream_t),
@@ -122,7 +124,7 @@ static bool capture_both(struct rank *r, enum course expected)
               capture(r, &d, on, groups, &grouped) == expected;
     for (uint32_t round = 0; round < SOME && is; round++) {
         is = replays_well(r, &d, round % 3 == 0 ? grouped : lone, round);
-        fill(&d, r, ~round); /* eager calls between */
+        fill(&d, r, ~round); /* eager calls between replays */
         is = is && makes_all(r, &d, NULL) && has_gathered(&d, r, ~round) &&
              has_reduced(&d, r, ~round);
     }
@@ -180,9 +182,9 @@ static void every_byte_is_right_in_many_replays_of_two_graphs(void **state)
     assert_true(run_ranks(2, replay_much));
 }
 
-/* ---- what one rank cannot capture */
+/* ---- calls that one rank cannot capture */
 
-/* cecl refuses buffers that overlap so; the stand-in takes them. */
+/* cecl refuses these overlapping buffers; the stand-in accepts them. */
 static bool gather_overlapping(const struct rank *r, struct data *d, cudaStream_t on)
 {
     const uint32_t *in = r->rank == 1 ? d->gather_out + 5 : d->gather_in;
@@ -303,7 +305,7 @@ static void captured_calls_over_nodes_are_passed(void **state)
     unsetenv("CECL_NODE_SIZE");
 }
 
-/* ---- a thread with all ranks */
+/* ---- one thread that has all ranks */
 
 static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
 {
@@ -337,7 +339,7 @@ static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
         assert_int_equal(ncclCommDestroy(comms[i]), 0);
 }
 
-/* ---- trouble */
+/* ---- errors */
 
 static bool capture_alone(struct rank *r)
 {
@@ -369,7 +371,7 @@ static bool simulate_alone(struct rank *r)
     bool is = true;
     if (r->rank == 0) {
         is = ncclGroupStart() == 0 && gather(r, &d, NULL) && ncclGroupSimulateEnd(NULL) == 0;
-        usleep(100000); /* the other rank waits, and looks at what this one has done */
+        usleep(100000); /* the other rank waits, and checks what this rank has done */
     }
     is = is && capture(r, &d, on, makes_all, &graph) == SERVED && replays_well(r, &d, graph, 2);
     standin.graph_free(graph);
@@ -436,7 +438,7 @@ static bool broadcast(const struct rank *r, struct data *d, cudaStream_t on)
     return ncclBroadcast(d->gather_in, d->gather_in, COUNT, ncclUint32, 0, r->comm, on) == 0;
 }
 
-/* Between two ranks the table serves gathers of this size, and no broadcasts. */
+/* Between two ranks, the table serves gathers of this size, but no broadcasts. */
 static bool gather_then_broadcast(const struct rank *r, struct data *d, cudaStream_t on)
 {
     return ncclGroupStart() == 0 && gather(r, d, on) && broadcast(r, d, on) && ncclGroupEnd() == 0;
@@ -466,8 +468,6 @@ static void auto_serves_a_captured_call_as_the_table_says_and_a_group_whole(void
     assert_true(run_ranks(2, follow_the_table));
 }
 
-/* ---- */
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest all[] = {
@@ -489,7 +489,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest of_auto[] = {
         cmocka_unit_test(auto_serves_a_captured_call_as_the_table_says_and_a_group_whole),
         cmocka_unit_test(
-            captured_calls_are_passed_and_replay), /* the table has no row of 3 ranks */
+            captured_calls_are_passed_and_replay), /* the table has no row for 3 ranks */
     };
     const struct CMUnitTest off[] = {cmocka_unit_test(captured_calls_are_passed_and_replay)};
     standin = find_streams();

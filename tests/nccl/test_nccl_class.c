@@ -1,4 +1,4 @@
-/* Which calls are tried as one class, and how people are told of it. */
+/* Which calls are tried as one class, and the name of a class for people. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,8 @@ static void a_broadcast_by_its_old_name_is_in_the_same_class(void **state)
                      class_of(CECL_NCCL_OP_ncclBroadcast, 100, FLOAT32));
 }
 
-/* Their least time over all ranks is not the call's, or the libraries' results differ. */
+/* The calls' least time over all ranks is not the call's time, or the results of the two
+ * libraries differ. */
 static void some_calls_have_no_class(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Collectives through the library in NCCL's place give what plain loops give, and NCCL receives each
- * call once, as it was made. NCCL is the stand-in, which CECL_NCCL_PATH names. */
+/* Collectives through the library in NCCL's place have the results of plain loops, and NCCL
+ * receives each call once, with the same arguments. NCCL is the stand-in, which CECL_NCCL_PATH
+ * names. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,19 +16,19 @@
 #include "ranks.h"
 
 #define RANKS 4
-#define COUNT 10000 /* more than is under way between two ranks at a time */
+#define COUNT 10000 /* more than the most bytes in flight between two ranks */
 #define ROOT 1
 
 static __typeof__(standin_calls) *calls;
 static __typeof__(standin_last) *last;
 
-/* Element i of what `rank` sends. */
+/* Element i of rank `rank`'s input. */
 static int element(int rank, size_t i)
 {
     return rank * 1000003 + (int)i;
 }
 
-/* What a rank sends and receives: RANKS blocks of COUNT elements each. */
+/* A rank's input and output: RANKS blocks of COUNT elements each. */
 struct buffers {
     int send[RANKS * COUNT];
     int recv[RANKS * COUNT];
@@ -41,7 +42,7 @@ static struct buffers *buffers_of(const struct rank *rank)
     return buffers;
 }
 
-/* Whether block `block` of recv is block `theirs` of what `sender` sends. */
+/* Whether block `block` of recv is block `theirs` of the input of `sender`. */
 static bool is_block(const struct buffers *buffers, int block, int sender, int theirs)
 {
     for (size_t i = 0; i < COUNT; i++)
@@ -50,7 +51,7 @@ static bool is_block(const struct buffers *buffers, int block, int sender, int t
     return true;
 }
 
-/* Whether the first block of recv is the sum of all ranks' block `block`. */
+/* Whether the first block of recv is the sum of block `block` over all ranks. */
 static bool is_sum(const struct buffers *buffers, int block)
 {
     for (size_t i = 0; i < COUNT; i++) {
@@ -124,7 +125,7 @@ static bool reduce(struct rank *r, struct buffers *b)
            (r->rank != ROOT || is_sum(b, 0));
 }
 
-/* Each rank to the next one. */
+/* Each rank sends to the next one. */
 static bool send_and_receive(struct rank *r, struct buffers *b)
 {
     const int next = (r->rank + 1) % RANKS, previous = (r->rank + RANKS - 1) % RANKS;
@@ -166,13 +167,14 @@ static void nccl_receives_each_call_once(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         before[i] = calls(names[i]);
     assert_true(run_ranks(RANKS, run_collectives));
-    before[0] += RANKS; /* as a communicator is made, ranks compare their settings by one */
+    before[0] += RANKS; /* at creation, ranks compare their settings by a gather */
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(calls(names[i]), before[i] + RANKS);
-    assert_int_equal(calls("ncclBroadcast"), broadcasts + 2 * RANKS); /* each Bcast makes one */
+    /* each Bcast makes one broadcast */
+    assert_int_equal(calls("ncclBroadcast"), broadcasts + 2 * RANKS);
 }
 
-/* A reduce has the most arguments: two of them are on the stack of x86-64. */
+/* A reduce has the most arguments: on x86-64, two are on the stack. */
 static bool see_all_arguments(struct rank *rank)
 {
     int in = 0, out;
@@ -209,7 +211,7 @@ static void one_thread_makes_the_calls_of_many_ranks_in_a_group(void **state)
     }
 }
 
-/* Odd and even ranks, in the opposite order. */
+/* Splits into odd and even ranks, in the opposite order. */
 static bool split_and_gather(struct rank *rank)
 {
     ncclComm_t half;
@@ -230,7 +232,7 @@ static void a_split_communicator_has_the_ranks_of_its_color(void **state)
     assert_true(run_ranks(RANKS, split_and_gather));
 }
 
-/* Each op on 1, 2, 3 and 4, which the ranks have. */
+/* Each operation on 1, 2, 3 and 4, the inputs of the ranks. */
 static bool reduce_by_each_op(struct rank *rank)
 {
     static const float expected[] = {
@@ -251,7 +253,7 @@ static void reductions_give_what_their_op_says(void **state)
     assert_true(run_ranks(RANKS, reduce_by_each_op));
 }
 
-/* Rank 0 leaves in the middle of what the others wait for. */
+/* Rank 0 leaves while the others wait for it. */
 static bool abort_or_wait(struct rank *rank)
 {
     int word = 0;
@@ -296,7 +298,7 @@ static void run_child(int rank, ncclUniqueId id)
     _exit(mine.is_right ? 0 : 1);
 }
 
-/* The parent has called NCCL, so all that its children inherit is in use. */
+/* The parent has called NCCL, so its children inherit a library that is in use. */
 static void children_of_a_fork_pass_their_calls(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Which calls CECL_NCCL=auto serves: where the sizes of each op begin and end, on plain memory and on
- * NCCL's symmetric windows. */
+/* Which calls CECL_NCCL=auto serves: the smallest and largest size of each op, on plain memory
+ * and on NCCL's symmetric windows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static bool gains(enum cecl_nccl_op op, int nranks, bool on_windows, size_t byte
     return cecl_nccl_gains(&call, &comm);
 }
 
-/* Sizes that are served, from `least` to `most`; those beside them are passed. */
+/* Sizes from `least` to `most` are served; the sizes next to them are passed. */
 struct range {
     enum cecl_nccl_op op;
     int nranks;
@@ -94,7 +94,7 @@ static void reductions_are_served_as_they_were_measured(void **state)
     assert_false(cecl_nccl_gains(&call, &comm));
 }
 
-/* The kernels of larger reductions meet by flags, which are slow there. */
+/* The kernels of larger reductions synchronize by flags, which are slow in host memory. */
 static void flags_on_the_host_leave_small_all_reduces(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void flags_on_the_host_leave_small_all_reduces(void **state)
     assert_true(cecl_nccl_gains(&gather, &comm));
 }
 
-/* Where the file says nothing, the built-in table decides. */
+/* Where the file has no row, the built-in table decides. */
 static void rows_of_the_file_stand_in_for_the_table(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless a second run begins with what the first one learned, without a trial, and a file that does not
-# fit is ignored with one line.
+# Fails unless a second run starts with the verdicts that the first run learned, without a trial, and
+# unless a file that does not fit is ignored with one line.
 # test_nccl_learned.sh TEST_NCCL_TRIALS
 trials=$1
 dir=$(mktemp -d)
@@ -21,25 +21,25 @@ grep -Eq '^verdict host 2 [0-9]+ [0-9.]+ [0-9a-f]{16} [a-z_]+ [0-9]+ [0-9]+ [0-9
 grep -Eq '^verdict host 3 [^#]* # all-gather of 256 to 512 bytes, int32$' "$dir/learned" ||
     fails "no verdict on a class is kept: $(cat "$dir/learned")"
 
-# The program fails unless it is served in the end.
+# The program fails unless its calls are served at the end.
 CECL_NCCL_TRIALS=0 "$trials" >"$dir/second" 2>&1 || fails "the second run: $(cat "$dir/second")"
 grep -q "step: served.*, as $dir/learned says (" "$dir/second" || fails "not recalled: $(cat "$dir/second")"
 grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" "$dir/second" ||
     fails "no class is recalled: $(cat "$dir/second")"
 grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
 
-# A file that knows other periods alone: nothing is tried, and --stats says why.
+# A file that has only other periods: nothing is tried, and --stats reports why.
 sed 's/^\(verdict .* \)[0-9a-f]\{16\} /\10123456789abcdef /' "$dir/learned" >"$dir/others"
 CECL_TEST_TAKES_US=500 CECL_NCCL_LEARNED=$dir/others CECL_NCCL_TRIALS=0 CECL_NCCL_STATS=1 "$trials" >"$dir/said" 2>&1 &&
     fails "served without a verdict"
 grep -q 'not tried, because of CECL_NCCL_TRIALS=0, and CECL_NCCL_LEARNED does not know its period' "$dir/said" ||
-    fails "it does not say why nothing is tried: $(cat "$dir/said")"
+    fails "no reason is given why nothing is tried: $(cat "$dir/said")"
 
 # misfit OF SED-EXPRESSION WORDS
 misfit() {
     sed "$1" "$dir/learned" >"$dir/other"
     CECL_TEST_TAKES_US=500 CECL_NCCL_LEARNED=$dir/other CECL_NCCL_TRIALS=0 "$trials" >"$dir/said" 2>&1 && fails "served by a file that does not fit: $1"
-    [ "$(grep -c "$dir/other.*$2" "$dir/said")" -eq 1 ] || fails "$1 is not told once: $(cat "$dir/said")"
+    [ "$(grep -c "$dir/other.*$2" "$dir/said")" -eq 1 ] || fails "$1 is not reported once: $(cat "$dir/said")"
 }
 misfit 's/ host / NVIDIA_H200 /' 'is ignored: its rows are for GPU NVIDIA_H200, and this GPU is host'
 misfit 's/^verdict host \([0-9]*\) [0-9]*/verdict host \1 21900/' 'is ignored: its rows are for NCCL 21900, and this NCCL is '

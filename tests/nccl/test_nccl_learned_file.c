@@ -1,4 +1,5 @@
-/* The file that CECL_NCCL_LEARNED names: rows come back as they were written, from many writers at once. */
+/* The file that CECL_NCCL_LEARNED names: rows are read as they were written, even with many
+ * writers at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +57,7 @@ static void rows_come_back_as_written(void **state)
                                         .least = 4096,
                                         .most = (size_t)1 << 40};
     char text[CECL_NCCL_ROW_BYTES];
-    begin_with(""); /* as a file that is not there */
+    begin_with(""); /* treated like a missing file */
     append(row.subject);
     append(row.subject);
     cecl_nccl_gain_text(&gain, text);
@@ -102,7 +103,7 @@ static void the_nearest_row_says_what_differs(void **state)
     assert_string_equal(words, "its rows are for 8 ranks, and this communicator has 2");
 }
 
-/* Each writer finds the file empty, or with an open line. */
+/* Each writer finds the file empty, or with an unfinished line. */
 static void writers_at_once_lose_nothing(void **state)
 {
     (void)state;

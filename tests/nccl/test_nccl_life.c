@@ -1,6 +1,7 @@
-/* Threads call, finalize, destroy, abort and revoke a communicator at random while another thread makes it:
- * nothing uses cecl's communicator, or NCCL's, after its end, and cecl's ends once. What makes communicators,
- * and cecl's library, are stand-ins of this test. docs/models/life.pml visits all orders of fewer steps. */
+/* Threads call, finalize, destroy, abort and revoke a communicator at random while another thread
+ * creates it. No thread uses cecl's communicator, or NCCL's, after its end, and cecl's
+ * communicator ends once. This test replaces the code that creates communicators, and cecl's
+ * library. docs/models/life.pml visits all orders of fewer steps. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,9 +24,9 @@
 
 #define ROUNDS 1500
 #define THREADS 3
-#define COMMS 4 /* communicators that take turns, so entries are used again */
+#define COMMS 4 /* communicators that are used in turn, so that entries are reused */
 
-/* A communicator of cecl's, and one of NCCL's. */
+/* A communicator of cecl, and a communicator of NCCL. */
 struct ceclComm {
     _Atomic int ends, users;
     _Atomic bool has_failed;
@@ -37,7 +38,7 @@ struct ncclComm {
 };
 
 static struct ncclComm comms[COMMS];
-static _Atomic int faults; /* cmocka's assertions are for its own thread */
+static _Atomic int faults; /* cmocka's assertions work only in its own thread */
 
 #define REQUIRE(what)                                                                              \
     do {                                                                                           \
@@ -120,7 +121,7 @@ void cecl_nccl_windows_forget(struct cecl_nccl_comm *entry)
 
 ncclResult_t cecl_nccl_pass_ncclCommFinalize(ncclComm_t comm)
 {
-    (void)comm; /* none has rails */
+    (void)comm; /* no communicator has rails */
     return ceclInternalError;
 }
 
@@ -171,7 +172,7 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
     return goes_on ? ceclSuccess : ceclInvalidUsage;
 }
 
-/* ---- the program */
+/* ---- the program's threads */
 
 struct thread {
     pthread_t thread;
@@ -234,7 +235,8 @@ static void one_round(ncclComm_t comm, uint64_t seed)
     end_nccls(comm, cecl_nccl_comm_abort(comm));
     assert_null(cecl_nccl_comm_find(comm));
     assert_true(comm->has_ended);
-    /* what was made in vain its maker ends, which may take a moment longer */
+    /* the creating thread destroys a communicator that has ended meanwhile, which may take a
+     * moment */
     for (int tries = 0; comm->is_being_made || (comm->was_made && comm->ours.ends == 0); tries++) {
         assert_in_range(tries, 0, 100000);
         linger(50);

@@ -1,5 +1,6 @@
-/* A rank for whose communicator the table has no room: its call fails, and nothing is left behind.
- * test_nccl_no_room   CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+/* The table has no room for a rank's communicator: the rank's call fails, and nothing leaks.
+ *
+ * test_nccl_no_room CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -10,12 +11,12 @@
 #include "ranks.h"
 
 #define TRIES 500
-#define PROCESSES                                                                                  \
-    20 /* in some of them the other rank has NCCL's communicator when it hears of the abort */
+/* In some processes the other rank has NCCL's communicator when it learns of the abort */
+#define PROCESSES 20
 
 static _Thread_local bool refuses;
 
-/* Stands before libc's, in all libraries of this program. */
+/* Replaces libc's function in all libraries of this program. */
 void *__libc_calloc(size_t count, size_t bytes);
 __attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes)
 {
@@ -32,7 +33,7 @@ static void *join(void *argument)
     return NULL;
 }
 
-/* The other rank hears of it when this one aborts. */
+/* The other rank gets an error when this rank aborts. */
 static bool join_without_room(void)
 {
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
@@ -61,7 +62,8 @@ static bool leaves_nothing(void)
     return is && tries < TRIES;
 }
 
-/* A process has no room once only: what a communicator has left in the table is room for the next one. */
+/* A process runs out of room only once, because the next communicator reuses the entry of an
+ * ended one. */
 int main(void)
 {
     bool is = true;

@@ -1,5 +1,7 @@
-/* Communicators over pretended nodes under CECL_NCCL=auto: a file says that gathers and all-to-alls are served,
- * which sends over a split of NCCL's communicator, and other calls are passed. NCCL is the stand-in, which sees in what order calls come to a communicator and its splits. */
+/* Communicators over pretended nodes under CECL_NCCL=auto. A file says that gathers and
+ * all-to-alls are served; they use a split of NCCL's communicator between nodes. Other calls are
+ * passed. NCCL is the stand-in, which records the order of calls on a communicator and its
+ * splits. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +17,8 @@
 #include "processes.h"
 
 enum { MOST = 3000, ROUNDS = 12 };
-#define SLOW_S                                                                                     \
-    20 /* far longer than anything here takes on a busy machine, and the limit of an abort */
+/* Seconds: far longer than anything here on a busy machine, and the limit of an abort */
+#define SLOW_S 20
 
 static __typeof__(standin_calls) *calls_of;
 static __typeof__(standin_story) *story_of;
@@ -30,15 +32,16 @@ static uint32_t element(int number, int rank, int i)
     return (uint32_t)(number * 100003 + rank * 4001 + i);
 }
 
-/* Element counts that are no multiple of anything. */
+/* Odd element counts. */
 static int count_of(int number)
 {
     return 1 + number * 977 % (MOST - 1);
 }
 
-/* ---- calls, each with all of its bytes checked */
+/* ---- calls, with a check of all bytes */
 
-/* A gather that failed may go on in its buffers until its communicator has ended, so they stay. */
+/* After a failed gather, its buffers may be in use until its communicator has ended, so they stay
+ * allocated. */
 static bool gather(const struct rank *r, int number)
 {
     static uint32_t inputs[MAX_RANKS][MOST], outputs[MAX_RANKS][MAX_RANKS * MOST];
@@ -98,7 +101,7 @@ static bool exchange_in_a_group(const struct rank *r, int number)
 
 static const char *const layouts[][2] = {{"2", "1"}, {"4", "2"}, {"3", "1,2"}, {"8", "3,5"}};
 
-/* Whether each rank served its gathers by the split, and passed its reductions, in turn. */
+/* Whether each rank served its gathers by the split and passed its reductions, alternately. */
 static bool make_both(struct rank *r)
 {
     char story[STANDIN_STORY], want[STANDIN_STORY] = "";
@@ -146,7 +149,7 @@ static void one_node_splits_nothing(void **state)
     assert_int_equal(calls_of("ncclCommSplit"), before);
 }
 
-/* ---- trouble */
+/* ---- errors */
 
 static struct rank ranks[4];
 static pthread_t threads[4];
@@ -217,7 +220,7 @@ static void an_abort_amid_an_exchange_ends_the_split_first_and_in_time(void **st
     const int before = outlived();
     start_ranks();
     trouble_splits(true, 0);
-    usleep(100000); /* calls that hang; a call that does not is aborted as well */
+    usleep(100000); /* most calls hang by now; the abort works for the others as well */
     abort_ranks();
     assert_int_equal(outlived(), before);
 }
@@ -253,8 +256,9 @@ static bool train(struct rank *r)
     return is;
 }
 
-/* Which library is faster depends on this machine's load. Whatever is decided, ranks decide alike. Without trials
- * no gather comes to NCCL. In one each rank exchanges what it knows at each of some 60 periods. */
+/* Which library is faster depends on this machine's load. So the test only checks that all ranks
+ * decide the same. Without trials, no gather would go to NCCL. During a trial, each rank
+ * exchanges times in each of some 60 periods. */
 static void a_program_is_tried_and_ranks_decide_alike(void **state)
 {
     (void)state;
@@ -269,7 +273,8 @@ static void a_program_is_tried_and_ranks_decide_alike(void **state)
     assert_int_equal(overlaps(), 0);
 }
 
-/* First of all, as the parent of processes must not have called NCCL. Two ranks on each of two hosts. */
+/* Two ranks on each of two hosts. This test must run first, because the parent of processes must
+ * not have called NCCL. */
 static void hosts_are_served_as_nodes_are(void **state)
 {
     (void)state;
@@ -277,7 +282,7 @@ static void hosts_are_served_as_nodes_are(void **state)
     setenv("CECL_SOCKET_IFNAME", "lo", 1);
     assert_true(run_processes(make_both, 4, "CECL_HOST_ID", hosts));
     char *file = strdup(getenv("CECL_NCCL_LEARNED"));
-    unsetenv("CECL_NCCL_LEARNED"); /* what is decided here is not for other tests */
+    unsetenv("CECL_NCCL_LEARNED"); /* the verdicts of this test must not reach other tests */
     assert_true(run_processes(train, 4, "CECL_HOST_ID", hosts));
     setenv("CECL_NCCL_LEARNED", file, 1);
     free(file);
@@ -303,7 +308,7 @@ static void finalizing_ends_the_split_first(void **state)
     assert_int_equal(outlived(), 0);
 }
 
-/* ---- communicators that work in the background */
+/* ---- non-blocking communicators */
 
 static void *run_non_blocking(void *argument)
 {
@@ -340,9 +345,9 @@ static void non_blocking_communicators_have_rails_too(void **state)
     assert_int_equal(outlived(), 0);
 }
 
-/* ---- settings that forbid SMs, of which a split needs some */
+/* ---- settings that forbid SMs, which transfers over a split need */
 
-/* Under CECL_NCCL=strict. Nothing comes to NCCL. */
+/* Under CECL_NCCL=strict, no gather goes to NCCL. */
 static bool be_refused(struct rank *r)
 {
     char story[STANDIN_STORY];
@@ -352,10 +357,10 @@ static bool be_refused(struct rank *r)
     const char *words = ncclGetLastError(r->comm);
     const bool is = result == ceclInvalidUsage && strstr(words, "what leaves a node needs SMs");
     story_of(r->comm, story);
-    return is && story[0] == '\0' && reduce(r, 2); /* a reduction needs SMs anyway */
+    return is && story[0] == '\0' && reduce(r, 2); /* a reduction needs SMs on any path */
 }
 
-/* Under CECL_NCCL=all with CECL_SM_POLICY=never. Everything comes to NCCL. */
+/* Under CECL_NCCL=all with CECL_SM_POLICY=never, all calls go to NCCL. */
 static bool be_passed(struct rank *r)
 {
     char story[STANDIN_STORY];
@@ -372,7 +377,7 @@ static void where_sms_are_forbidden_nothing_is_served_over_nodes(void **state)
     assert_true(run_ranks(2, getenv("CECL_SM_POLICY") ? be_passed : be_refused));
 }
 
-/* What decides over nodes, where nothing is tried. */
+/* Writes the file of verdicts that decides over nodes, without trials. */
 static bool write_file(char *name)
 {
     const int file = mkstemp(name);

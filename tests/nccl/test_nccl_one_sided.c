@@ -1,7 +1,8 @@
-/* ncclPutSignal, ncclSignal and ncclWaitSignal in NCCL's place, on the host device: what is put, which
- * communicators' calls are served, and what is refused.
- * test_nccl_one_sided POLICY   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in, which only
- *                              notes such calls */
+/* ncclPutSignal, ncclSignal and ncclWaitSignal in NCCL's place, on the host device: results, the
+ * communicators whose calls are served, and refusals.
+ *
+ * test_nccl_one_sided POLICY POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in,
+ * which only records such calls */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@
 static __typeof__(standin_last) *last;
 static struct standin_streams streams;
 
-/* ---- memory that peers can open: of a file that stays open, whose descriptor is in the last word */
+/* ---- memory that peers can open: a mapping of a file that stays open; the last word holds the
+ * descriptor */
 
 #define MAPPED (BYTES + sizeof(uint32_t))
 
@@ -85,7 +87,7 @@ static bool await(const struct rank *r, int peer, int signal)
     return ncclWaitSignal(1, &wait, r->comm, NULL) == 0;
 }
 
-/* Whether this thread's call `name` came to the stand-in last. */
+/* Whether this thread's latest call of the stand-in was `name`. */
 static bool came(const char *name)
 {
     return strcmp(last().name, name) == 0;
@@ -93,7 +95,7 @@ static bool came(const char *name)
 
 static bool ends(const struct rank *r, ncclWindow_t win, uint32_t *memory)
 {
-    uint32_t in = 1, out = 0; /* all ranks have done their puts then */
+    uint32_t in = 1, out = 0; /* all ranks have finished their puts then */
     const bool is = ncclAllReduce(&in, &out, 1, ncclUint32, ncclSum, r->comm, NULL) == 0 &&
                     out == (uint32_t)r->nranks && ncclCommWindowDeregister(r->comm, win) == 0;
     memory_free(memory);
@@ -102,8 +104,8 @@ static bool ends(const struct rank *r, ncclWindow_t win, uint32_t *memory)
 
 /* ---- served */
 
-/* Around a ring, in two halves, so that a round's block is read before the next but one is put. Signal 1 says
- * that it was read. */
+/* Puts around a ring. The memory has two halves, so a block is read before the put after next
+ * overwrites it. Signal 1 tells that the block was read. */
 static bool put_around(const struct rank *r, ncclWindow_t win, const uint32_t *memory,
                        uint32_t rounds)
 {
@@ -120,10 +122,10 @@ static bool put_around(const struct rank *r, ncclWindow_t win, const uint32_t *m
         is = is && ncclAllReduce(&in, &out, 1, ncclUint32, ncclMax, r->comm, NULL) == 0 &&
              out == round;
     }
-    return is && await(r, next, 1) && await(r, next, 1); /* of the last two rounds */
+    return is && await(r, next, 1) && await(r, next, 1); /* signals of the last two rounds */
 }
 
-/* Each to each, this rank included. The waits come first. */
+/* Each rank puts to each rank, itself included. The waits come first. */
 static bool put_to_all_in_a_group(const struct rank *r, ncclWindow_t win, const uint32_t *memory,
                                   uint32_t round)
 {
@@ -133,7 +135,7 @@ static bool put_to_all_in_a_group(const struct rank *r, ncclWindow_t win, const 
     for (int peer = 0; peer < r->nranks; peer++)
         waits[peer] = (ncclWaitSignalDesc_t){.opCnt = 2, .peer = peer, .sigIdx = 7, .ctx = 7};
     bool is = ncclGroupStart() == 0 && ncclWaitSignal(r->nranks + 1, waits, r->comm, NULL) == 0;
-    memset(waits, 0xff, sizeof(waits)); /* NCCL has read them by now */
+    memset(waits, 0xff, sizeof(waits)); /* NCCL has read the arguments by now */
     for (int peer = 0; peer < r->nranks && is; peer++)
         is = ncclPutSignal(mine, COUNT, ncclUint32, peer, win, place(RANKS + r->rank), 7, 7, 0,
                            r->comm, NULL) == 0 &&
@@ -159,7 +161,7 @@ static void puts_and_signals_are_served_and_every_byte_arrives(void **state)
     assert_true(run_ranks(RANKS, put_much));
 }
 
-/* Strict refuses a put to the rank itself, which takes an SM. */
+/* Strict refuses a put from a rank to itself, which needs an SM. */
 static bool put_around_only(struct rank *r)
 {
     uint32_t *memory = memory_new(), mine[COUNT] = {0};
@@ -175,7 +177,7 @@ static void strict_serves_what_takes_no_sm(void **state)
     assert_true(run_ranks(RANKS, put_around_only));
 }
 
-/* How often this process has mapped memory of memory_new, for itself and as a peer's. */
+/* How often this process has mapped memory of memory_new, as its own or as a peer's. */
 static int mappings(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -188,8 +190,8 @@ static int mappings(void)
     return count;
 }
 
-/* Windows come and go; some are registered in groups. Each rank maps the peer's memory of each window. cecl
- * closes what it no longer needs when it likes, so half of all may be left for a while. */
+/* Windows are registered and deregistered, some in groups. Each rank maps the peer's memory of
+ * each window. cecl closes unused mappings later, so up to half of them may remain for a while. */
 #define WINDOWS 80
 
 static bool change_windows(struct rank *r)
@@ -247,7 +249,7 @@ static void one_thread_registers_windows_of_all_ranks_in_a_group(void **state)
         memory_free(memory[i]);
 }
 
-/* ---- passed, on all ranks alike */
+/* ---- passed, on all ranks */
 
 static bool all_come(const struct rank *r, ncclWindow_t win)
 {
@@ -291,7 +293,7 @@ static void no_rank_waits_for_others_where_nccl_gives_no_window(void **state)
     }
 }
 
-/* Peers cannot open memory of malloc. */
+/* Peers cannot open malloc's memory. */
 static bool register_private(struct rank *r)
 {
     uint32_t *memory = memory_new(), *private = calloc(1, BYTES);
@@ -374,8 +376,6 @@ static void what_cecl_cannot_serve_is_refused_by_name(void **state)
     (void)state;
     assert_true(run_ranks(2, refuse));
 }
-
-/* ---- */
 
 int main(int argc, char **argv)
 {

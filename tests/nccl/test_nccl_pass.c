@@ -1,6 +1,7 @@
-/* Each symbol's arguments arrive at NCCL as the caller gave them, in every register and on the stack,
- * at the first call and at later ones.
- * test_nccl_pass LIBRARY   CECL_NCCL_PATH names the library of echo.h */
+/* Each function's arguments reach NCCL unchanged, in every register and on the stack, at the
+ * first call and at later calls.
+ *
+ * test_nccl_pass LIBRARY CECL_NCCL_PATH names the library of echo.h */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -22,7 +23,9 @@
 
 static const struct {
     const char *name;
-    int words; /* arguments of a C function that are compared; 0: a jump, which keeps them all */
+    /* how many arguments of a C function are compared; 0: an assembly jump, which keeps all
+     * arguments */
+    int words;
 } symbols[] = {
 #define COUNTED(name) {#name, #name[4] == 'W' ? 4 : 6}, /* ncclWaitSignal has four */
 #define FOLLOWED(name, answer) {#name, sizeof(#name) > 9 && #name[4] == 'G' ? NONE : 1},
@@ -48,8 +51,8 @@ static echo_function *function_of(size_t symbol)
     return function;
 }
 
-/* Each word fits into an int, because C functions take some of their arguments as ints. The first
- * one is an address, because ncclGetVersion writes there. */
+/* Each word fits into an int, because C functions declare some of their arguments as ints. The
+ * first word is an address, because ncclGetVersion writes there. */
 static uint64_t word(size_t symbol, uint64_t place, const int *room)
 {
     return place == 0 ? (uint64_t)(uintptr_t)room : 1000 * (symbol + 1) + place;
@@ -60,7 +63,7 @@ static uint64_t word(size_t symbol, uint64_t place, const int *room)
         w(from + 7)
 #define w(place) word(symbol, place, &room)
 
-/* Where the first argument is an int, a part of the address arrives. */
+/* If the first argument is an int, only part of the address arrives. */
 static bool begins_with_int(const char *name)
 {
     return strcmp(name, "ncclSignal") == 0 || strcmp(name, "ncclWaitSignal") == 0;
@@ -79,7 +82,7 @@ static bool is_alike(const struct echo *echo, size_t symbol, const int *room)
     return alike;
 }
 
-/* Whether one call arrives as it was made, and returns what NCCL does. */
+/* Whether one call arrives unchanged, and returns NCCL's result. */
 static bool arrives(size_t symbol)
 {
     int room = 0;
@@ -91,8 +94,8 @@ static bool arrives(size_t symbol)
 
 static pthread_barrier_t start;
 
-/* All threads make the first call of each symbol at the same time. Returns the name of one whose
- * arguments were lost, or NULL. */
+/* All threads make the first call of each function at the same time. Returns the name of a
+ * function whose arguments were lost, or NULL. */
 static void *call_all(void *unused)
 {
     (void)unused;
@@ -170,7 +173,7 @@ int main(int argc, char **argv)
 {
     const char *real = getenv("CECL_NCCL_PATH");
     void *echo = argc == 2 && real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    setenv("CECL_NCCL_STATS", "0", 1); /* to count, it would make calls of its own */
+    setenv("CECL_NCCL_STATS", "0", 1); /* the tool would make calls of its own to count */
     ours = echo ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!ours) {
         print_error("test_nccl_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());

@@ -2,7 +2,7 @@
 # Programs under cecl-run, with the library in NCCL's place preloaded.
 # test_nccl_preload.sh CECL_RUN PROBE STANDIN SCRATCH TORCH TOOL PROGRAM
 #   TORCH    linked to NCCL as PyTorch is (torch.c)
-#   TOOL     replaces a function of NCCL's, as profiling tools do (tool.c)
+#   TOOL     replaces a function of NCCL, as profiling tools do (tool.c)
 #   PROGRAM  nccl_program
 set -uo pipefail
 run=$1 probe=$2 standin=$3 scratch=$4 torch=$5 tool=$6 program=$7
@@ -25,7 +25,7 @@ none+="statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)"
 export TMPDIR="$scratch/tmp"
 mkdir -p "$TMPDIR"
 
-# expect_no_file: of those by which the processes of a command tell each other of a table
+# expect_no_file: no file is left of those by which the processes of a command share their tables
 expect_no_file() {
     [ -z "$(ls -A "$TMPDIR")" ] || wrong "files are left: $(ls -A "$TMPDIR")"
 }
@@ -33,10 +33,10 @@ expect_no_file() {
 case="a program that does not call NCCL opens nothing, and one line says that nothing was counted"
 run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info bash -c 'ls / >/dev/null; true'
 expect_status 0
-expect_lines 2 # with cecl-run's own
+expect_lines 2 # the parent's, cecl-run
 expect_error "$none"
 
-case="that line comes once, from the command's own process, and leaves its exit status alone"
+case="that line comes once, from the command's own process, which keeps its exit status"
 run "$run" --stats bash -c 'for i in 1 2 3; do (ls / >/dev/null; true); done; exit 41'
 expect_status 41
 expect_lines 2
@@ -45,11 +45,11 @@ run "$run" --stats bash -c "'$run' --stats true; true"
 expect_lines 3 # two cecl-run
 expect_error "$none"
 
-case="it does not come without --stats"
+case="that line does not come without --stats"
 run "$run" true
 expect_lines 1
 
-case="where each rank has a cecl-run of its own, it is rank 0's"
+case="if each rank has its own cecl-run, only rank 0's prints that line"
 for rank in 0 1; do
     run env OMPI_COMM_WORLD_RANK=$rank "$run" --stats true
     expect_lines $((2 - rank))
@@ -57,15 +57,15 @@ for rank in 0 1; do
     expect_lines $((2 - rank))
 done
 
-case="it does not come where a process of the command has counted calls"
+case="that line does not come if a process of the command has counted calls"
 run "$run" --stats --nccl "$standin" "$program" threads 1
 expect_status 0
-[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
+[[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table without that line expected"
 run "$run" --stats --nccl "$standin" bash -c "'$program' threads 1; true"
 [[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
 expect_no_file
 
-case="the command is cecl-run's process, which signals reach"
+case="cecl-run becomes the command's process, so signals reach the command"
 "$run" --stats bash -c 'trap "exit 7" TERM; echo $$; while :; do sleep 0.05; done' \
     >"$scratch/stdout" 2>"$scratch/stderr" &
 started=$!
@@ -77,7 +77,7 @@ expect_status 7
 [ "$output" = "$started" ] || wrong "process $started expected"
 expect_error "$none"
 
-# As installed by pip: PyTorch's library names the folder of the wheel's NCCL by a DT_RPATH.
+# As installed by pip: PyTorch's library has the folder of the wheel's NCCL in a DT_RPATH.
 site=$scratch/site
 mkdir -p "$site/torch/lib" "$site/nvidia/nccl/lib"
 cp "$torch" "$site/torch/lib/libtorch_cuda.so"
@@ -102,7 +102,7 @@ run env CECL_DEBUG=info "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_v
 expect_output "torch_nccl_version 22809"
 [ -z "$errors" ] || wrong "nothing on stderr expected"
 
-case="vLLM's way: handles of one communicator, in and beside the library in NCCL's place"
+case="as in vLLM: one communicator, and handles of the real NCCL and of the library in its place"
 if command -v python3 >/dev/null; then
     run "$run" --stats --nccl "$standin" python3 "$here/vllm_way.py" "$standin"
     expect_status 0

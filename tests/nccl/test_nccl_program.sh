@@ -1,6 +1,6 @@
 #!/bin/sh
-# A library of Python's with cecl in NCCL's place, on two GPUs, where this machine has it. With CECL_SHARE_GPU=1
-# one GPU does; copies then take SMs.
+# JAX or CuPy with cecl in NCCL's place, on two GPUs, if the package is installed. With
+# CECL_SHARE_GPU=1 one GPU is enough; copies then use SMs.
 # test_nccl_program.sh CECL_RUN jax|cupy
 set -u
 run=$1
@@ -26,7 +26,7 @@ case $name in
 jax) meeting=127.0.0.1:29578 ;;
 cupy) meeting=$log/id ;;
 esac
-for rank in 1 0; do # both may take long to compile
+for rank in 1 0; do # both may need long to compile
     timeout 200 "$run" --policy all --stats python3 "$program" $rank 2 "$meeting" >"$log/$rank" 2>&1 &
     pids="${pids:-} $!"
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
-# PyTorch with cecl in NCCL's place, on two GPUs, where this machine has PyTorch. With CECL_SHARE_GPU=1 one
-# GPU does; copies then take SMs.
+# PyTorch with cecl in NCCL's place, on two GPUs, if PyTorch is installed. With CECL_SHARE_GPU=1
+# one GPU is enough; copies then use SMs.
 # test_nccl_pytorch.sh CECL_RUN [BACKEND]
-# With BACKEND, a name that PyTorch has for its use of NCCL, only the calls are made.
+#   BACKEND  one of PyTorch's names for its NCCL backend; with it the test only makes the calls
 set -u
 run=$1
 backend=${2:-}
@@ -56,14 +56,15 @@ mixed_groups() {
     grep -q 'ncclSend .* NCCL ' "$log/out" || fail "no message of a group was passed"
 }
 
-# Kills a rank. Its peer must end before the limits of NCCL and PyTorch, which are minutes.
+# Kills a rank. The remaining rank must end before the time limits of NCCL and PyTorch, which are
+# minutes.
 lose() {
     export MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 WORLD_SIZE=2
     LOCAL_RANK=1 RANK=1 "$run" --policy all python3 "$program" lose >"$log/dead" 2>&1 &
     LOCAL_RANK=0 RANK=0 timeout 50 "$run" --policy all python3 "$program" lose >"$log/left" 2>&1
-    [ $? -ne 124 ] || fail "the rank that is left hangs"
+    [ $? -ne 124 ] || fail "the remaining rank hangs"
     wait
-    grep -q 'rank 1 ended unexpectedly' "$log/left" || fail "nobody says that rank 1 ended"
+    grep -q 'rank 1 ended unexpectedly' "$log/left" || fail "no rank reports that rank 1 ended"
     grep '^ok' "$log/left"
 }
 

@@ -1,5 +1,6 @@
-/* The order of passed calls and exchanges over a split of NCCL's communicator on GPUs, and what ranks of several
- * nodes exchange for trials: what is asked of the driver and of NCCL, which are stand-ins of this test. */
+/* The order of passed calls and of exchanges over a split of NCCL's communicator on GPUs, and the
+ * exchanges of ranks of several nodes for trials. The test records the calls of the driver and of
+ * NCCL, both of which it replaces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,8 @@
 static char log_[512];
 static struct cecl_nccl_comm entry;
 static struct cecl_nccl_exchange exchange;
-static ncclResult_t answer; /* of NCCL's calls */
-static int polls;           /* for which NCCL is in progress */
+static ncclResult_t answer; /* result of NCCL's calls */
+static int polls;           /* number of polls during which NCCL is in progress */
 static bool is_captured;
 
 #define COMM ((ncclComm_t)1)
@@ -119,12 +120,12 @@ const struct cecl_nccl_library *cecl_nccl_library(void)
     return &library;
 }
 
-/* ---- the memory of the GPU */
+/* ---- GPU memory */
 
 enum { RANKS = 3 };
 
 static struct cecl_trial_rank memory[1 + RANKS];
-static int looks; /* until the stream is done */
+static int looks; /* number of queries until the stream is complete */
 
 ceclResult_t cecl_nccl_gpu_enter(struct cecl_nccl_gpu *gpu, int ordinal)
 {
@@ -181,7 +182,7 @@ ceclResult_t cecl_nccl_gpu_is_done(struct cecl_nccl_gpu *gpu, bool *is_done)
     return ceclSuccess;
 }
 
-/* ---- */
+/* ---- tests */
 
 static ceclNcclNet_t net;
 
@@ -277,7 +278,7 @@ static void a_communicator_that_has_ended_is_not_touched(void **state)
     assert_int_equal(cecl_nccl_life_inside(&entry.life), 0);
 }
 
-/* ---- what is exchanged for trials */
+/* ---- exchanges for trials */
 
 static struct cecl_nccl_gathered gathered;
 
@@ -301,7 +302,7 @@ static void ranks_parts_are_read_at_the_next_exchange(void **state)
     assert_string_equal(log_, "return put nccl note7 pause ");
     assert_int_equal(memory[0].offer, 5);
     for (int r = 0; r < RANKS; r++)
-        memory[1 + r].offer = 10 + (uint64_t)r; /* NCCL gathers them meanwhile */
+        memory[1 + r].offer = 10 + (uint64_t)r; /* what NCCL gathers meanwhile */
     log_[0] = '\0';
     looks = 2;
     mine.offer = 6;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What --stats=FILE says of trials: one line of JSON for each process, and lines for people.
+# What --stats=FILE reports of trials: one line of JSON for each process, and lines for people.
 # test_nccl_report.sh TRIALS SCRATCH
-#   TRIALS  test_nccl_trials, whose program gains, and whose communicators of 2 and 4 ranks are of one process
+#   TRIALS  test_nccl_trials: its program is faster with cecl, and each of its communicators is in one
+#           process
 set -uo pipefail
 trials=$1 scratch=$2
 # shellcheck source=tests/nccl/expect.sh
@@ -33,7 +34,7 @@ for line in lines:
     assert {row["function"] for row in line["calls"]} == {
         "ncclAllGather", "ncclAllReduce", "ncclBcast", "ncclBroadcast"}
     decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
-    # the first two programs of the test gain, with 2 ranks and with 4
+    # the first two programs of the test are faster with cecl, with 2 ranks and with 4
     assert [comm["ranks"] for comm in line["communicators"]].count(2) >= 2
     first = [comm for comm in decided if comm["period_calls"] == 7]
     assert len(first) == 6, len(first)
@@ -57,7 +58,7 @@ else # scripts/verdict.sh lists it
     echo "[  SKIPPED ] each_line_is_an_object_without_python3"
 fi
 
-case="a file that cannot be written costs one line"
+case="a file that cannot be written causes one line"
 run env CECL_TEST_TAKES_US=500 CECL_NCCL_STATS_FILE="$scratch/none/stats.json" "$trials"
 expect_error "CECL_NCCL_STATS_FILE=$scratch/none/stats.json: not written: No such file or directory"
 exit $failed

@@ -1,4 +1,4 @@
-/* What --stats says of trials, as JSON and for people. */
+/* The report of --stats on trials, as JSON and for people. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,8 @@ static int start(void **state)
     return 0;
 }
 
-/* Numbers are written without the program's locale, and steps divided by how many make a period. */
+/* Numbers are written independently of the program's locale. Times are per step: the time of a
+ * period, divided by its steps. */
 static void json_has_numbers_with_a_point(void **state)
 {
     (void)state;
@@ -82,7 +83,7 @@ static void rails_are_named(void **state)
     expect(cecl_nccl_report_json, "\"rank\": 3, \"ranks\": 8, \"rails\": true, ");
 }
 
-/* Makes a locale whose numbers have a decimal comma, and takes it. False: this system cannot make one. */
+/* Switches to a locale with a decimal comma. False: this system has no such locale. */
 static bool take_decimal_comma(void)
 {
     char folder[] = "/tmp/cecl_locale_XXXXXX", command[256];
@@ -120,7 +121,7 @@ static void lines_name_classes(void **state)
            "cecl:   broadcast of 1 to 2 GiB, int8: served, by what was learned earlier\n");
 }
 
-/* Each state in which nothing was decided says why. */
+/* Each state without a decision has a reason. */
 static void lines_say_why_nothing_was_tried(void **state)
 {
     static const struct {

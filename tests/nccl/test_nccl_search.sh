@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where the library in NCCL's place finds the real NCCL, and what it says and answers if there is none.
+# Where the library in NCCL's place finds the real NCCL, and its messages and results without one.
 # test_nccl_search.sh LIBRARY SYSTEM PROBE STANDIN SCRATCH
-#   LIBRARY  a build of the library that takes SYSTEM for the system's only folder
+#   LIBRARY  a build of the library for which SYSTEM is the only system folder
 set -uo pipefail
 library=$1 system=$2 probe=$3 standin=$4 scratch=$5
 # shellcheck source=tests/nccl/expect.sh
@@ -11,13 +11,13 @@ mkdir -p "$scratch" "$system"
 unset LD_LIBRARY_PATH
 export CECL_DEBUG=warn
 
-# standin_in FOLDER: a copy of the stand-in, as the loader tells files by their numbers
+# standin_in FOLDER: copies the stand-in there, because the loader identifies files by inode
 standin_in() {
     mkdir -p "$1"
     cp "$standin" "$1/libnccl.so.2"
 }
 
-# expect_passed_to FOLDER: of the last run, which wrote what it opened
+# expect_passed_to FOLDER: the last run passed its calls to the library there, and said so
 expect_passed_to() {
     expect_status 0
     expect_output "result 0 version 22809"
@@ -80,7 +80,7 @@ expect_error "0..1 expected"
 run env CECL_NCCL=none "$probe" "$library"
 expect_error "one of off|auto|all|strict expected"
 
-case="this library, a link to it and a copy of it are passed by"
+case="the search skips this library, a link to it and a copy of it"
 mkdir -p "$scratch/link" "$scratch/copy"
 ln -s "$library" "$scratch/link/libnccl.so.2"
 cp "$library" "$scratch/copy/libnccl.so.2"
@@ -89,18 +89,18 @@ run env CECL_DEBUG=info \
 expect_passed_to "$scratch/other"
 expect_lines 1
 
-case="LD_LIBRARY_PATH in place of preloading"
+case="LD_LIBRARY_PATH instead of preloading"
 run env CECL_DEBUG=info LD_LIBRARY_PATH="$(dirname "$library"):$scratch/other" "$probe" libnccl.so.2
 expect_passed_to "$scratch/other"
 
-case="a file that is no NCCL is not used"
+case="a file that is not NCCL is not used"
 mkdir -p "$scratch/text"
 echo "no library" >"$scratch/text/libnccl.so.2"
 run env CECL_DEBUG=info LD_LIBRARY_PATH="$scratch/text:$scratch/other" "$probe" "$library"
 expect_passed_to "$scratch/other"
 expect_error "$scratch/text/libnccl.so.2 is not used: "
 
-case="the wheel's is taken before that of LD_LIBRARY_PATH"
+case="the wheel's NCCL is preferred to that of LD_LIBRARY_PATH"
 site=$scratch/site
 mkdir -p "$site/torch/lib" "$scratch/site2/pack/lib"
 cp "$standin" "$site/torch/lib/libtorch_cuda.so"
@@ -110,7 +110,7 @@ run env CECL_DEBUG=info LD_LIBRARY_PATH="$scratch/other" "$probe" \
     load="$site/torch/lib/libtorch_cuda.so" "$library"
 expect_passed_to "$site/nvidia/nccl/lib"
 
-case="PyTorch's wheel is taken before another"
+case="PyTorch's wheel is preferred to another"
 standin_in "$scratch/site2/nvidia/nccl/lib"
 run env CECL_DEBUG=info "$probe" load="$scratch/site2/pack/lib/libpack.so" \
     load="$site/torch/lib/libtorch_cuda.so" "$library"
@@ -144,7 +144,7 @@ ncclParamBind 5
 ncclTeamRankToLsa -1
 ncclGroupStart 0"
 
-case="closed and opened again"
+case="the library is closed and opened again"
 run env CECL_NCCL_PATH="$standin" "$probe" again "$library"
 expect_status 0
 expect_output "result 0 version 22809

@@ -1,6 +1,8 @@
-/* What cecl serves in NCCL's place, on the host device: results, what is passed instead, and what
- * becomes of a communicator that cannot be made, that is split, aborted, or that loses a rank.
- * test_nccl_serve POLICY [SEED]   POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
+/* Calls that cecl serves in NCCL's place, on the host device: results; calls that are passed
+ * instead; and communicators that cannot be created, that are split or aborted, or that lose a
+ * rank.
+ *
+ * test_nccl_serve POLICY [SEED] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -26,16 +28,16 @@
 
 #define RANKS 4
 #define MOST 20000      /* elements of a block */
-#define UNKNOWN_TYPE 77 /* a datatype that nobody has */
+#define UNKNOWN_TYPE 77 /* an unknown datatype */
 #define PROMPT 10       /* seconds: far below every default timeout */
 
 static __typeof__(standin_last) *last;
 static __typeof__(standin_calls) *calls_of;
 static uint64_t seed;
 
-/* ---- whether a call came to NCCL */
+/* ---- whether a call went to NCCL */
 
-/* Makes a call that always comes to NCCL, as this thread's last one. */
+/* Makes a call that always goes to NCCL, and so becomes this thread's last call there. */
 static void mark(const struct rank *r)
 {
     int count;
@@ -47,7 +49,8 @@ static bool is_served(void)
     return strcmp(last().name, "ncclCommCount") == 0;
 }
 
-/* ---- a plain model. Element i of what a rank sends in a call is a number drawn from all three. */
+/* ---- A plain model. Element i of a rank's input is a random number that depends on the call,
+ * the rank and i. */
 
 enum op {
     ALL_GATHER,
@@ -64,7 +67,7 @@ enum op {
 
 struct call {
     enum op op;
-    uint64_t number; /* of the call in its sequence */
+    uint64_t number; /* the call's number in its sequence */
     size_t count;    /* elements of a block */
     int root;
     ncclRedOp_t redop;
@@ -113,7 +116,7 @@ static int received_blocks(enum op op, int nranks)
     return op == ALL_GATHER || op == ALL_TO_ALL || op == GATHER ? nranks : 1;
 }
 
-/* Element i of block `block` of what `rank` receives. */
+/* Expected element i of block `block` of the output of `rank`. */
 static uint32_t expected(const struct call *c, int nranks, int rank, int block, size_t i)
 {
     switch (c->op) {
@@ -128,7 +131,7 @@ static uint32_t expected(const struct call *c, int nranks, int rank, int block, 
     }
 }
 
-/* Where each side lies in memory of RANKS blocks at `recv`, and of as many behind it. */
+/* Where each buffer lies in memory of 2 * RANKS blocks, which starts at `recv`. */
 struct places {
     uint32_t *send, *recv;
 };
@@ -186,7 +189,7 @@ static void prepare(const struct call *c, const struct rank *r, uint32_t *memory
         memmove(at.recv, at.send, c->count * sizeof(*at.recv));
 }
 
-/* Whether what came is what the model says. */
+/* Whether the output is the model's. */
 static bool has_come(const struct call *c, const struct rank *r, uint32_t *memory)
 {
     const struct places at = places_of(c, r, memory);
@@ -241,7 +244,7 @@ static struct call draw(uint64_t number, int nranks)
     struct call c = {.op = (enum op)(word % OPS), .number = number};
     c.root = (int)((word >> 8) % (uint64_t)nranks);
     c.redop = (ncclRedOp_t)((word >> 16) % 4);
-    c.is_in_place = (word >> 20) % 2 && c.op != ALL_TO_ALL; /* which NCCL does not take in place */
+    c.is_in_place = (word >> 20) % 2 && c.op != ALL_TO_ALL; /* NCCL has no in-place all-to-all */
     const size_t most = (word >> 28) % 3 == 0 ? MOST : (word >> 28) % 3 == 1 ? 300 : 3;
     c.count = (size_t)(word >> 32) % (most + 1);
     return c;
@@ -280,7 +283,7 @@ static void print_call(const struct call *c, const struct rank *r)
                 is_in_place(c, r) ? ", in place" : "");
 }
 
-/* Makes a group of calls, empty ones of which NCCL carries out, with a group within it. */
+/* Makes a group of calls with a group inside it. NCCL carries out the group's empty calls. */
 static bool group_is_right(struct rank *r, uint64_t number, int count)
 {
     uint32_t *memory[8];
@@ -333,8 +336,8 @@ static void random_calls_served_and_passed_give_what_a_plain_model_gives(void **
 #define MESSAGES 48
 #define MOST_WORDS 3000
 
-/* Messages of all ranks, in an order in which they could be sent one by one. A rank may put its own into
- * groups as it likes, if it keeps that order. */
+/* Messages of all ranks, in an order in which a program could send them one by one. So a rank may
+ * divide its own messages into groups in any way that keeps the order. */
 struct message {
     int from, to;
     size_t count;
@@ -368,7 +371,7 @@ static bool make_message(const struct rank *r, const struct message *m, uint32_t
 
 #define GATHERED 20 /* before this message all ranks gather */
 
-/* Begins or ends a group, if that is not done already. */
+/* Begins or ends a group, unless that is done already. */
 static bool set_group(bool *open, bool wanted)
 {
     const bool is = *open == wanted || (wanted ? ncclGroupStart() : ncclGroupEnd()) == 0;
@@ -376,8 +379,8 @@ static bool set_group(bool *open, bool wanted)
     return is;
 }
 
-/* Gathers the numbers of all ranks, perhaps in a group with the messages that follow: messages of a group
- * come behind its collectives. */
+/* Gathers the numbers of all ranks, sometimes in a group with the messages that follow: a group
+ * carries out its messages after its collectives. */
 static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool grouped)
 {
     static _Thread_local uint32_t mine;
@@ -386,7 +389,7 @@ static bool gather_numbers(struct rank *r, uint32_t *all, bool *open, bool group
            ncclAllGather(&mine, all, 1, ncclUint32, r->comm, NULL) == 0;
 }
 
-/* Each rank ends its groups elsewhere. */
+/* Each rank ends its groups at different messages. */
 static bool run_messages(struct rank *r, uint64_t number, const struct message *messages,
                          uint32_t *in, uint32_t *out)
 {
@@ -450,7 +453,7 @@ static void random_messages_in_groups_of_any_shape_are_served(void **state)
         assert_true(run_ranks(nranks, make_messages));
 }
 
-/* More than cecl takes in one group, and all from and to the same memory, as benchmarks do. */
+/* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
 static bool repeat_a_message(struct rank *r)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
@@ -485,7 +488,7 @@ static bool pass_what_cecl_lacks(struct rank *r)
     const bool is_average_passed =
         ncclAllReduce(&ints[0], &ints[1], 1, ncclInt32, ncclAvg, r->comm, NULL) == 0 &&
         !is_served();
-    mark(r); /* the stand-in refuses a user's reduction */
+    mark(r); /* the stand-in refuses user-defined reductions */
     const bool is_user_op_passed =
         ncclAllReduce(&in, &out, 1, ncclFloat32, ncclAvg + 1, r->comm, NULL) == 4 && !is_served();
     return is_empty_passed && is_average_passed && is_user_op_passed;
@@ -497,7 +500,8 @@ static void calls_that_cecl_lacks_are_passed(void **state)
     assert_true(run_ranks(RANKS, pass_what_cecl_lacks));
 }
 
-/* Ranks other than root pass NULL for what NCCL does not use there; root may be in place. */
+/* Ranks other than root pass NULL for buffers that NCCL does not use there; root may be in
+ * place. */
 static bool leave_out(const struct call *c, const struct rank *r, uint32_t *memory)
 {
     const bool is_root = r->rank == c->root, sends = c->op == GATHER || c->op == REDUCE;
@@ -535,7 +539,7 @@ static void ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use(void 
     assert_true(run_ranks(RANKS, leave_out_what_is_not_used));
 }
 
-/* Root alone is in place, or root alone is not. */
+/* Only the root is in place, or only the root is not. */
 static bool broadcast_from_unlike_places(struct rank *r)
 {
     uint32_t *memory = memory_new();
@@ -599,9 +603,9 @@ static void a_split_is_served_and_outlives_its_parent(void **state)
     assert_true(run_ranks(RANKS, split_and_destroy));
 }
 
-/* ---- the program's threads keep their names, which debuggers and schedulers of the program go by */
+/* ---- the program's threads keep their names, by which debuggers and schedulers identify them */
 
-#define NAME_BYTES 16 /* of a thread's name, with its end */
+#define NAME_BYTES 16 /* length of a thread's name, with its terminating 0 */
 
 static bool is_named(const char *name)
 {
@@ -655,8 +659,8 @@ static void a_rank_without_a_color_gets_no_communicator(void **state)
     assert_true(run_ranks(RANKS, split_without_one));
 }
 
-/* A call ends on one rank before it ends on another. A rank that revokes the communicator in between
- * would make the call fail on the other. */
+/* A call ends on one rank before it ends on another. If a rank revoked the communicator in
+ * between, the call would fail on the other rank. */
 static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);
@@ -722,7 +726,7 @@ static bool end_by(ncclResult_t (*end)(ncclComm_t))
 
 static void leaves_nothing_behind(ncclResult_t (*end)(ncclComm_t))
 {
-    assert_true(end_by(end)); /* what is set up once is there now */
+    assert_true(end_by(end)); /* one-time setup is complete now */
     usleep(100000);
     const int descriptors = open_descriptors(), threads = threads_alive();
     for (int i = 0; i < 3; i++)
@@ -742,7 +746,7 @@ static void an_aborted_communicator_leaves_no_descriptor_and_no_thread(void **st
     leaves_nothing_behind(ncclCommAbort);
 }
 
-/* NCCL's communicator is still there then. */
+/* NCCL's communicator still exists then. */
 static bool serve_and_revoke(struct rank *r)
 {
     static _Atomic int come, gone;
@@ -762,7 +766,7 @@ static void a_revoked_communicator_gives_up_what_serves_it(void **state)
     assert_true(run_ranks(2, serve_and_revoke));
 }
 
-/* Revokes the communicator, then goes on with all ranks but rank 1. */
+/* Revokes the communicator, then continues with all ranks but rank 1. */
 static bool shrink(struct rank *r)
 {
     uint32_t *memory = memory_new();
@@ -788,7 +792,7 @@ static void what_a_shrink_leaves_is_served(void **state)
     assert_true(run_ranks(RANKS, shrink));
 }
 
-/* NCCL refuses the flags, so the communicator stands. */
+/* NCCL refuses the flags, so the communicator stays usable. */
 static bool revoke_in_vain(struct rank *r)
 {
     uint32_t *memory = memory_new();
@@ -824,7 +828,7 @@ static void *gather_in_vain(void *argument)
     return NULL;
 }
 
-/* Rank 1 neither comes nor leaves. */
+/* Rank 1 neither makes the call nor leaves. */
 static bool shrink_with_abort(struct rank *r)
 {
     static _Atomic int inside, done;
@@ -838,7 +842,7 @@ static bool shrink_with_abort(struct rank *r)
     if (r->rank != 1) {
         pthread_create(&thread, NULL, gather_in_vain, &waits);
         is = thread_falls_asleep(&waits.tid); /* inside the call */
-        wait_for_all(&inside, RANKS - 1);     /* the first shrink ends the calls of all */
+        wait_for_all(&inside, RANKS - 1);     /* the first shrink ends the calls of all ranks */
         is = ncclCommShrink(r->comm, excluded, 1, &fewer.comm, NULL, CECL_NCCL_SHRINK_ABORT) == 0 &&
              is;
         pthread_join(thread, NULL);
@@ -923,7 +927,7 @@ static void *end_soon(void *argument)
     return NULL;
 }
 
-/* The loss of another rank comes as the asynchronous error. Ends the communicator. */
+/* Waits until the loss of another rank is the asynchronous error. Then aborts the communicator. */
 static bool hears_of_a_loss(const struct rank *r)
 {
     ncclResult_t error = 0;
@@ -935,7 +939,7 @@ static bool hears_of_a_loss(const struct rank *r)
     return is && error == ceclRemoteError && ncclCommAbort(r->comm) == 0;
 }
 
-/* Rank 0 waits for the others, which do not come. */
+/* Rank 0 waits for the others, which make no call. */
 static bool abort_from_another_thread(struct rank *r, bool while_destroying)
 {
     int in = 1, out[RANKS];
@@ -1019,7 +1023,7 @@ static bool destroy_once(struct rank *r)
     return is;
 }
 
-/* Calls of NCCL's destroy. run_ranks makes one more for each rank, of NULL. */
+/* Calls of NCCL's destroy. run_ranks makes one more for each rank, with NULL. */
 static size_t destroys_in(bool (*body)(struct rank *r))
 {
     const size_t before = calls_of("ncclCommDestroy");
@@ -1033,7 +1037,7 @@ static void nccls_communicator_is_destroyed_once(void **state)
     assert_int_equal(destroys_in(destroy_twice_at_once), destroys_in(destroy_once));
 }
 
-/* One thread makes all ranks; then each rank has a thread of its own. */
+/* One thread creates all ranks; then each rank has a thread of its own. */
 static struct rank many[RANKS];
 
 static void *serve_one_of_many(void *argument)
@@ -1080,7 +1084,7 @@ static void ranks_of_ncclCommInitAll_are_served(void **state)
     serve_many();
 }
 
-/* ---- groups. A group within another one ends with it. */
+/* ---- groups. A group inside another group is carried out when the outer one ends. */
 
 /* One call of each rank, made by one thread. */
 static void group_of_all_ranks(const ncclComm_t *comms, const struct call *c)
@@ -1141,10 +1145,10 @@ static void a_group_may_have_many_calls(void **state)
     assert_true(run_ranks(RANKS, group_many));
 }
 
-/* NCCL lets the two ends of messages be in groups of other shapes. */
+/* NCCL allows different groups at the two ends of messages. */
 #define MANY_MESSAGES 300 /* between two ranks, more than cecl takes at once */
 
-static int at_once[2]; /* how many of them a rank has in a group */
+static int at_once[2]; /* how many messages each of the two ranks puts into a group */
 
 static bool exchange_with(const struct rank *r, int peer, int in_group)
 {
@@ -1163,7 +1167,7 @@ static bool exchange_with(const struct rank *r, int peer, int in_group)
     return is;
 }
 
-/* The other ranks only make the communicator large: cecl takes fewer messages at once then. */
+/* The other ranks only make the communicator larger, so that cecl takes fewer messages at once. */
 static bool exchange_in_groups(struct rank *r)
 {
     return r->rank > 1 || exchange_with(r, 1 - r->rank, at_once[r->rank]);
@@ -1190,7 +1194,7 @@ static bool repeat_in_a_group(struct rank *r)
         is = is && ncclAllGather(&in, all, 1, ncclInt32, r->comm, NULL) == 0;
         is = is && ncclAllReduce(&in, &sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0;
     }
-    /* ranks that are not root may pass any recvbuff */
+    /* ranks other than root may pass any recvbuff */
     is = is && ncclReduce(&in, &most, 1, ncclInt32, ncclMax, 1, r->comm, NULL) == 0;
     is = is && ncclReduce(&in, r->rank == 1 ? &other : &most, 1, ncclInt32, ncclMin, 1, r->comm,
                           NULL) == 0;
@@ -1213,13 +1217,13 @@ static bool simulate(struct rank *r)
     return is && ncclAllGather(&in, out, 1, ncclInt32, r->comm, NULL) == 0 && out[3] == 3;
 }
 
-/* NCCL is asked about served calls, too. */
+/* The simulation asks NCCL about served calls, too. */
 static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
 {
     (void)state;
     const size_t before = calls_of("ncclAllGather");
     assert_true(run_ranks(RANKS, simulate));
-    /* one more of each rank made the communicator */
+    /* creating the communicator made one more on each rank */
     assert_in_range(calls_of("ncclAllGather") - before, 2 * RANKS, 20 * RANKS);
 }
 
@@ -1261,7 +1265,7 @@ static bool gather_in_a_group(const struct rank *r)
     return ncclGroupEnd() == 0 && is && out[0] == 0 && out[1] == 1;
 }
 
-/* A call that names no rank of the communicator. */
+/* A call that names a rank which the communicator does not have. */
 static ncclResult_t call_nobody(int which, const struct rank *r, int *memory)
 {
     const int wrong = which % 2 ? -1 : 2;
@@ -1273,7 +1277,7 @@ static ncclResult_t call_nobody(int which, const struct rank *r, int *memory)
     }
 }
 
-/* NCCL refuses such a call at once, and a group that has one carries nothing out. */
+/* NCCL refuses such a call at once, and carries out no call of a group that has one. */
 static bool call_nobody_in_groups(struct rank *r)
 {
     bool is = true;
@@ -1293,8 +1297,8 @@ static void a_rank_that_is_not_there_is_refused_at_once(void **state)
     assert_true(run_ranks(2, call_nobody_in_groups));
 }
 
-/* After the refused call the other one is not carried out, and the next group is as any other. So is a group
- * that follows a refused call outside of groups. */
+/* After the refused call, the other call of the group is not carried out, and the next group
+ * works. A group after a refused call outside of groups works, too. */
 static bool refuse_one_of_a_group(struct rank *r)
 {
     int in = r->rank, out[RANKS] = {-1, -1};
@@ -1315,7 +1319,8 @@ static void a_group_with_a_call_that_strict_refuses_carries_nothing_out(void **s
     assert_true(run_ranks(2, refuse_one_of_a_group));
 }
 
-/* The words of a call that failed here come with NCCL's own, until the thread's next call. */
+/* The error text of a call that failed in cecl is combined with NCCL's own, until the thread's
+ * next call. */
 static bool ask_for_words(struct rank *r)
 {
     static const char nccls[] = "the stand-in's last error";
@@ -1336,9 +1341,9 @@ static void the_last_error_is_in_the_words_of_who_failed(void **state)
 }
 
 #define THREADS 100
-#define FEW_BYTES 100000 /* far less than what so many threads would leave */
+#define FEW_BYTES 100000 /* far less than a leak in each of the threads would be */
 
-/* Ends with a call and a communicator in an open group. */
+/* The thread ends while its open group has a call and a communicator. */
 static void *end_in_a_group(void *argument)
 {
     struct rank *r = argument;
@@ -1366,14 +1371,14 @@ static bool leave_groups_open(struct rank *r)
 static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
 {
     (void)state;
-    assert_true(run_ranks(2, leave_groups_open)); /* what is set up once is there now */
+    assert_true(run_ranks(2, leave_groups_open)); /* one-time setup is complete now */
     const size_t before = mallinfo2().uordblks;
     assert_true(run_ranks(2, leave_groups_open));
     assert_true(mallinfo2().uordblks < before + FEW_BYTES);
 }
 
-/* ---- tests with processes as ranks. The parent has not called NCCL, so children do not inherit a
- * library that is in use. */
+/* ---- tests with processes as ranks. The parent has not called NCCL, so that children do not
+ * inherit a library that is in use. */
 
 static void each_op_of_processes_is_served(void **state)
 {
@@ -1475,7 +1480,7 @@ static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
     assert_true(run_ranks(2, reduce_by_type));
 }
 
-/* The stand-in does not reduce this type, so a call that is passed is refused. */
+/* The stand-in does not reduce this type, so it would refuse a passed call. */
 static bool reduce_by_size(struct rank *r)
 {
     static uint16_t zeros[40000];
@@ -1500,14 +1505,14 @@ static void auto_passes_most_reductions_where_flags_are_on_the_host(void **state
         assert_true(run_ranks(2, reduce_by_size));
         unsetenv(settings[i][0]);
     }
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1); /* but flags travel as one asks for */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1); /* but CECL_FLAGS decides where flags are */
     setenv("CECL_FLAGS", "copy", 1);
     assert_false(run_ranks(2, reduce_by_size));
     unsetenv("CECL_FLAGS");
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
-/* Of processes of which one has few queues, all pass what is slow then, and none serves it. */
+/* If one of the processes has few queues, all processes pass the calls that are slow then. */
 #define ELEMENTS (512 << 10)
 static ncclResult_t reduce_large(const struct rank *r)
 {
@@ -1552,7 +1557,7 @@ static bool gather_on_windows(struct rank *r)
             return false;
         served[i] = is_served();
     }
-    /* A reduction; the stand-in would refuse its type. */
+    /* A reduction is served; the stand-in would refuse its type. */
     return served[0] && served[1] && !served[2] &&
            ncclAllReduce(zeros, out, 4096, ncclBfloat16, ncclSum, r->comm, NULL) == 0;
 }
@@ -1571,7 +1576,7 @@ static bool gather_block(const struct rank *r, bool served)
            is_served() == served;
 }
 
-/* In a group one rank registers before the gather, and the other one behind it. */
+/* In a group, one rank registers before the gather, the other rank after it. */
 static bool register_in_a_group(struct rank *r)
 {
     static uint16_t memory[2][64];
@@ -1617,7 +1622,8 @@ static void a_window_counts_from_the_end_of_its_group_on(void **state)
     assert_true(run_ranks(2, register_after_a_lost_group));
 }
 
-/* A child has no windows. Nor has a communicator that comes after one with windows, by the same entry. */
+/* A child has no windows. A communicator that reuses the entry of one with windows has none
+ * either. */
 static bool split_after_a_window(struct rank *r)
 {
     static uint16_t memory[2][64];
@@ -1634,7 +1640,7 @@ static bool split_after_a_window(struct rank *r)
 static void windows_belong_to_their_communicator(void **state)
 {
     (void)state;
-    for (int times = 0; times < 40; times++) /* the stand-in's addresses come again */
+    for (int times = 0; times < 40; times++) /* the stand-in reuses addresses */
         assert_true(run_ranks(2, split_after_a_window));
 }
 
@@ -1650,10 +1656,10 @@ static void auto_passes_messages_because_none_was_measured(void **state)
     assert_true(run_ranks(2, pass_a_message));
 }
 
-enum { BLOCK = 4096, MESSAGE = 65536 /* more than the stand-in holds */ };
+enum { BLOCK = 4096, MESSAGE = 65536 /* more than the stand-in buffers */ };
 
-/* A gather that is served, a message and a reduction that are passed. The message comes before the
- * others in every second group. NCCL has all messages of a group behind its collectives. */
+/* A served gather, a passed message and a passed reduction. In every second group the message
+ * comes first. NCCL carries out all messages of a group after its collectives. */
 struct mixed {
     uint16_t in[BLOCK], all[2 * BLOCK], message[MESSAGE];
     int one, sum;
@@ -1720,7 +1726,7 @@ static void auto_has_served_collectives_before_passed_messages(void **state)
     assert_true(run_ranks(2, mix_on_a_non_blocking_child));
 }
 
-/* Messages alone go into NCCL's own group, and no second one is begun. */
+/* A group of messages only is NCCL's own group, and cecl begins no second one. */
 static bool exchange_in_a_group(struct rank *r)
 {
     int out = 5 + r->rank, in = -1;
@@ -1738,8 +1744,6 @@ static void auto_adds_no_group_to_one_of_messages(void **state)
     assert_true(run_ranks(2, exchange_in_a_group));
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);
 }
-
-/* ---- */
 
 static int run_all(void)
 {
@@ -1784,7 +1788,7 @@ static int run_all(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* Calls that only move data are served without SMs, reductions with them. */
+/* Calls that only move data are served without SMs, reductions with SMs. */
 static int run_strict(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1822,7 +1826,7 @@ int main(int argc, char **argv)
         print_error("test_nccl_serve POLICY, and CECL_NCCL_PATH: %s\n", dlerror());
         return 2;
     }
-    mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts the first arena alone */
+    mallopt(M_ARENA_MAX, 1); /* mallinfo2 counts only the first arena */
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&calls_of = dlsym(standin, "standin_calls");
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);

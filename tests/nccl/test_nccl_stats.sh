@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of what became of calls, and calls that are refused.
+# The table of calls and of who carried them out, and calls that are refused.
 # test_nccl_stats.sh PROGRAM STANDIN SCRATCH
 #   PROGRAM  nccl_program, linked to the library in NCCL's place
 set -uo pipefail
@@ -12,21 +12,22 @@ mkdir -p "$scratch"
 slower="no measurement says that cecl is faster"
 one="the communicator has one rank"
 
-# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: so often as there are tables, a row in each
+# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: each table has such a row
 expect_row() {
     local rows
     rows=$(tr -s ' ' <<<"$errors" | grep -cxF "cecl: $1 $2 $3 $4 $5 $6")
     [ "$rows" -eq "$tables" ] || wrong "$tables rows expected: $*"
 }
 
-# expect_table TIMES WHY WHY_EMPTY: of nccl_program, whose calls were made TIMES in a process
+# expect_table TIMES WHY WHY_EMPTY: checks the table of nccl_program, which made its calls TIMES
+# in a process
 expect_table() {
     expect_row ncclAllGather 0 "$1" 0 "NCCL unknown" "${3:-$2}"
     expect_row ncclAllGather "to 4 KiB" $((3 * $1)) $((12288 * $1)) "NCCL unknown" "$2"
     expect_row ncclAllGather "to 64 KiB" "$1" $((4100 * $1)) "NCCL unknown" "$2"
     expect_row ncclAllReduce "to 1 MiB" $((2 * $1)) $((320000 * $1)) "NCCL unknown" "$2"
     expect_row ncclBcast "to 4 KiB" "$1" $((64 * $1)) "NCCL unknown" "$2"
-    expect_lines $((7 * tables)) # heading included: the broadcast that Bcast makes is NCCL's own
+    expect_lines $((7 * tables)) # including the heading: NCCL's broadcast inside Bcast is not counted
 }
 
 case="no table without the setting"
@@ -72,7 +73,7 @@ case="the reason is an old NCCL"
 run env CECL_TEST_NCCL_VERSION=21805 CECL_DEBUG=none "$program" threads 1
 expect_table 1 "NCCL is older than 2.19"
 
-case="strict refuses what only moves data, and says why once for each function"
+case="strict refuses calls that only move data, and says why once for each function"
 run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" threads 1
 expect_status 1
 expect_lines 2
@@ -112,7 +113,7 @@ expect_status 0
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "CECL_SM_POLICY=never: a reduction needs SMs"
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 
-case="the reason is that cecl could not make a communicator, in its words"
+case="the reason is cecl's error: it could not make a communicator"
 run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 expect_status 0
 why="cecl could not make a communicator: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
@@ -137,7 +138,7 @@ expect_status 0
 expect_row ncclAllGatherConfig unknown 4 unknown "NCCL unknown" "$lacks"
 expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
 
-case="strict refuses them, if they only move data"
+case="strict refuses calls with unknown arguments, if they only move data"
 run env CECL_NCCL=strict CECL_DEBUG=none "$program" newest 2
 expect_status 1
 expect_row ncclAllGatherConfig unknown 2 unknown "refused -" "$lacks"
@@ -146,13 +147,13 @@ run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" newest 2
 expect_error "CECL_NCCL=strict: ncclAllGatherConfig is refused, because it would not be zero SM: $lacks"
 expect_lines 1
 
-case="a group of many messages says once that they do not all go on together"
+case="a group of many messages prints once that its messages do not all run at the same time"
 run env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
 expect_status 0
 expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
-case="captured calls count by themselves, and once, however often they are replayed"
+case="captured calls have rows of their own, and count once, however often they are replayed"
 run env CECL_NCCL=all "$program" captured 3
 expect_status 0
 expect_row ncclSend "to 4 KiB" 1 4 "NCCL unknown" "captured: cecl cannot capture the call on some rank"

@@ -1,5 +1,6 @@
-/* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served after
- * some steps, and its results are right all the while. The stand-in for NCCL takes as long as a test says. */
+/* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served
+ * after some steps, and its results are always right. The test sets how long the stand-in for
+ * NCCL takes. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +16,9 @@
 
 enum { COUNT = 64, STEPS = 200, LAST = 10 };
 
-/* How long a collective of the stand-in takes at least: far longer than one of cecl's, also on a machine
- * that has much else to do. */
-#ifdef __SANITIZE_THREAD__ /* which makes cecl's ten times as long */
+/* The least time of a collective of the stand-in: far longer than that of cecl, even on a busy
+ * machine. */
+#ifdef __SANITIZE_THREAD__ /* the thread sanitizer slows cecl down tenfold */
 #define TAKES_US 30000
 #else
 #define TAKES_US 10000
@@ -26,10 +27,11 @@ enum { COUNT = 64, STEPS = 200, LAST = 10 };
 static __typeof__(standin_last) *last;
 static __typeof__(standin_take_us) *take_us;
 
-/* Calls of a step that came to the stand-in, in the last steps of a rank. */
+/* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
 
-/* Returns whether this thread's last call came to the stand-in. `name` is not that of a call in between. */
+/* Returns whether this thread's last call of the stand-in was `name`. The caller makes another
+ * call first, so that an earlier `name` does not count. */
 static bool came(const char *name)
 {
     return strcmp(last().name, name) == 0;
@@ -43,7 +45,7 @@ static bool gather(struct rank *r, int32_t number, bool *was_passed)
     for (int i = 0; i < COUNT; i++)
         mine[i] = number * 1000 + r->rank * 100 + i;
     memset(all, 0xff, sizeof(all));
-    is = ncclCommCount(r->comm, &count) == 0; /* comes to the stand-in */
+    is = ncclCommCount(r->comm, &count) == 0; /* goes to the stand-in */
     is = ncclAllGather(mine, all, COUNT, ncclInt32, r->comm, NULL) == 0 && is;
     *was_passed = came("ncclAllGather");
     for (int i = 0; i < COUNT * r->nranks; i++)
@@ -95,7 +97,7 @@ static bool gather_two(struct rank *r, int32_t number)
     return is;
 }
 
-/* A maximum is always passed: the libraries differ where there are NaNs. */
+/* A maximum is always passed, because the results of the two libraries differ for NaNs. */
 static bool find_largest(struct rank *r, int32_t number)
 {
     int32_t mine = number + r->rank, largest = 0;
@@ -105,7 +107,8 @@ static bool find_largest(struct rank *r, int32_t number)
     return is && came("ncclAllReduce") && largest == number + r->nranks - 1;
 }
 
-/* By the table, which has no sums of this type, or by the verdict on steps. A maximum is passed, too. */
+/* A sum is passed by the table, which has no sums of this type, or served by the verdict on
+ * steps. A maximum is always passed. */
 static bool captures(const struct rank *r, ncclRedOp_t op, bool is_served)
 {
     const struct standin_streams standin = find_streams();
@@ -139,14 +142,15 @@ static void a_program_that_gains_is_served_after_its_trial(void **state)
     (void)state;
     for (int nranks = 2; nranks <= 4; nranks += 2) {
         passed = 0;
-        const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
+        /* a script may run the program although cecl is not faster */
+        const char *other = getenv("CECL_TEST_TAKES_US");
         take_us(other ? (unsigned)atoi(other) : TAKES_US);
         assert_true(run_ranks(nranks, train));
         assert_int_equal(passed, 0);
     }
 }
 
-/* The sequence has no period, so the built-in table decides, which passes such calls. */
+/* The sequence has no period. So the built-in table decides, and passes such calls. */
 static bool wander(struct rank *r)
 {
     bool is = true, was_passed = false;
@@ -168,14 +172,15 @@ static void without_a_period_the_table_decides(void **state)
     assert_int_equal(passed, 0);
 }
 
-/* How long a collective of the stand-in takes at least, where each call is tried by itself. */
+/* The least time of a collective of the stand-in, where each call is tried by itself. */
 #ifdef __SANITIZE_THREAD__
 #define CALL_TAKES_US 20000
 #else
 #define CALL_TAKES_US 4000
 #endif
 
-/* A server: its calls have no period. One class has most of them; the others come too seldom to be tried. */
+/* A server: its calls have no period. Most calls are of one class; the others are too rare for a
+ * trial. */
 static bool serve_requests(struct rank *r)
 {
     enum { CALLS = 2200 };
@@ -197,13 +202,14 @@ static void without_a_period_classes_of_calls_are_tried(void **state)
 {
     (void)state;
     passed = 0;
-    const char *other = getenv("CECL_TEST_TAKES_US"); /* a script that needs no gain */
+    /* a script may run the program although cecl is not faster */
+    const char *other = getenv("CECL_TEST_TAKES_US");
     take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
     assert_true(run_ranks(3, serve_requests));
     assert_int_equal(passed, 0);
 }
 
-/* As nccl-tests has it: each size is called again and again, which is a period of one call. */
+/* As in nccl-tests, each size is called again and again, which is a period of one call. */
 static bool repeat_sizes(struct rank *r)
 {
     enum { CALLS = 1100 };
@@ -233,7 +239,7 @@ static void each_size_of_a_benchmark_is_tried(void **state)
     assert_int_equal(passed, 0);
 }
 
-/* Half of the communicator's calls come after a split of it, which is tried by itself. */
+/* Half of the communicator's calls come after a split of it, which has a trial of its own. */
 static bool train_both(struct rank *r)
 {
     struct rank half = *r;

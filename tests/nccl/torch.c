@@ -1,4 +1,4 @@
-/* A library that is linked to NCCL, as PyTorch's is. */
+/* A library that is linked to NCCL, as PyTorch's library is. */
 #include "calls.h"
 
 CECL_NCCL_API int torch_nccl_version(void);

@@ -1,9 +1,14 @@
-/* What trials cost the host: passed all-gathers of 1 byte in the steps of a program, less the same calls made to the
- * stand-in for NCCL directly. While a trial runs, calls of NCCL's turns count; afterwards all do. Without
- * CECL_NCCL_TRIALS the same program says what its calls cost with trials off.
- * nccl_trial_time [MOST_NS MOST_NS]   fails if calls take longer while trials run, or afterwards
- * A step is long beside its calls, so serving them makes it less than 1.25 x as long, and a trial has
- * all of its turns. Medians over steps of a step's mean. */
+/* Measures the host time of trials: the time of passed all-gathers of 1 byte in the steps of a
+ * program, less the time of direct calls of the stand-in for NCCL. While a trial runs, only calls
+ * of NCCL's turns count; afterwards all calls count. Without CECL_NCCL_TRIALS, the program prints
+ * the same for calls without trials.
+ *
+ * nccl_trial_time [MOST_NS MOST_NS] fails if the difference exceeds the first limit while trials
+ * run, or the second afterwards.
+ *
+ * A step is long compared to its calls. So serving the calls changes the step's time by less than
+ * 1.25 x, and a trial takes all its turns. Each time printed is the median, over all steps, of
+ * the mean time of a call in one step. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,7 +20,8 @@
 #include "calls.h"
 
 enum { COMMS = 8, CALLS = 20, STEPS = 160, STEP_NS = 3000000 };
-enum { RUNS = 14, RAN = 64, AFTER = 110 }; /* steps in which a trial surely runs, and is over */
+/* steps during which a trial surely runs, and after which it is surely over */
+enum { RUNS = 14, RAN = 64, AFTER = 110 };
 
 static __typeof__(ncclAllGather) *theirs;
 static __typeof__(standin_last) *last;
@@ -35,7 +41,8 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Nanoseconds a call, of one step, whose first call is another one. *passed: how many calls came to the stand-in. */
+/* Nanoseconds per call of one step, whose first call has another size. *passed: how many calls
+ * went to the stand-in. */
 static double call_all(__typeof__(ncclAllGather) *gather, ncclComm_t comm, int *passed)
 {
     char in[3] = {1, 2, 3}, out[4];

@@ -1,5 +1,5 @@
-"""Loads NCCL as vLLM does: by name, through ctypes. A communicator that one handle of the library made
-is used through another one."""
+"""Loads NCCL as vLLM does: by name, through ctypes. A communicator that one handle of the library created
+is used through another handle."""
 import ctypes
 import sys
 
@@ -22,7 +22,7 @@ def buffer(*values):
 
 
 first = ctypes.CDLL("libnccl.so.2")
-# A path gives a handle of its own: the real NCCL, which passes by the library in its place.
+# A path opens a separate handle of the real NCCL, without the library in NCCL's place.
 second = ctypes.CDLL(sys.argv[1])
 first.ncclCommInitRank.argtypes = [ctypes.POINTER(comm_t), ctypes.c_int, UniqueId, ctypes.c_int]
 for library in (first, second):

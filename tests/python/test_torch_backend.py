@@ -1,6 +1,6 @@
-"""The backend of torch.distributed: each call against what torch says it does, on 2 to 4 ranks.
+"""The backend of torch.distributed: each call does what torch documents, on 2 to 4 ranks.
     test_torch_backend.py [cpu|cuda] [RANKS]
-Skipped (77) where torch is missing. Ranks are processes; with cuda they take the GPUs in turn, so fewer GPUs than ranks
+Skipped (77) if torch is missing. Ranks are processes; with cuda they use the GPUs in turn, so fewer GPUs than ranks
 need CECL_SHARE_GPU=1."""
 import os
 import sys
@@ -23,13 +23,13 @@ TYPES = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, t
 
 
 class Rank:
-    """What a test needs: this rank, how many there are, and tensors with each rank's own numbers."""
+    """The world of a test: this rank, the number of ranks, and tensors with each rank's own numbers."""
 
     def __init__(self, rank, size, device):
         self.rank, self.size, self.device = rank, size, device
 
     def numbers(self, rank, count, dtype=torch.float32, seed=0):
-        """Small whole numbers, so that sums are exact in every type."""
+        """Returns small whole numbers, so that sums are exact in every type."""
         generator = torch.Generator().manual_seed(1000 * seed + rank)
         return torch.randint(0, 8, (count,), generator=generator).to(dtype).to(self.device)
 
@@ -106,7 +106,7 @@ def all_to_all_of_equal_and_of_other_parts(at):
     for r in range(at.size):
         theirs = [r + p for p in range(at.size)]
         parts.append(at.numbers(r, 3 * sum(theirs)).view(-1, 3).split(theirs)[at.rank])
-    equal(output, torch.cat(parts), "all-to-all of other parts")
+    equal(output, torch.cat(parts), "all-to-all of unequal parts")
     outputs = [at.poisoned(4) for _ in range(at.size)]
     dist.all_to_all(outputs, list(at.numbers(at.rank, 4 * at.size).chunk(at.size)))
     for r, part in enumerate(outputs):
@@ -136,10 +136,10 @@ def messages(at):
         dist.recv(received, 0)
         equal(received, at.numbers(0, 9), "from rank 0")
     works = [dist.isend(at.numbers(at.rank, 9), after), dist.irecv(received, before)]
-    dist.barrier()  # begins them
+    dist.barrier()  # starts the works
     for work in works:
         work.wait()
-    equal(received, at.numbers(before, 9), "a ring of messages that nobody has put together")
+    equal(received, at.numbers(before, 9), "a ring of messages without a group")
     both = [at.poisoned(9), at.poisoned(9)]
     for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, at.numbers(at.rank, 9), after),
                                         dist.P2POp(dist.isend, at.numbers(at.rank, 9, seed=1), before),
@@ -172,7 +172,7 @@ def groups_and_objects(at):
     if at.rank in members:
         tensor = at.numbers(at.rank, 5)
         dist.all_reduce(tensor, group=group)
-        equal(tensor, torch.stack([at.numbers(r, 5) for r in members]).sum(0), "a group of fewer")
+        equal(tensor, torch.stack([at.numbers(r, 5) for r in members]).sum(0), "a group of fewer ranks")
     dist.barrier()
 
 
@@ -200,12 +200,12 @@ def a_module_learns_as_one_alone(at):
 
 
 def splits_of(rank, blocks):
-    """How many rows a rank has for each block; some have none."""
+    """Returns how many rows a rank has for each block; some blocks have none."""
     return [(3 * rank + 2 * block) % 5 for block in range(blocks)]
 
 
 def rows_of(at, rank, blocks, width):
-    """A rank's rows, block by block."""
+    """Returns a rank's rows, block by block."""
     splits = splits_of(rank, blocks)
     return at.numbers(rank, sum(splits) * width).view(-1, width).split(splits)
 
@@ -215,7 +215,7 @@ def on_device(at, numbers):
 
 
 def full(at, rows, *parts):
-    """The first `rows` rows that a rank sends, in a tensor with room for as many on all ranks."""
+    """Returns the first `rows` rows that a rank sends, in a tensor that is equally large on all ranks."""
     whole = torch.cat(parts)
     return torch.cat([whole, at.poisoned((rows - len(whole)) * whole.shape[1]).view(-1, whole.shape[1])])
 
@@ -279,7 +279,7 @@ def rows_that_do_not_fit_are_told(at):
     except binding.Error as error:
         assert "for rank 0, whose recvbuff has room for 1" in str(error), error
         return
-    raise AssertionError("more rows than there is room for are no error")
+    raise AssertionError("more rows than fit cause no error")
 
 
 def tiles_go_to_their_roots(at):
@@ -326,7 +326,7 @@ def wrong_arguments_are_named(at):
 
 
 def a_rank_that_dies_is_told(at):
-    """Last: the group is broken behind it."""
+    """This test comes last, because it breaks the group."""
     if at.rank == at.size - 1:
         os._exit(0)
     try:
@@ -338,7 +338,7 @@ def a_rank_that_dies_is_told(at):
     except binding.Error as error:
         assert f"rank {at.size - 1}" in str(error), error
         return
-    raise AssertionError("the dead rank's part was not missed")
+    raise AssertionError("a call without the dead rank did not fail")
 
 
 TESTS = (all_gather_of_every_type, all_gather_in_place_and_to_a_list, reductions, reduce_scatter_both_ways,
@@ -363,7 +363,7 @@ def run(rank, size, kind, file):
             raise
         if rank == 0:
             print(f"{kind}, {size} ranks: {test.__name__} passed", flush=True)
-    os._exit(0)  # a rank has died: nothing more can be ended together
+    os._exit(0)  # a rank has died, so the others cannot shut down together
 
 
 def main():

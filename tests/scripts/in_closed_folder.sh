@@ -5,7 +5,7 @@ set -euo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
 test=$1
 shift
-closed=$(mktemp -d) # its mode is 700
+closed=$(mktemp -d) # the folder has mode 700
 trap 'rm -rf "$closed"' EXIT
 mkdir -p "$closed/tests"
 cp -r "$root/scripts" "$closed/scripts"

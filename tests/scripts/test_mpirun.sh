@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts ranks the way the scripts do, as the user that runs this and, if that is root, as another user.
+# Starts ranks as the scripts do, as the current user and, if that is root, as another user.
 set -uo pipefail
 scripts=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)
 home=$(mktemp -d /tmp/cecl_XXXXXX) # not in TMPDIR, which may be closed too
@@ -8,7 +8,7 @@ trap 'rm -rf "$home"' EXIT
 cp "$scripts/common.sh" "$home"
 failed=0
 
-# starts WHO COMMAND...: COMMAND before the shell that starts the ranks.
+# starts WHO COMMAND...: runs the shell that starts the ranks by COMMAND.
 starts() {
     local who=$1 said
     shift

@@ -10,13 +10,13 @@ failed=0
 rm -rf "$scratch"
 mkdir -p "$bin"
 
-# command_is NAME SCRIPT: replaces one of the system's.
+# command_is NAME SCRIPT: replaces a command of the system.
 command_is() {
     printf '#!/bin/sh\n%s\n' "$2" >"$bin/$1"
     chmod +x "$bin/$1"
 }
 
-# run [PACKAGE]: setup.sh for the package, `gizmo` if none is named; leaves its words and its exit status.
+# run [PACKAGE]: setup.sh for the package, or for `gizmo`; keeps its output and its exit status.
 run() {
     said=$(PATH=$bin:$PATH "$setup" "${1:-gizmo}" 2>&1)
     status=$?
@@ -29,7 +29,7 @@ expect() {
     failed=1
 }
 
-# expect_nothing PACKAGE: setup.sh takes it as there. Else it asks apt-get.
+# expect_nothing PACKAGE: setup.sh finds it. Otherwise it would ask apt-get.
 expect_nothing() {
     run "$1"
     [ "$status" -eq 0 ] && [ -z "$said" ] && return
@@ -37,7 +37,7 @@ expect_nothing() {
     failed=1
 }
 
-# expect_missing PACKAGE: setup.sh wants to install it.
+# expect_missing PACKAGE: setup.sh tries to install it.
 expect_missing() {
     run "$1"
     expect 1 "Installing $1"
@@ -48,7 +48,7 @@ command_is dpkg-query 'printf installed'
 command_is apt-get 'exit 9'
 expect_nothing gizmo
 
-# Debian knows nothing of what is on PATH. A command that cannot start is like none.
+# The program is on PATH, but not from Debian. A command that cannot start counts as missing.
 command_is dpkg-query 'exit 1'
 command_is ctest 'exit 0'
 cmake_least=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "${setup%/*}/../CMakeLists.txt")
@@ -70,7 +70,7 @@ expect_nothing openmpi-bin
 command_is mpirun 'echo "HYDRA build details:"'
 expect_missing openmpi-bin
 
-# A library is there if a program with its header can be linked.
+# A library is found if a program with its header can be linked.
 command_is pkg-config 'exit 1'
 command_is gcc '
 grep -q "^#include <cmocka.h>" "$1" || exit 1
@@ -81,14 +81,14 @@ command_is gcc 'exit 1'
 expect_missing libcmocka-dev
 expect_missing libc6-dev
 rm "$bin/gcc" "$bin/cmake" "$bin/ctest"
-expect_nothing cmake # that of this build
+expect_nothing cmake # the cmake of this build
 ! gcc --version >/dev/null 2>&1 || expect_nothing libc6-dev
 
 command_is apt-get 'exit 0'
 run
 expect 0 "Installing gizmo"
 
-# Offline and without lists: update fails, or ends well with warnings, and nothing is known.
+# Offline and without lists: update fails, or succeeds with warnings, and no package is known.
 command_is apt-get 'case $1 in
 update) echo "W: Failed to fetch http://deb.example/InRelease  Temporary failure resolving"; exit 0 ;;
 install) echo "E: Unable to locate package gizmo"; exit 100 ;;
@@ -107,12 +107,12 @@ esac'
 run
 expect 1 'ends without a warning'
 
-# Lists are there, and the package is not in them.
+# Lists exist, but the package is not in them.
 command_is apt-get 'case $1 in install) echo "E: Unable to locate package gizmo"; exit 100 ;; esac'
 run
 expect 1 "do not name them"
 
-# No root and no sudo; then no Debian: nothing but what is linked here is found.
+# Without root and sudo; then without Debian: PATH has only the commands that are linked here.
 command_is id 'echo 1000'
 mkdir -p "$scratch/only"
 for tool in bash sh env dirname; do

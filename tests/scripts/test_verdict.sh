@@ -25,7 +25,7 @@ run() {
     status=$?
 }
 
-# expect STATUS WORDS: of the verdict's lines, one is WORDS.
+# expect STATUS WORDS: one of the verdict's lines is WORDS.
 expect() {
     [ "$status" -eq "$1" ] && grep -qxF -- "$2" <<<"$said" && return
     printf 'expected, with status %s: %s\nsaid, with status %s: %s\n' "$1" "$2" "$status" "$said"
@@ -57,9 +57,9 @@ grep -qF "the reason of the failure" "$scratch/output" || { echo "its output is 
 run
 expect 1 "no test was run; what ctest said is in $scratch/output"
 
-# Who skips says why, on the same line or just before.
+# A test that is skipped prints the reason, on the same line or just before.
 silent=$(cd "$root" && find tests bench examples -name '*.sh' -o -name CMakeLists.txt | sort |
     xargs awk '/(^|[ ;{|])exit 77/ && !/skipped: / && before !~ /skipped: / { print FILENAME ":" FNR ": " $0 }
         { before = $0 }')
-[ -z "$silent" ] || { printf 'no reason is told:\n%s\n' "$silent"; failed=1; }
+[ -z "$silent" ] || { printf 'no reason is printed:\n%s\n' "$silent"; failed=1; }
 exit $failed

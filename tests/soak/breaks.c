@@ -5,8 +5,8 @@
 #include "trouble.h"
 
 #define PENDING 3
-/* Until a failure is known, seconds. Milliseconds are usual; a machine with more ranks than cores may
- * run other processes for a while. */
+/* Seconds until a failure must be known. Milliseconds are usual; a machine with more ranks than
+ * cores may run other processes for a while. */
 #define SOON 20.0
 
 int trouble_aborts, trouble_revokes;
@@ -16,11 +16,12 @@ enum way { ABORT, REVOKE, ALL_ABORT, WAYS };
 struct breakage {
     struct team *team;
     enum way way;
-    int culprit;          /* a rank of the team */
-    int calls, few;       /* that all others make, and that the culprit makes */
-    bool leaves[RANKS];   /* no members of the new communicator */
-    bool shrinks, abrupt; /* there is a new one; on this rank: the old one is aborted in the end */
-    struct mail *mail;    /* messages behind the calls; NULL: none */
+    int culprit;        /* its rank in the team */
+    int calls, few;     /* calls that all others make, and calls that the culprit makes */
+    bool leaves[RANKS]; /* ranks that are no members of the new communicator */
+    /* there is a new communicator; on this rank: the old one is aborted at the end */
+    bool shrinks, abrupt;
+    struct mail *mail; /* messages after the calls; NULL: none */
 };
 
 static struct breakage draw(uint64_t *x)
@@ -45,7 +46,7 @@ static struct breakage draw(uint64_t *x)
     return b;
 }
 
-/* Returns how many calls were made before the failure was known here. */
+/* Returns how many calls were made before this rank knew of the failure. */
 static int make_calls(const struct breakage *b, int calls)
 {
     for (int i = 0; i < calls; i++) {
@@ -65,7 +66,7 @@ static void right_or_remote(const struct breakage *b, ceclResult_t result)
         multi_expect(b->team->comm, result, ceclRemoteError, NULL, "messages", __FILE__, __LINE__);
 }
 
-/* Messages behind the calls. The culprit stops at any of them, so others wait for it. */
+/* Makes messages after the calls. The culprit stops at any message, so others wait for it. */
 static void make_messages(const struct breakage *b, bool culprit)
 {
     const int stop = (int)(random_next(&bursts_own) % (MAIL_MESSAGES + 1));
@@ -75,7 +76,8 @@ static void make_messages(const struct breakage *b, bool culprit)
                                   &bursts_own));
 }
 
-/* The failure is known soon, with who it was, and refuses what follows. */
+/* Checks that the failure is known soon, with the culprit's rank, and that later calls are
+ * refused. */
 static void hear(const struct breakage *b, int made)
 {
     ceclComm_t comm = b->team->comm;
@@ -88,7 +90,8 @@ static void hear(const struct breakage *b, int made)
     }
     if (b->mail)
         right_or_remote(b, mail_finish(b->mail));
-    if (b->way == ABORT) /* who aborts without a pending call is missed by those who wait for it */
+    /* an abort without a pending call only affects ranks that wait for the culprit */
+    if (b->way == ABORT)
         right_or_remote(b, ceclBarrier(comm, 0));
     assert_int_equal(multi_async_within(comm, SOON), ceclRemoteError);
     multi_refused(comm, ceclBarrier(comm, 0), ceclRemoteError, words);
@@ -129,7 +132,7 @@ void trouble_breaks(uint64_t *x)
     else if (!ended)
         multi_refused(NULL, ceclCommDestroy(b.team->comm), ceclRemoteError, NULL);
     b.team->alive = false;
-    MPI_Barrier(MPI_COMM_WORLD); /* nobody's copies reach memory that other calls use */
+    MPI_Barrier(MPI_COMM_WORLD); /* no copies may reach memory that other calls use */
     if (b.mail)
         mail_forget(b.mail);
 }

@@ -1,13 +1,13 @@
-/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls and messages on random communicators for a given
- * time, under MPI, on the host device or on GPUs.
+/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls and messages on random communicators for a
+ * given time, under MPI, on the host device or on GPUs.
  *
- * Time is divided into epochs. Each draws its settings, makes bursts of calls (bursts.h) on
- * communicators that are made, divided, ended, aborted and revoked, and ends everything that it made.
- * What the process holds after an epoch is compared with what it held after the first ones. An epoch
- * depends on nothing but the seed and its number, so one that failed can be made again: SEED and the
- * EPOCH to begin with are in the output. Without SEED the clock gives it.
+ * Time is divided into epochs. Each epoch draws its settings, makes bursts of calls (bursts.h) on
+ * communicators that are created, split, ended, aborted and revoked, and ends everything that it
+ * created. Resources of the process after an epoch are compared with those after the first
+ * epochs. An epoch depends only on the seed and on its number, so a failed epoch can be repeated:
+ * the output has SEED and EPOCH. The default of SEED comes from the clock.
  *
- * The time is CECL_SOAK_SECONDS if no argument gives it, and else 10 seconds. */
+ * The default of SECONDS is CECL_SOAK_SECONDS, or 10. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@
 #include "trouble.h"
 
 #define EPOCH_STEPS 64
-#define EPOCH_SECONDS 120 /* after so many seconds an epoch hangs */
-#define EPOCHS_WARM 2     /* what is set up once is there after so many */
+#define EPOCH_SECONDS 120 /* seconds after which an epoch counts as hanging */
+#define EPOCHS_WARM 2     /* after this many epochs, one-time setup is complete */
 #define LATE_MS 40
 
 static double seconds = 10;
@@ -31,7 +31,7 @@ static uint64_t bursts_made, windows_shared;
 
 /* ---- epochs */
 
-/* One rank is late by far more than ranks usually are. */
+/* One rank is far later than ranks usually are. */
 static void dawdle(uint64_t *x)
 {
     const uint64_t who = random_next(x) % (uint64_t)multi_nranks, ms = random_next(x) % LATE_MS;
@@ -39,14 +39,14 @@ static void dawdle(uint64_t *x)
         multi_pause_ms((long)ms);
 }
 
-/* Where this rank is; SIGALRM tells it where an epoch hangs. */
+/* This rank's current position. SIGALRM prints it if an epoch hangs. */
 static struct {
     unsigned long long epoch;
     int step;
     const char *doing;
 } here;
 
-/* Not safe in a signal handler, as a rule; here the process hangs, and ends. */
+/* These calls are not safe in a signal handler, but the process hangs, and ends now. */
 static void tell_hang(int signal)
 {
     fprintf(stderr, "rank %d hangs: epoch %llu of seed %llu, step %d, %s\n", multi_rank, here.epoch,
@@ -54,7 +54,7 @@ static void tell_hang(int signal)
     _exit(128 + signal);
 }
 
-/* One-sided calls on some communicator, in a window that comes and goes. */
+/* One-sided calls on some communicator, in a window that is shared and freed. */
 static void put(uint64_t *x)
 {
     const struct team *team = teams_pick(x);
@@ -113,7 +113,7 @@ static void live(uint64_t x)
     settings_clear();
 }
 
-/* Where the generator of an epoch begins: never 0, which it would not leave. */
+/* The initial state of an epoch's generator: never 0, which the generator would not leave. */
 static uint64_t begin_of(uint64_t epoch)
 {
     uint64_t x = seed + epoch * 0x9e3779b97f4a7c15u;
@@ -122,7 +122,7 @@ static uint64_t begin_of(uint64_t epoch)
     return x | 1;
 }
 
-/* What rank 0 says holds for all. */
+/* Broadcasts rank 0's value. */
 static uint64_t agreed(uint64_t mine)
 {
     MPI_Bcast(&mine, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
@@ -180,8 +180,8 @@ int main(int argc, char **argv)
     seconds = given ? strtod(given, NULL) : seconds;
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)(multi_seconds() * 1e6);
     first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
-    unsetenv("CECL_SOAK_SECONDS");   /* it is no setting of the library */
-    setenv("CECL_DEBUG", "none", 0); /* failures that are wanted are not told */
+    unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
+    setenv("CECL_DEBUG", "none", 0); /* intended failures need no warning */
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
     return multi_main(argc, argv, tests, 1, EPOCH_SECONDS);
 }

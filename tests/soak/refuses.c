@@ -34,7 +34,7 @@ static void refuse_group(const struct team *t)
     multi_refused(t->comm, ceclGroupEnd(), ceclInvalidArgument, "share memory");
 }
 
-/* What one rank is refused, all are. */
+/* If one rank refuses a call, all ranks do. */
 static void refuse_split(const struct team *t)
 {
     ceclComm_t comm = NULL;

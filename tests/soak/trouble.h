@@ -1,17 +1,17 @@
-/* What goes wrong in a soak, on purpose. All ranks call with equal numbers in `x`. */
+/* Intended errors of a soak. All ranks call these with equal numbers in `x`. */
 #ifndef CECL_SOAK_TROUBLE_H
 #define CECL_SOAK_TROUBLE_H
 
 #include <stdint.h>
 
-extern int trouble_aborts, trouble_revokes, trouble_refusals; /* how many there were */
+extern int trouble_aborts, trouble_revokes, trouble_refusals; /* counts of these events */
 
-/* A member aborts or revokes a communicator, or all of them abort it, while calls are pending. The
- * others must hear of it and of who it was; what they are told is right must be right. Some of the
- * members then make a new communicator. Other communicators go on. */
+/* A member aborts or revokes a communicator, or all members abort it, while calls are pending.
+ * The others must learn of it, and of the culprit's rank; results that are reported as valid must
+ * be right. Some of the members then make a new communicator. Other communicators continue. */
 void trouble_breaks(uint64_t *x);
 
-/* Calls that are refused, which must leave no trace. */
+/* Makes calls that are refused, which must change nothing. */
 void trouble_refuses(uint64_t *x);
 
 #endif
