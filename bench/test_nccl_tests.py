@@ -348,7 +348,7 @@ class Pinning(Case):
         self.program('grep Cpus_allowed_list /proc/self/status >>on.$side.$rank')
 
     def processors_of(self, side, rank):
-        """The lists of all runs."""
+        """The distinct lists of processors on which this side's rank ran."""
         return {line.split()[1] for line in self.read(f"on.{side}.{rank}").splitlines()}
 
     def test_ranks_share_the_processors_that_may_be_used(self):

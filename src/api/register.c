@@ -30,9 +30,9 @@ static ceclResult_t cannot_share(const void *ptr)
 {
     return cecl_fail(
         ceclInvalidUsage,
-        "ptr %p: memory that other processes cannot open; memory of cudaMalloc, of ceclMemAlloc, "
-        "or of cuMemCreate with file descriptors as handles expected (collectives can use this "
-        "memory without registration, through a peer's staging)",
+        "ptr %p: memory that other processes cannot open (expected: memory of cudaMalloc, of "
+        "ceclMemAlloc, or of cuMemCreate with file descriptors as handles). Collectives can use "
+        "memory of other kinds without registration, through a peer's staging",
         ptr);
 }
 

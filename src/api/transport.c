@@ -10,8 +10,8 @@ static bool has_nccl_net(ceclComm_t comm)
     return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || (lender && lender->nccl));
 }
 
-/* Whether lent pipes carry data between nodes: those of MPI. A child always uses the pipes of its parent, if
- * the parent has any. */
+/* Whether MPI carries data between nodes, through pipes that ceclCommInitMpi lends, or through those of the
+ * parent, which a child always uses if there are any. */
 static bool has_lent_net(ceclComm_t comm)
 {
     const bool is_child = comm->config.node >= 0, lent = cecl_net_lent() != NULL;

@@ -102,8 +102,8 @@ static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int ra
  * its recvbuff. No rank of the node may still read the bytes of recvbuff that will be written. */
 void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
                        const struct cecl_shares *shares);
-/* lower_nodes_root.c: the block of each rank of another node goes to the root; with shares, each rank's
- * share, which lies in its staging at `at`. Meanwhile the root's own node carries out the call `within`;
+/* lower_nodes_root.c: each rank of another node sends its block to the root, or, with shares, its
+ * share. `at`: where that block or share lies. Meanwhile the root's own node carries out the call `within`;
  * NULL: its ranks push their shares. */
 ceclResult_t cecl_rails_to_root(struct cecl_rails *rails, struct cecl_plan *plan,
                                 const struct cecl_shares *shares, struct cecl_place at,

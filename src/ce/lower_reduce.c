@@ -99,7 +99,7 @@ static uint64_t total_of(const struct cecl_part *part)
     return part->call.bytes * cecl_call_input_blocks(&part->call);
 }
 
-/* Where the share of a rank begins, that is, the part that the rank reduces for all. */
+/* Where a rank's share begins. The share is the part that this rank reduces for all. */
 static uint64_t share_begin(const struct cecl_part *part, int rank)
 {
     return (uint64_t)rank * part->way.reduce.share;

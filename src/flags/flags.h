@@ -162,8 +162,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 /* Collective. Takes flags, pads and the table of slices from the pool, and tries how flags travel.
  * Flags that are zeroed, or that failed to open, may be closed.
  *
- * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank. NULL or
- *         zeroed: there is none */
+ * hosted  memory for CECL_FLAGS_BY_HOST and for messages; its words must be zero on every rank. NULL, or
+ *         a zeroed struct: there is no such memory */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, enum cecl_flags_wish wish);
 

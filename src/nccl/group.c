@@ -222,7 +222,8 @@ void cecl_nccl_group_await_passed(void)
 
 /* ---- one turn: `count` calls from `kept` on */
 
-/* The turn's first call on the communicator of call `index`, which may be that call. */
+/* The first call of the turn that is on the same communicator as call `index`: that call itself, if there is no
+ * earlier one. */
 static const struct kept *first_of(const struct kept *kept, int index)
 {
     int first = 0;
@@ -316,7 +317,8 @@ static ceclResult_t complete(const struct kept *kept, int count)
     return result;
 }
 
-/* The communicator for a turn's error: the first one that was not aborted. NULL: all were aborted. */
+/* The communicator on which a turn's error is reported: the first one that was not aborted. NULL: all were
+ * aborted. */
 static struct cecl_nccl_comm *any_comm(const struct kept *kept, int count)
 {
     struct cecl_nccl_comm *comm = NULL;

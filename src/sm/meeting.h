@@ -43,8 +43,8 @@ struct cecl_meeting {
 
 /* For a call that numbers itself, because a graph runs it repeatedly. */
 struct cecl_counting {
-    /* a word on this GPU with the value that such calls had reached before this one. It is added to
-     * `first` and `last` of the meeting, and the call sets it to its last value */
+    /* a word on this GPU: the last value of the previous call that numbers itself. It is added to
+     * `first` and `last` of the meeting, and the call sets it to its own last value */
     uint32_t *count;
     /* words in host memory, laid out as `word` and `apart` of the meeting. Each value is also written to
      * these words, this rank's own one included, for watchdogs to see */

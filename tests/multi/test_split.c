@@ -18,7 +18,7 @@ static void is_rank(ceclComm_t comm, int rank, int count)
     assert_int_equal(of, count);
 }
 
-/* Buffers of a communicator's members: in and out have COUNT ints of each rank. */
+/* A member's communicator, stream and buffers. `in` has COUNT ints, `out` has COUNT ints of each rank. */
 struct work {
     ceclComm_t comm;
     ceclStream_t stream;

@@ -119,7 +119,8 @@ static void reductions_share_their_barriers(void **state)
     cecl_plan_free(&plan);
 }
 
-/* Results are one batch, too; if kernels write the results, each kernel writes its own. */
+/* All results are sent as one batch of copies. But if kernels write the results, each reduction has a step of its
+ * own for that, right after it. */
 static void results_of_reductions_are_one_batch_unless_kernels_write_them(void **state)
 {
     (void)state;

@@ -165,7 +165,7 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
     return lower_all(part, 1, 3);
 }
 
-/* 1024 elements of 4 bytes in chunks of at most 1280: four equal chunks, the last of which is halved. */
+/* 4096 bytes in chunks of at most 1280: four chunks of 1024. The last one is halved again and again. */
 static void the_last_chunk_is_halved(void **state)
 {
     (void)state;

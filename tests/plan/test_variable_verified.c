@@ -584,7 +584,7 @@ static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
         }
 }
 
-/* The number of rounds that a call would take in pieces. */
+/* In how many rounds the call's only block is sent, in pieces. 0: it is sent whole. */
 static uint64_t spread_of(const struct cecl_call *call)
 {
     struct cecl_part part = {.call = *call, .means.staging_bytes = 1 << 20};

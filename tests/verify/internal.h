@@ -263,8 +263,8 @@ uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write, uint32_t lasts);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
-/* Whether a counter only informs the rank's own host, so that no stream waits for it. (Streams may wait for
- * LINE, but only for a call on another stream, and here a rank has all launches on one stream.) */
+/* Whether a counter only informs the rank's own host, so that no stream waits for it. (A stream
+ * waits for LINE only if the earlier call was on another stream; here all launches of a rank are on one stream.) */
 static inline bool verify_is_own(uint32_t counter)
 {
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
