@@ -370,8 +370,8 @@ int main(int argc, char **argv)
            options.seed);
     run_all(cases, count, &options, &tally);
     printf("%d passed, %d failed, %d failed with a known defect; %d times a time limit passed "
-           "before a case's "
-           "fault and was run again; %.1f s; slowest error %.3f s after its fault (case %d)\n",
+           "before a case's fault, and the case was run again; %.1f s; slowest error %.3f s after "
+           "its fault (case %d)\n",
            tally.passed, tally.failed, tally.known, tally.repeated, now() - began, tally.slowest,
            tally.slowest_case);
     return tally.failed > 0 || tally.passed + tally.known == 0;
