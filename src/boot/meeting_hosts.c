@@ -93,10 +93,12 @@ static ceclResult_t call_root(const struct cecl_meeting_plan *plan, int root,
     memcpy(id.secret, door->secret, sizeof(id.secret));
     for (;; slice_ms *= 2) {
         CECL_TRY(check_members(plan));
-        const int64_t slice = cecl_deadline(slice_ms);
-        said->patience_ms = cecl_ms_left(deadline);
+        const int64_t slice = cecl_deadline(slice_ms), end = slice < deadline ? slice : deadline;
+        said->more_ms = deadline == CECL_NO_DEADLINE ? -1
+                        : deadline - end < INT32_MAX ? (int32_t)(deadline - end)
+                                                     : INT32_MAX;
         memcpy(answer.part, said, sizeof(*said));
-        if (cecl_tcp_call(&id, &answer, slice < deadline ? slice : deadline, fd) == ceclSuccess)
+        if (cecl_tcp_call(&id, &answer, end, fd) == ceclSuccess)
             return ceclSuccess;
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout,

@@ -146,7 +146,7 @@ static void admit(struct root *root, const struct cecl_caller *caller)
     memcpy(&seat->said, answer.part, sizeof(seat->said));
     if (seat->said.result != ceclSuccess) /* then they are words */
         seat->said.bytes[sizeof(seat->said.bytes) - 1] = '\0';
-    const int64_t left = seat->said.patience_ms,
+    const int64_t left = seat->said.more_ms < 0 ? 0 : answer.patience_ms + seat->said.more_ms,
                   margin = left / 10 < WORDS_MS ? left / 10 : WORDS_MS;
     if (left > 0 && cecl_deadline(left - margin) < root->deadline)
         root->deadline = cecl_deadline(left - margin);

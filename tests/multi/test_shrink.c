@@ -375,7 +375,9 @@ static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
     const double start = multi_seconds();
     if (multi_rank != away) {
         multi_refused(NULL, shrink_impatiently(comm, NULL, 0, &rest), ceclTimeout, words);
-        assert_true(multi_seconds() - start > 1.4 && multi_seconds() - start < PROMPT);
+        /* over hosts the first rank ends the wait before the time of the others is up, so that it can tell them */
+        const double took = multi_seconds() - start;
+        assert_true(took > (is_over_hosts() ? 0.5 : 1.4) && took < PROMPT);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (multi_rank == away && !is_over_hosts()) {
