@@ -115,6 +115,16 @@ static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_ad
     return ceclSuccess;
 }
 
+/* Whether the members are on several hosts. Otherwise they need no address, which a host that is cut off may
+ * have lost. */
+static bool span_hosts(const struct members *members)
+{
+    for (int m = 0; m < members->count; m++)
+        if (cecl_mesh_is_away(members->parent->mesh, members->parent_ranks[m]))
+            return true;
+    return false;
+}
+
 /* Sets up the new communicator. If its parent can lend its network, the child uses that. */
 static ceclResult_t set_up(const struct members *members, struct cecl_oob *oob,
                            const struct cecl_resolved *config, ceclComm_t *child)
@@ -139,7 +149,7 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
     oob->rank = members->rank;
     oob->timeout_ms = config->init_timeout_ms;
     oob->context = members;
-    if (cecl_mesh_spans_hosts(members->parent->mesh))
+    if (span_hosts(members))
         oob->find_address = address_in_parent;
     ceclResult_t result = set_up(members, oob, config, &child);
     if (result == ceclSuccess) {

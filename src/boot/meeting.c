@@ -267,10 +267,8 @@ ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResul
 {
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    if (meeting_is_over_hosts(plan)) {
-        meeting_refuse_over_hosts(plan, result);
+    if (meeting_is_over_hosts(plan) && meeting_refuse_over_hosts(plan, result))
         return cecl_fail_with(result, words);
-    }
     if (lock(plan) != ceclSuccess)
         return cecl_fail_with(result, words);
     (void)!cecl_fail(result, "rank %d: %.200s", plan->rank, words);

@@ -58,7 +58,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. If
  * no meeting waits, the plan's members fail when they come. If this rank's plan does not list this rank,
  * the reason says instead that its list differs from the lists of the ranks that wait for it. Returns
- * `result`, with its message. Does not wait for peers. */
+ * `result`, with its message. Does not wait for peers, except for at most 5 s for members on several hosts. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

@@ -25,7 +25,9 @@ static ceclResult_t await_reply(const struct cecl_meeting_plan *plan, int root, 
 {
     struct pollfd reply = {.fd = fd, .events = POLLIN};
     while (poll(&reply, 1, TICK_MS) <= 0) {
-        CECL_TRY(meeting_check_there(plan, root));
+        const ceclResult_t there = meeting_check_there(plan, root);
+        if (there != ceclSuccess) /* the root may have replied before it left */
+            return poll(&reply, 1, 0) > 0 ? ceclSuccess : there;
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout,
                              "rank %d, the first of those that stay, still waited for others after "
@@ -91,10 +93,12 @@ static ceclResult_t call_root(const struct cecl_meeting_plan *plan, int root,
     memcpy(id.secret, door->secret, sizeof(id.secret));
     for (;; slice_ms *= 2) {
         CECL_TRY(check_members(plan));
-        const int64_t slice = cecl_deadline(slice_ms);
-        said->patience_ms = cecl_ms_left(deadline);
+        const int64_t slice = cecl_deadline(slice_ms), end = slice < deadline ? slice : deadline;
+        said->more_ms = deadline == CECL_NO_DEADLINE ? -1
+                        : deadline - end < INT32_MAX ? (int32_t)(deadline - end)
+                                                     : INT32_MAX;
         memcpy(answer.part, said, sizeof(*said));
-        if (cecl_tcp_call(&id, &answer, slice < deadline ? slice : deadline, fd) == ceclSuccess)
+        if (cecl_tcp_call(&id, &answer, end, fd) == ceclSuccess)
             return ceclSuccess;
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout,
@@ -142,13 +146,31 @@ ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void 
                               : be_member(plan, root, &said, plan->deadline, parts);
 }
 
-void meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result)
+/* Takes those who have gone out of the members. A rank that refuses an invalid list has all ranks for members, but the
+ * lists of the others lack those who have gone. */
+static void drop_who_has_gone(struct cecl_meeting_plan *plan)
 {
+    for (int r = 0; r < plan->nranks; r++)
+        if (cecl_rank_set_has(&plan->members, r) && meeting_check_there(plan, r) != ceclSuccess)
+            cecl_rank_set_remove(&plan->members, r);
+}
+
+bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result)
+{
+    struct cecl_meeting_plan living = *plan;
     struct meeting_said said = {.members = plan->members, .result = (int32_t)result};
-    const int root = root_of(plan);
-    snprintf(said.bytes, sizeof(said.bytes), "%s", cecl_message());
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    snprintf(said.bytes, sizeof(said.bytes), "%s", words);
+    if (cecl_rank_set_has(&plan->members, plan->rank)) /* so the list does not become empty */
+        drop_who_has_gone(&living);
+    (void)!cecl_fail_with(result, words);
+    if (!meeting_is_over_hosts(&living))
+        return false;
+    const int root = root_of(&living);
     if (root < plan->rank)
-        (void)!be_member(plan, root, &said, cecl_deadline(MEETING_TOLD_MS), NULL);
+        (void)!be_member(&living, root, &said, cecl_deadline(MEETING_TOLD_MS), NULL);
     else
-        meeting_refuse_as_root(plan, result);
+        meeting_refuse_as_root(&living, result);
+    return true;
 }

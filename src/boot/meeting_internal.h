@@ -166,14 +166,16 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
  * communicator has ranks on others. */
 bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
 ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
-/* Tells others of the last message. Waits a moment for them. */
-void meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
+/* Tells others of the last message. Waits a moment for them. Returns false, and tells nobody, if all members that live
+ * are on this host. */
+bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 /* What a member says. */
 struct meeting_said {
     struct cecl_rank_set members;
-    int32_t result;      /* ceclResult_t of a refusal, whose words are in `bytes` */
-    int32_t patience_ms; /* how long it goes on waiting; 0 or less: without end */
+    int32_t result; /* ceclResult_t of a refusal, whose words are in `bytes` */
+    /* ms that it goes on waiting after the patience_ms of its answer (tcp.h); negative: without end */
+    int32_t more_ms;
     char bytes[CECL_MEETING_PART_BYTES];
 };
 _Static_assert(sizeof(struct meeting_said) <= CECL_OOB_PART_BYTES, "an answer holds it");

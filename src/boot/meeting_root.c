@@ -54,11 +54,12 @@ static void tell(struct seat *seat, ceclResult_t result, const char *words)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
     const struct cecl_tcp_reply reply = {.status = (int32_t)result, .bytes = strlen(words)};
-    if (cecl_net_send(seat->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess)
-        (void)!cecl_net_send(seat->fd, words, (size_t)reply.bytes, deadline, "a rank");
+    /* without the reply, the rank comes again */
+    seat->knows =
+        cecl_net_send(seat->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess &&
+        cecl_net_send(seat->fd, words, (size_t)reply.bytes, deadline, "a rank") == ceclSuccess;
     cecl_net_close(seat->fd);
     seat->fd = -1;
-    seat->knows = true;
 }
 
 static void name_lists(const struct root *root, int rank)
@@ -143,8 +144,9 @@ static void admit(struct root *root, const struct cecl_caller *caller)
     seat->fd = caller->fd;
     seat->news_by = cecl_deadline(NEWS_MS);
     memcpy(&seat->said, answer.part, sizeof(seat->said));
-    seat->said.bytes[sizeof(seat->said.bytes) - 1] = '\0';
-    const int64_t left = seat->said.patience_ms,
+    if (seat->said.result != ceclSuccess) /* then they are words */
+        seat->said.bytes[sizeof(seat->said.bytes) - 1] = '\0';
+    const int64_t left = seat->said.more_ms < 0 ? 0 : answer.patience_ms + seat->said.more_ms,
                   margin = left / 10 < WORDS_MS ? left / 10 : WORDS_MS;
     if (left > 0 && cecl_deadline(left - margin) < root->deadline)
         root->deadline = cecl_deadline(left - margin);
@@ -211,14 +213,15 @@ static void tell_one(struct root *root, int rank, ceclResult_t result, const cha
     }
 }
 
-/* Tells those who have come. Of a fault of the program it also tells those who come soon: others will find out. */
+/* Tells those who have come. Of a fault of the program it also tells those who come soon: others will find out. Who
+ * was told and comes again is at its next try, and waits for this rank's next call. */
 static void tell_all(struct root *root, ceclResult_t result, const char *words)
 {
     const int64_t deadline = cecl_deadline(MEETING_TOLD_MS);
     bool goes_on = true;
     while (goes_on) {
         for (int r = 0; r < root->plan->nranks; r++)
-            if (root->seats[r].fd >= 0)
+            if (root->seats[r].fd >= 0 && !root->seats[r].knows)
                 tell_one(root, r, result, words);
         goes_on = root->fault && cecl_ms_left(deadline) > 0 && awaits_some(root);
         if (goes_on)

@@ -139,10 +139,18 @@ ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, cons
     return check_reaches(mesh, host);
 }
 
+/* Also if a forked child has the listener: callers are refused from here on. */
+static void stop_listening(struct cecl_mesh *mesh)
+{
+    if (mesh->reach_fd >= 0)
+        cecl_net_close(mesh->reach_fd);
+    mesh->reach_fd = -1;
+}
+
 void mesh_hosts_close(struct cecl_mesh *mesh)
 {
     struct mesh_hosts *hosts = mesh->hosts;
-    cecl_net_drop(&mesh->reach_fd, 1);
+    stop_listening(mesh);
     free_hosts(mesh->room);
     if (hosts)
         cecl_net_drop(hosts->line, CECL_LINES_OF_RANK);
@@ -375,9 +383,7 @@ void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
     const uint16_t *host = mesh->hosts ? mesh->hosts->host : NULL;
     message.head.from = (uint16_t)mesh->rank;
     /* a leader that waits for an answer of this host stops waiting, and listens again */
-    if (mesh->reach_fd >= 0)
-        cecl_net_close(mesh->reach_fd);
-    mesh->reach_fd = -1;
+    stop_listening(mesh);
     for (int r = 0; r < mesh->nranks && is_leader(mesh); r++) {
         int fd = -1;
         if (!cecl_mesh_is_away(mesh, r) || first_of(host, host[r]) != r)
@@ -394,7 +400,7 @@ void mesh_hosts_give_up(struct cecl_mesh *mesh, const struct mesh_calls *calls,
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls)
 {
     if (!mesh->hosts)
-        cecl_net_drop(&mesh->reach_fd, 1);
+        stop_listening(mesh);
     for (int r = 0; r < mesh->nranks && mesh->hosts; r++)
         memcpy(mesh->hosts->doors[r].secret, calls->invited(calls->context, r)->secret,
                sizeof(mesh->hosts->doors[r].secret));

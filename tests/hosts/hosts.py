@@ -150,6 +150,17 @@ def the_others_shrink_and_go_on(victim, sizes=(2, 3), after=0.0):
     job.end(killed=[victim])
 
 
+def a_refusal_fails_one_shrink_of_each(victim):
+    """Also if all ranks are on the list of the rank that refuses, and the one that was killed would be the first."""
+    others = [rank for rank in range(4) if rank != victim]
+    job = Job((2, 2), [f"refuse:{victim}"] * 4)
+    job.expect(range(4), "^joined$")
+    job.ranks[victim].kill()
+    job.expect(others, "^shrunk$")
+    job.expect(others, "^left$")
+    job.end(killed=[victim])
+
+
 def odd_settings_are_named():
     sizes = (2, 2)
     job = Job(sizes, ["work"] * 4, {r: {"CECL_NODE_SIZE": "3"} for r in range(4)})
@@ -250,6 +261,8 @@ def try_all():
         a_late_rank_is_named_on_all_hosts(4)
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
+        for victim in (0, 1):
+            a_refusal_fails_one_shrink_of_each(victim)
         for victim in (0, 1, 2, 4):
             a_killed_rank_is_named(victim, "wait")
         for victim in (0, 4):

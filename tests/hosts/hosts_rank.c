@@ -14,7 +14,9 @@
  *     exit  ends its process at once, without ending the communicator
  *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
  *               the others leave it out (they print "shrunk"), work on what is left, and leave
- *     shrink:-1  the same until other hosts are cut off; then each host leaves out the others */
+ *     shrink:-1  the same until other hosts are cut off; then each host leaves out the others
+ *     refuse:N  waits until rank N is killed; then the last rank's shrink is refused, which all must hear once, and
+ *               their next one leaves out rank N (they print "shrunk") */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -233,6 +235,7 @@ static void go_on(const struct rank *me)
 
 /* ---- shrinks */
 
+#define LATE_MS 500
 #define TRIES 20 /* a rank that has heard of a death may come before one that has not */
 
 static void split_and_end(const struct rank *me, ceclComm_t comm)
@@ -274,6 +277,26 @@ static void shrink_until_one_dies(const struct rank *me, int victim, const char 
     must(result, "ceclCommShrink without the one that died", NULL);
     printf("shrunk\n");
     work_on(me, comm, name);
+}
+
+/* The last rank tries again at once, and the one before it comes late to the call that fails. */
+static void shrink_after_a_refusal(const struct rank *me, int victim)
+{
+    const char *const words = "excludeRanks[0] = -1";
+    const int wrong = -1, last = me->nranks - 1;
+    ceclComm_t comm = NULL;
+    ceclResult_t error = ceclSuccess;
+    while (error == ceclSuccess) {
+        must(ceclCommGetAsyncError(me->comm, &error), "ceclCommGetAsyncError", me->comm);
+        pause_ms(5);
+    }
+    pause_ms(me->rank == last - 1 ? LATE_MS : 0);
+    error = ceclCommShrink(me->comm, me->rank == last ? &wrong : &victim, 1, &comm, NULL);
+    if (error != ceclInvalidArgument || !strstr(ceclGetLastError(NULL), words))
+        fail("a shrink that the last rank refuses", NULL);
+    must(ceclCommShrink(me->comm, &victim, 1, &comm, NULL), "ceclCommShrink after a refusal", NULL);
+    printf("shrunk\n");
+    split_and_end(me, comm);
 }
 
 /* A child may have been made where another rank's parent failed: then it is given up, too. */
@@ -335,6 +358,11 @@ static void act(const struct rank *me, const char *what, const char *name)
         return;
     } else if (strncmp(what, "shrink:", 7) == 0) {
         shrink_until_one_dies(me, atoi(what + 7), name);
+        must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
+        printf("left\n");
+        return;
+    } else if (strncmp(what, "refuse:", 7) == 0) {
+        shrink_after_a_refusal(me, atoi(what + 7));
         must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
         printf("left\n");
         return;

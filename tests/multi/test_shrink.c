@@ -375,7 +375,8 @@ static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
     const double start = multi_seconds();
     if (multi_rank != away) {
         multi_refused(NULL, shrink_impatiently(comm, NULL, 0, &rest), ceclTimeout, words);
-        const double took = multi_seconds() - start; /* over hosts 90 % of the time */
+        /* over hosts the first member ends a little before the others' time is up, so that it can tell them */
+        const double took = multi_seconds() - start;
         assert_true(took > 1.2 && took < PROMPT);
     }
     MPI_Barrier(MPI_COMM_WORLD);
