@@ -146,9 +146,9 @@ ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void 
                               : be_member(plan, root, &said, plan->deadline, parts);
 }
 
-/* Takes those who have gone out of the members. A rank that refuses an invalid list has all ranks for members, but the
- * lists of the others lack those who have gone. */
-static void drop_who_has_gone(struct cecl_meeting_plan *plan)
+/* Removes ranks that have gone from the members. A rank that refuses an invalid list has all ranks as members, but the
+ * other ranks' lists lack the ranks that have gone. */
+static void drop_gone(struct cecl_meeting_plan *plan)
 {
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&plan->members, r) && meeting_check_there(plan, r) != ceclSuccess)
@@ -163,7 +163,7 @@ bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_
     cecl_keep_message(words);
     snprintf(said.bytes, sizeof(said.bytes), "%s", words);
     if (cecl_rank_set_has(&plan->members, plan->rank)) /* so the list does not become empty */
-        drop_who_has_gone(&living);
+        drop_gone(&living);
     (void)!cecl_fail_with(result, words);
     if (!meeting_is_over_hosts(&living))
         return false;

@@ -166,8 +166,8 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
  * communicator has ranks on others. */
 bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
 ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
-/* Tells others of the last message. Waits a moment for them. Returns false, and tells nobody, if all members that live
- * are on this host. */
+/* Tells the other members the last message. Waits a moment for them. Returns false, and tells no rank, if all living
+ * members are on this host. */
 bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 /* What a member says. */

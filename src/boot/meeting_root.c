@@ -213,8 +213,8 @@ static void tell_one(struct root *root, int rank, ceclResult_t result, const cha
     }
 }
 
-/* Tells those who have come. Of a fault of the program it also tells those who come soon: others will find out. Who
- * was told and comes again is at its next try, and waits for this rank's next call. */
+/* Tells the ranks that have come why the meeting failed. If the program made a mistake, it also tells ranks that come soon. A rank that was told
+ * and comes again makes its next call, so it waits for this rank's next call. */
 static void tell_all(struct root *root, ceclResult_t result, const char *words)
 {
     const int64_t deadline = cecl_deadline(MEETING_TOLD_MS);

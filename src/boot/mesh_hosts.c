@@ -139,7 +139,7 @@ ceclResult_t cecl_mesh_spread(struct cecl_mesh *mesh, const uint16_t *host, cons
     return check_reaches(mesh, host);
 }
 
-/* Also if a forked child has the listener: callers are refused from here on. */
+/* From here on callers are refused, even if a forked child has the listener, too. */
 static void stop_listening(struct cecl_mesh *mesh)
 {
     if (mesh->reach_fd >= 0)
