@@ -8,11 +8,12 @@
 
 /* -- joins.c -- */
 
-/* One rank's ceclCommInitRankConfig, or its part of ceclCommInitAll. */
+/* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
 struct cecl_join {
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    void *meeting; /* ceclCommInitAll: memory in which its ranks meet; NULL: they meet by the id */
+    /* in ceclCommInitAll: the memory in which the ranks meet; NULL: ranks meet by the id */
+    void *meeting;
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers

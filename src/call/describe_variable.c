@@ -10,7 +10,7 @@
 struct given {
     const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one behind the other */
     const char *counts_name, *displs_name;
-    bool empty_anywhere; /* displs of empty blocks are ignored, and become 0 */
+    bool empty_anywhere; /* the displacement of an empty block is ignored, and becomes 0 */
 };
 
 /* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block lies behind

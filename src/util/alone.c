@@ -49,7 +49,8 @@ static bool may_call(char *stat)
     return (flags & EXITING) == 0 && !is_kept(name + 1);
 }
 
-/* Whether another thread may make calls. True if its entry cannot be read, unless the thread has ended. */
+/* Whether another thread may make calls. Also true if the entry of a thread cannot be read, unless that
+ * thread has ended. */
 static bool is_other_caller(const char *tid)
 {
     char path[64], stat[512];
