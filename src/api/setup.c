@@ -186,7 +186,7 @@ static bool needs_hosted(ceclComm_t comm)
     return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
 }
 
-/* Opens the memory of the host that devices use, and the launcher, which uses it for messages. */
+/* Opens the memory of the host that devices use. Then opens the launcher, whose messages use that memory. */
 static ceclResult_t open_hosted(ceclComm_t comm)
 {
     ceclResult_t result = ceclSuccess;

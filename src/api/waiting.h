@@ -1,6 +1,6 @@
-/* Joins by unique id, and allocations, which wait for this thread's ceclGroupEnd, as calls do. ceclGroupEnd
- * carries out those of several ranks or communicators at the same time, so that one thread can join and
- * allocate for many ranks. Internal to src/api. */
+/* Within a group, joins by unique id and allocations wait for this thread's ceclGroupEnd, as calls do.
+ * ceclGroupEnd carries out the joins, and then the allocations, of several ranks or communicators at the same
+ * time, so that one thread can join and allocate for many ranks. Internal to src/api. */
 #ifndef CECL_API_WAITING_H
 #define CECL_API_WAITING_H
 

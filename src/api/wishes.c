@@ -65,7 +65,8 @@ static ceclResult_t serve(void *argument)
     return ceclSuccess;
 }
 
-/* All jobs enter before the first one begins, because peers would wait for a job that could not enter. */
+/* All jobs enter their communicators before the first job begins. Otherwise peers would wait for a job that
+ * could not enter. */
 static ceclResult_t enter(struct job *jobs, uint32_t count, const struct cecl_group *group)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -75,7 +75,7 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* A chunk: a part of a block, which is sent as one piece. */
+/* A chunk: a part of a block that is sent at one time. */
 struct cecl_chunk {
     uint64_t at, bytes;
 };

@@ -101,7 +101,7 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
     return cecl_describe_buffers(scope, args, call);
 }
 
-/* Fills in the layout from the arguments, except offsets in the peers' recvbuffs, which stay 0. */
+/* Fills in the layout from the arguments, but leaves the offsets in the peers' recvbuffs at 0. */
 static ceclResult_t fill(const struct cecl_scope *scope, const struct cecl_args *args,
                          const struct cecl_call *call)
 {

@@ -49,8 +49,8 @@ static void find_blocks(const struct cecl_call *call, bool written, struct block
         qsort(blocks->of, blocks->count, sizeof(blocks->of[0]), by_low);
 }
 
-/* Appends a range, or makes the last one longer. Returns false if there is no room, or if the range
- * begins before the last one ends. */
+/* Appends a range, or makes the last range longer. Returns false if there is no room, or if the new range
+ * begins before the last range ends. */
 static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uint64_t high)
 {
     struct cecl_range *last = *count > 0 ? &ranges[*count - 1] : NULL;

@@ -21,7 +21,7 @@ struct cecl_way {
     /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* a copy within one GPU is made only if a copy engine runs it */
+        bool no_sm;  /* copies within one GPU are made only if a copy engine runs them */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
             /* one more peer returns a piece for every so many bytes of the own block */

@@ -89,7 +89,7 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_REQUESTS, /* the same for requests */
+    CECL_SHARED_REQUESTS, /* alloc/places.h: the same for the buffers of requests */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on which of them join a shrink */
     CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */

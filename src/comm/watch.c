@@ -46,8 +46,8 @@ static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
         progress->started = true;
 }
 
-/* Asks for the progress of the pending call. The words of messages, and in some communicators the flags,
- * lie in memory of the host, which is read without the driver. */
+/* Asks for the progress of the pending call. The words of messages, and in some communicators the flags, lie
+ * in memory of the host; these words are read without the driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     const ceclResult_t result = is_hosted(comm)

@@ -268,8 +268,8 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all,
- * which is more than a GPU's queue holds. */
+/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all. A
+ * GPU's queue holds fewer. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);

@@ -78,9 +78,9 @@ struct cecl_trial_host {
     void (*release)(void *context, uint64_t id);
     /* The arm that an earlier run kept for this subject; -1: not known. */
     int (*recall)(void *context, uint64_t subject);
-    /* NULL: ranks share memory. Otherwise it ends the exchange that was begun last, if there is one, which
-     * fills `all` with the words of each rank. Then it begins another exchange, with the current words in
-     * `mine`. Called on all ranks at the same boundaries */
+    /* NULL: ranks share memory. Otherwise this function first ends the exchange that was begun last, if there
+     * is one: `all` then has the words of each rank. The function then begins another exchange, with the
+     * current words in `mine`. Called on all ranks at the same boundaries */
     void (*exchange)(void *context, const struct cecl_trial_rank *mine,
                      struct cecl_trial_rank *all);
     /* use only verdicts of earlier runs, and try nothing. Equal on all ranks */

@@ -103,7 +103,7 @@ static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum ce
     return tuning->value[which];
 }
 
-/* The most bytes that a small call sends to a peer, which a slot must hold. */
+/* The most bytes that a small call sends to a peer. A slot must have room for them. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* Threads of the library and of CUDA that make no calls for the program. (cecl-together, cecl-make and
  * cecl-finalize do make calls.) Whole names are compared, because a thread without a name of its own has the
- * program's name, which may be cuda_train. */
+ * program's name, and a program may be named cuda_train. */
 static const char *const kept[] = {"cecl-watchdog", "cecl-worker",   "cecl-stream",
                                    "cecl-root",     "cecl-links",    "cecl-orphans",
                                    "cecl-net",      "cuda-EvtHandlr"};

@@ -11,7 +11,7 @@ enum cecl_setting_kind {
     CECL_SETTING_INT,
     CECL_SETTING_BYTES,
     CECL_SETTING_CHOICE,
-    CECL_SETTING_ORDINAL, /* a number, or a word that stands for one */
+    CECL_SETTING_ORDINAL, /* a number, or a word that stands for a number */
     CECL_SETTING_TEXT
 };
 
