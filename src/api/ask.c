@@ -32,7 +32,8 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
                              .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
                              .smPolicy = comm->options.sm_policy,
                              .hostFlags = comm->engine.flags.way == CECL_FLAGS_HOST};
-    cecl_keep_message(words); /* here it is no error if a type lacks an operation */
+    /* types_of records a message for a type that lacks an operation; here that is no error */
+    cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);
     return cecl_comm_left(comm, cecl_fail_with(ceclSuccess, words));

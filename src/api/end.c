@@ -57,7 +57,9 @@ static void free_parts(ceclComm_t comm)
     const bool drained = comm->drained;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    if (drained) /* before the flags, because other communicators ask how far these are */
+    /* before the flags are freed: through the registry, other communicators ask how far this one's calls
+     * are */
+    if (drained)
         cecl_registry_close(&comm->registry);
     else
         cecl_registry_lose(&comm->registry);

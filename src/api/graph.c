@@ -6,7 +6,7 @@
 struct ceclGraph {
     ceclComm_t comm;
     const struct cecl_capture_ops *ops;
-    void *graph; /* the device's */
+    void *graph; /* the device's own handle for this graph */
 };
 
 CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream)

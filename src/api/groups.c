@@ -115,8 +115,9 @@ static ceclResult_t explain(struct cecl_group *group, ceclExplanation_t *explana
     return result;
 }
 
-/* Ends the thread's group without carrying its calls out. *ended: the group, if it was the outermost one; the
- * caller then empties it. Returns an error if the group cannot be explained or made a request. */
+/* Ends the thread's group without carrying its calls out. *ended: the group, if no other group encloses it;
+ * the caller then empties this group. Returns an error if the group cannot be explained, or cannot be made
+ * into a request. */
 static ceclResult_t end_uncarried(ceclComm_t comm, const char *name, const char *argument,
                                   const void *out, struct cecl_group **ended)
 {
@@ -163,8 +164,8 @@ static struct cecl_launch *take_launch(struct cecl_group *group, enum cecl_launc
     return launch;
 }
 
-/* Makes a request from the group's calls. A refused group comes here, too, if ranks compare their calls,
- * because the peers must be notified. */
+/* Makes a request from the group's calls. Also runs for a refused group if ranks compare their calls, because
+ * the peers must be notified. */
 static ceclResult_t make_request(struct cecl_group *group, ceclComm_t comm, ceclRequest_t *request)
 {
     if (!group->first)

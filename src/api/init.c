@@ -31,7 +31,7 @@ static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
     return ceclSuccess;
 }
 
-/* Adds to the message what a new attempt needs, because the peers already know that this join failed. */
+/* Adds to the message what is needed to try again. The peers already know that this join failed. */
 static void say_used_up(ceclResult_t result)
 {
     cecl_fail(result, "%s; this unique id is used up: make a new one with ceclGetUniqueId",
@@ -128,7 +128,7 @@ CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueI
 static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     const ceclOob_t *callbacks = oob->context;
-    if (!recv) /* peers wait until their deadline */
+    if (!recv) /* this rank cannot take part, so its peers wait until their deadline */
         return ceclOutOfMemory;
     const int failed = callbacks->allGather(callbacks->context, send, recv, bytes);
     return failed ? cecl_fail(ceclSystemError, "the caller's allGather of %zu bytes returned %d",

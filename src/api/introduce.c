@@ -155,8 +155,7 @@ static bool are_one_process(const struct cecl_hello *a, const struct cecl_hello 
 }
 
 /* Whether two ranks may use the GPUs that they found. In one process, streams of two ranks may share a
- * hardware queue of the GPU; a wait of one rank then blocks the very work for which it waits.
- * */
+ * hardware queue of the GPU; a wait of one rank then blocks the very work for which this rank waits. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))

@@ -30,8 +30,8 @@ _Static_assert(sizeof(struct cecl_hello) <= CECL_MEETING_PART_BYTES,
  *
  * local  an earlier failure of this rank, whose message is recorded; the rank takes part even so
  * mesh   [out] set even on failure, if the mesh could be made
- * all    [nranks] the introductions of all ranks; NULL if there was no memory for them, which `local` then
- *        says */
+ * all    [nranks] the introductions of all ranks; NULL if there was no memory for them: `local` is then that
+ *        error */
 ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *config,
                             const struct cecl_tuning tunings[CECL_TUNING_DEVICES],
                             ceclResult_t local, struct cecl_mesh **mesh, struct cecl_hello *all);
@@ -51,7 +51,7 @@ int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
 ceclResult_t cecl_hellos_agree_on_nodes(const struct cecl_hello *all, int nranks);
 /* Makes the layout of the ranks over nodes, which the caller frees. *nodes is NULL for a single node. */
 ceclResult_t cecl_hellos_nodes(const struct cecl_hello *all, int nranks, struct cecl_nodes **nodes);
-/* Whether a rank has few hardware queues. */
+/* Whether at least one of the ranks has few hardware queues. */
 bool cecl_hellos_have_few_queues(const struct cecl_hello *all, int nranks);
 
 #endif

@@ -5,7 +5,7 @@
 #include "boot/oob.h"
 #include "comm/comm.h"
 
-/* setup.c. Makes a communicator. Collective over `oob`, which stays the caller's. `local` is an earlier
+/* setup.c. Makes a communicator. Collective over `oob`, which the caller still owns. `local` is an earlier
  * failure of this rank, whose message is recorded; the rank takes part even so, and all ranks learn of the
  * failure. Waits end at oob->deadline. */
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
@@ -24,8 +24,8 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
 /* Ends a new communicator that is not given to the program after all. Its peers are notified. */
 void cecl_comm_take_back(ceclComm_t comm);
 
-/* register.c. As ceclCommRegister and ceclCommDeregister, but the second function may be called while pending
- * calls use the memory; peers are notified once these calls are done. */
+/* register.c. Like ceclCommRegister and ceclCommDeregister. But cecl_registration_end may be called while
+ * pending calls use the memory; the peers are notified once these calls are done. */
 ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
                                    ceclRegistration_t *handle);
 ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle);

@@ -36,16 +36,16 @@ static bool take_lock(int64_t deadline)
     return true;
 }
 
-/* Whether this process may say goodbye for the communicator. After a fork it may not, because the
- * communicator belongs to the parent. Takes no lock. */
+/* Whether this process may say goodbye for the communicator. A forked child may not, because the communicator
+ * belongs to the parent process. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->generation == cecl_fork_generation() &&
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done, and notes how many calls that are. Another thread may begin or give up
- * a call meanwhile, so the targets are read only once. */
+/* Returns whether all calls are done, and notes how many calls there are. Another thread may begin or give up
+ * a call meanwhile, so each target is read only once. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -73,8 +73,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs the answer is what `settle` saw, because CUDA may have
- * ended since then, together with the memory that shows the progress of calls. */
+/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found. CUDA may have ended
+ * since then, and with it the memory that shows how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)

@@ -36,8 +36,8 @@ static ceclResult_t cannot_share(const void *ptr)
         ptr);
 }
 
-/* Drops a window of private memory, which may have been replaced since: calls that use private memory do not
- * notice that. */
+/* Drops the window at `ptr` if its memory is private. The program may have replaced this memory since the
+ * window was made, and calls that use private memory would not notice. */
 static ceclResult_t forget_private(struct cecl_registry *registry, const void *ptr)
 {
     const struct cecl_window *window = cecl_registry_find(registry, ptr);

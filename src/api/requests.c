@@ -235,7 +235,7 @@ CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, 
     return cecl_comm_left(comm, result);
 }
 
-/* Requires valid requests, and a usable communicator of the first one. */
+/* Requires that all requests are valid, and that the first request's communicator is usable. */
 static ceclResult_t check_all(ceclRequest_t *requests, int count)
 {
     if (!requests || count < 1)

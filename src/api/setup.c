@@ -124,8 +124,8 @@ static uint64_t slot_bytes(ceclComm_t comm)
     return 0;
 }
 
-/* The kernel of a small call limits its own wait, which the watchdog cannot see. This limit is longer than
- * the watchdog's, because the watchdog can name a late peer. */
+/* The watchdog cannot see the wait of a small call's kernel, so the kernel limits this wait itself. The
+ * kernel's limit is longer than the watchdog's, because the watchdog can name a late peer. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
@@ -157,7 +157,7 @@ static ceclResult_t find_local_copies(ceclComm_t comm)
         held &= all[r];
     }
     if (failed)
-        return cecl_mesh_agree(comm->mesh, tried); /* all ranks learn the reason */
+        return cecl_mesh_agree(comm->mesh, tried); /* so that all ranks learn why the test failed */
     comm->local_copies = (uint32_t)held;
     return ceclSuccess;
 }
@@ -186,7 +186,7 @@ static bool needs_hosted(ceclComm_t comm)
     return comm->nranks > 1 || comm->config.urgent || flags_wish(comm) == CECL_FLAGS_BY_HOST;
 }
 
-/* Opens the memory of the host that devices use, and the launcher, which uses it for messages. */
+/* Opens the memory of the host that devices use. Then opens the launcher, whose messages use that memory. */
 static ceclResult_t open_hosted(ceclComm_t comm)
 {
     ceclResult_t result = ceclSuccess;
@@ -249,7 +249,8 @@ static ceclResult_t open_windows(ceclComm_t comm)
 
 static ceclResult_t start_threads(ceclComm_t comm)
 {
-    CECL_TRY(cecl_worker_start(comm)); /* before the watchdog, which asks it */
+    /* before the watchdog starts, because the watchdog asks the worker */
+    CECL_TRY(cecl_worker_start(comm));
     return cecl_watch_start(comm);
 }
 
@@ -310,8 +311,8 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Reads the thresholds. Returns the first failure of this rank: `local`, which came earlier, or missing
- * memory, or a tuning file that is refused. */
+/* Reads the thresholds. Returns the first failure of this rank: the earlier failure `local`, or else missing
+ * memory, or else a refused tuning file. */
 static ceclResult_t prepare(ceclResult_t local, bool has_room, int nranks,
                             struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {

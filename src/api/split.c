@@ -50,7 +50,8 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
     return result;
 }
 
-/* Refuses at once, without notifying peers, because this thread may have them. */
+/* Refuses a call within a group at once, without notifying peers, because the peers may be ranks of this same
+ * thread. */
 static ceclResult_t check_no_group(const char *call)
 {
     return cecl_group_is_open()
@@ -115,8 +116,8 @@ static ceclResult_t address_in_parent(const struct cecl_oob *oob, struct cecl_ad
     return ceclSuccess;
 }
 
-/* Whether the members are on several hosts. Otherwise they need no address, which a host that is cut off may
- * have lost. */
+/* Whether the members are on several hosts. Members on one host need no network address, and a host that is
+ * cut off may have none. */
 static bool span_hosts(const struct members *members)
 {
     for (int m = 0; m < members->count; m++)
@@ -246,9 +247,9 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
 
-/* The third exchange: all ranks send their parts, even ranks that join nothing. If a rank dies in it, some
- * ranks may have all parts, and go on. The others fail without a rank's address, so the ranks that went on
- * learn of the failure from the parent: see check_split_members. */
+/* The third exchange: all ranks send their parts, even ranks that join nothing. If a rank dies during this
+ * exchange, some ranks may have all parts already, and go on. The other ranks lack an address, and fail. The
+ * ranks that went on learn of that failure from the parent: see check_split_members. */
 static ceclResult_t exchange_parts(struct members *members, const void *part, size_t bytes)
 {
     ceclComm_t comm = members->parent;

@@ -10,8 +10,8 @@ static bool has_nccl_net(ceclComm_t comm)
     return comm->nodes && (comm->dev->kind == CECL_KIND_CUDA || (lender && lender->nccl));
 }
 
-/* Whether MPI carries data between nodes, through pipes that ceclCommInitMpi lends, or through those of the
- * parent, which a child always uses if there are any. */
+/* Whether MPI carries data between nodes, through pipes. ceclCommInitMpi lends these pipes; a child
+ * communicator always uses its parent's pipes if the parent has any. */
 static bool has_lent_net(ceclComm_t comm)
 {
     const bool is_child = comm->config.node >= 0, lent = cecl_net_lent() != NULL;

@@ -1,6 +1,6 @@
-/* Joins by unique id, and allocations, which wait for this thread's ceclGroupEnd, as calls do. ceclGroupEnd
- * carries out those of several ranks or communicators at the same time, so that one thread can join and
- * allocate for many ranks. Internal to src/api. */
+/* Within a group, joins by unique id and allocations wait for this thread's ceclGroupEnd, as calls do.
+ * ceclGroupEnd carries out the joins, and then the allocations, of several ranks or communicators at the same
+ * time, so that one thread can join and allocate for many ranks. Internal to src/api. */
 #ifndef CECL_API_WAITING_H
 #define CECL_API_WAITING_H
 
@@ -8,11 +8,12 @@
 
 /* -- joins.c -- */
 
-/* One rank's ceclCommInitRankConfig, or its part of ceclCommInitAll. */
+/* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
 struct cecl_join {
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    void *meeting; /* ceclCommInitAll: memory in which its ranks meet; NULL: they meet by the id */
+    /* in ceclCommInitAll: the memory in which the ranks meet; NULL: ranks meet by the id */
+    void *meeting;
     ceclUniqueId id;
     struct cecl_resolved config;
     /* The result of checking the arguments. A rank with refused arguments takes part even so, and its peers

@@ -126,7 +126,8 @@ static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *min
     cecl_mesh_activity(comm->mesh, name);
     const ceclResult_t result = cecl_comm_exchanged(
         comm, cecl_mesh_allgather(comm->mesh, "window", mine, *all, sizeof(*mine)));
-    if (local != ceclSuccess) /* this rank's own message says more */
+    /* this rank's own message says more than the result of the exchange */
+    if (local != ceclSuccess)
         return cecl_fail_with(local, words);
     CECL_TRY(result);
     for (int r = 0; r < comm->nranks; r++)
@@ -188,8 +189,9 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
     return ceclSuccess;
 }
 
-/* The cause of a failed wait. If the communicator has failed, that is the cause. If a message of a peer about
- * its memory could not be carried out, no call can use new memory of that peer, so the communicator fails. */
+/* The cause of a failed wait. If the communicator has failed, its error is the cause. If a message of a peer
+ * about its memory could not be carried out, no call can use new memory of that peer, so the communicator
+ * fails. */
 static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));

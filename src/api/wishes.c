@@ -1,5 +1,5 @@
 /* Allocations of a group. Each communicator makes its allocations in a task of its own, because a pool that
- * grows waits for all ranks, and this thread may have all ranks. */
+ * grows waits for all ranks, and all of these may be ranks of this thread. */
 #include "api/waiting.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool is_first(const struct cecl_wishes *wishes, uint32_t index)
     return true;
 }
 
-/* The allocations of one communicator, from its first wish on. */
+/* The allocations of one communicator. `first`: the index of its first wish. */
 struct job {
     struct cecl_wishes *wishes;
     uint32_t first;
@@ -65,7 +65,8 @@ static ceclResult_t serve(void *argument)
     return ceclSuccess;
 }
 
-/* All jobs enter before the first one begins, because peers would wait for a job that could not enter. */
+/* All jobs enter their communicators before the first job begins. Otherwise peers would wait for a job that
+ * could not enter. */
 static ceclResult_t enter(struct job *jobs, uint32_t count, const struct cecl_group *group)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -21,7 +21,7 @@ struct cecl_block cecl_block_gathered(const struct cecl_call *call, int from, in
     const uint64_t *layout = call->view.layout;
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t stride = shape->width ? shape->recv_stride : call->bytes;
-    (void)to; /* all ranks receive the same */
+    (void)to; /* all ranks receive the same block */
     if (layout)
         return placed(call, layout[cecl_layout_at(call->nranks, CECL_LAYOUT_BYTES, from)], 0,
                       layout[cecl_layout_at(call->nranks, CECL_LAYOUT_AT, from)]);

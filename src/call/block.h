@@ -1,4 +1,4 @@
-/* The functions that define collectives, one for each kind of call: the block that goes from one
+/* The functions that define collectives, one for each kind of call. Each returns the block that goes from one
  * rank to another. Rows of cecl_ops name them. */
 #ifndef CECL_CALL_BLOCK_H
 #define CECL_CALL_BLOCK_H

@@ -39,7 +39,7 @@ struct cecl_call {
     const struct cecl_op *op;
     /* not used if the call has one buffer, or if this rank sends nothing */
     struct cecl_buffer send;
-    struct cecl_buffer recv; /* in an in-place reduce-scatter: its sendbuff */
+    struct cecl_buffer recv; /* recvbuff; for an in-place reduce-scatter, the caller's sendbuff */
     uint64_t count;          /* elements, as the caller gave them */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
@@ -75,7 +75,7 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* A part of a block that is sent at a time. */
+/* A chunk: a part of a block that is sent at one time. */
 struct cecl_chunk {
     uint64_t at, bytes;
 };
@@ -91,7 +91,8 @@ static inline struct cecl_chunk cecl_chunk_of(const struct cecl_call *call, uint
     return (struct cecl_chunk){at, at >= bytes ? 0 : at + each < bytes ? each : bytes - at};
 }
 
-/* The offset, from a block's first byte, of the block's byte `at`. `pitch`: the pitch of the block's rows. */
+/* How far the byte `at` of a block lies behind the block's first byte. `pitch`: the pitch of the block's
+ * rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {
     const uint64_t width = call->view.shape.width;
@@ -133,17 +134,17 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place, and all ranks must agree on that. They must only for an all-to-all, which
- * is carried out differently in place. A reduction in place changes no step of the peers. For calls that
- * send one block to all ranks, see cecl_call_is_outside. */
+/* Whether the call is in place, and belongs to an operation whose ranks must all agree on that. Only an
+ * all-to-all is such an operation, because in place it is carried out differently. A reduction in place
+ * changes no step of the peers. For calls that send one block to all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
-/* Whether one block goes from a rank to all ranks, as in an all-gather, and this rank's block is not
- * in its own recvbuff yet. Ranks may differ in this, so they tell each other, because peers may have to
- * return the block. */
+/* Whether the call sends one block from a rank to all ranks, as an all-gather does, and this rank's block is
+ * not in this rank's recvbuff yet. Ranks may differ in this. They tell each other, because peers may have to
+ * return such a block. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
@@ -163,8 +164,8 @@ bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *kept, and its layout to `layout` [call->layout_words]. The copy has
  * references to its windows until cecl_call_let_go. */
 void cecl_call_keep(struct cecl_call *kept, const struct cecl_call *call, uint64_t *layout);
-/* Takes references to the windows of a description, so that its buffers stay valid; the second function gives
- * them back. */
+/* cecl_call_hold takes references to the windows of a description, so that the call's buffers stay valid.
+ * cecl_call_let_go gives the references back. */
 static inline void cecl_call_hold(const struct cecl_call *call)
 {
     cecl_window_hold(call->send.window);
@@ -176,8 +177,8 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- peer.c: the same call as `rank` describes it, as far as this rank knows. The blocks between the two
- * ranks are correct; if the call has a layout, its other blocks are not known.
+/* -- peer.c: describes the same call from the view of `rank`, as far as this rank knows it. The blocks
+ * between the two ranks are correct. If the call has a layout, all other blocks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,

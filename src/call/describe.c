@@ -47,7 +47,7 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
 }
 
 /* Whether the rank's own block lies where its result will lie. In a call that can be wholly in place, the
- * other blocks then lie there, too. */
+ * other blocks then lie where their results will lie, too. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {

@@ -10,7 +10,7 @@
 struct given {
     const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one behind the other */
     const char *counts_name, *displs_name;
-    bool empty_anywhere; /* displs of empty blocks are ignored, and become 0 */
+    bool empty_anywhere; /* the displacement of an empty block is ignored, and becomes 0 */
 };
 
 /* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block lies behind
@@ -101,7 +101,7 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
     return cecl_describe_buffers(scope, args, call);
 }
 
-/* Fills in the layout from the arguments, except offsets in the peers' recvbuffs, which stay 0. */
+/* Fills in the layout from the arguments, but leaves the offsets in the peers' recvbuffs at 0. */
 static ceclResult_t fill(const struct cecl_scope *scope, const struct cecl_args *args,
                          const struct cecl_call *call)
 {

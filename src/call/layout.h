@@ -11,9 +11,10 @@
  * recvbuff. */
 enum { CECL_LAYOUT_BYTES, CECL_LAYOUT_AT, CECL_LAYOUT_ARRAYS };
 
-/* The arrays of a layout that differs between ranks (CECL_FAMILY_OWN_LAYOUT). For the block to each rank:
- * bytes, offset in this rank's sendbuff, offset in the other rank's recvbuff. For the block from each rank:
- * bytes, offset in this rank's recvbuff. */
+/* The arrays of a layout that differs between ranks (CECL_FAMILY_OWN_LAYOUT). Three arrays describe the block
+ * that goes to each rank: its bytes, its offset in this rank's sendbuff, and its offset in that rank's
+ * recvbuff. Two arrays describe the block that comes from each rank: its bytes, and its offset in this rank's
+ * recvbuff. */
 enum {
     CECL_LAYOUT_SENT,
     CECL_LAYOUT_SENT_AT,
@@ -23,8 +24,8 @@ enum {
     CECL_LAYOUT_OWN_ARRAYS
 };
 
-/* The layout of a call whose splits are on the device: words that are equal on all ranks, and then
- * addresses of this rank. See call/splits.h. */
+/* The layout of a call whose splits are on the device. Words that are equal on all ranks come first, then
+ * addresses on this rank. See call/splits.h. */
 enum {
     CECL_LAYOUT_SEND_ROWS,
     CECL_LAYOUT_RECV_ROWS,
@@ -61,7 +62,7 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 #define CECL_LAYOUT_WORDS_MAX(nranks)                                                              \
     (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS + 1 + CECL_TILES_MAX)
 
-/* How many words, from the first one on, are equal on all ranks. `words`: how many words the layout has. */
+/* How many of the first words of a layout are equal on all ranks. `words`: how many words the layout has. */
 static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT            ? 0

@@ -39,7 +39,8 @@ static inline int cecl_node_rank(const struct cecl_nodes *nodes, int node, int l
 {
     return nodes->rank[nodes->first[node] + local];
 }
-/* The rank of a node that is on a rail. It is the carrier of other nodes' ranks with that local index. */
+/* Which rank of `node` is on rail `rail`. This rank carries blocks for the ranks of other nodes whose local
+ * index is `rail`. */
 static inline int cecl_node_carrier(const struct cecl_nodes *nodes, int node, int rail)
 {
     return cecl_node_rank(nodes, node, rail % cecl_node_size(nodes, node));

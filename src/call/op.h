@@ -36,8 +36,8 @@ enum cecl_family {
     CECL_FAMILIES
 };
 
-/* Which ranks a rank's input is for: one block for all ranks, a block for each rank, or one block for one
- * rank. In a reduction: which ranks get the result, or a block of it. */
+/* Which ranks get a rank's input: all ranks get the same block, each rank gets a block of its own, or only
+ * one rank gets a block. In a reduction: which ranks get the result, or a block of it. */
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
@@ -46,10 +46,10 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* Used by calls in which receivers tell senders where blocks belong: the name of that exchange in a
-     * trace, and the call to use in a group instead. NULL: there is no such exchange. */
+    /* For calls in which receivers tell senders where blocks belong: the name of that exchange in a trace,
+     * and the name of the call to use in a group instead. NULL for other calls. */
     const char *asks_places, *in_group;
-    /* Whether a call may be small, and the device's name for that kind of small call. */
+    /* Whether a call may be small, and how the device names the operation's small calls. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
@@ -96,7 +96,7 @@ enum cecl_op_index {
     CECL_OP_ALL_TO_ALLV_DEVICE,
     CECL_OP_DISPATCH,
     CECL_OP_COMBINE,
-    CECL_OP_CARRY, /* the library's own: see launch/carry.h */
+    CECL_OP_CARRY, /* made only by the library itself: see launch/carry.h */
     CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,
     CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
@@ -111,8 +111,8 @@ extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
 /* -- questions about a row -- */
 
-/* Whether only a rank's own block can be in place, which only that rank knows. Such a call has both buffers
- * even in place. */
+/* Whether only a rank's own block can be in place. Only that rank knows whether it is. Such a call has both
+ * buffers even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||
@@ -138,8 +138,8 @@ static inline bool cecl_op_peers_write(const struct cecl_op *op)
            !cecl_op_reduces_to(op, CECL_TO_EACH);
 }
 
-/* Whether senders say where their blocks belong at the receivers. Under CECL_CHECK ranks compare these
- * places. */
+/* Whether senders say where in the receivers' recvbuffs their blocks belong. Under CECL_CHECK ranks compare
+ * these places. */
 static inline bool cecl_op_states_places(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT && !op->asks_places;

@@ -4,7 +4,7 @@
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
                        const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer)
 {
-    /* {an array of the peer, the array of this rank that has the same facts} */
+    /* {an array of the peer's layout, the array of this rank's layout that holds the same facts} */
     static const int theirs_mine[][2] = {{CECL_LAYOUT_SENT, CECL_LAYOUT_RECEIVED},
                                          {CECL_LAYOUT_TARGET, CECL_LAYOUT_RECEIVED_AT},
                                          {CECL_LAYOUT_RECEIVED, CECL_LAYOUT_SENT},
@@ -16,7 +16,8 @@ void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
     if (call->op->family == CECL_FAMILY_GATHERED)
         peer->in_place = !outside;
     if (cecl_op_has_both_buffers(call->op))
-        peer->in_place = false; /* only the peer knows, and it concerns only the peer's own block */
+        /* only the peer knows whether its own block is in place, and other blocks do not depend on that */
+        peer->in_place = false;
     if (call->op->family != CECL_FAMILY_OWN_LAYOUT)
         return;
     for (size_t i = 0; i < sizeof(theirs_mine) / sizeof(theirs_mine[0]); i++)

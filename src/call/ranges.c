@@ -17,15 +17,15 @@ static int by_low(const void *a, const void *b)
     return (one->low > other->low) - (one->low < other->low);
 }
 
-/* Whether the blocks that a call touches in a buffer are the received ones. */
+/* Whether the blocks that a call touches in a buffer are those that this rank receives. */
 static bool is_of_received(const struct cecl_call *call, bool written)
 {
     return written &&
            !(cecl_call_is_one_buffer(call) && cecl_op_reduces_to(call->op, CECL_TO_EACH));
 }
 
-/* In place, the input's blocks are among the output's (in a reduce-scatter the output's are among
- * the input's). A block that goes to all ranks counts once. */
+/* In place, each block of the input is also a block of the output. (In a reduce-scatter, each block of the
+ * output is also a block of the input.) A block that goes to all ranks counts once. */
 static void find_blocks(const struct cecl_call *call, bool written, struct blocks *blocks)
 {
     const struct cecl_shape *shape = &call->view.shape;
@@ -49,8 +49,8 @@ static void find_blocks(const struct cecl_call *call, bool written, struct block
         qsort(blocks->of, blocks->count, sizeof(blocks->of[0]), by_low);
 }
 
-/* Appends a range, or makes the last one longer. Returns false if there is no room, or if the range
- * begins before the last one ends. */
+/* Appends a range, or makes the last range longer. Returns false if there is no room, or if the new range
+ * begins before the last range ends. */
 static bool append(struct cecl_range *ranges, uint32_t *count, uint64_t low, uint64_t high)
 {
     struct cecl_range *last = *count > 0 ? &ranges[*count - 1] : NULL;

@@ -6,7 +6,7 @@
 #include "call/splits.h"
 #include "call/tiles.h"
 
-/* The range from the first byte of some blocks to the end of the last one. Without blocks, low ==
+/* The range from the first byte of some blocks to the end of the last block. If there is no block, low ==
  * high. */
 struct extent {
     uint64_t low, high;

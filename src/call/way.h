@@ -11,7 +11,7 @@ struct cecl_tuning;
 
 enum cecl_direction { CECL_PUSH, CECL_PULL };
 
-/* Equal on all ranks. */
+/* The choices for one call. Equal on all ranks. */
 struct cecl_way {
     bool small;         /* one exchange through slots, by one kernel where the device has kernels */
     uint32_t small_sms; /* the most SMs that this kernel takes */
@@ -21,10 +21,10 @@ struct cecl_way {
     /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* a copy within one GPU is made only if a copy engine runs it */
+        bool no_sm;  /* copies within one GPU are made only if a copy engine runs them */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* one more peer returns a piece of the own block for every this many bytes of it */
+            /* one more peer returns a piece for every so many bytes of the own block */
             piece_worth;
         /* In how many rounds the only block of a call is sent, in pieces that peers pass on. 0: it is sent
          * whole. */
@@ -38,7 +38,7 @@ struct cecl_way {
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other waiting kernels */
         bool sms_send;      /* SMs write all that they reduced to the peers */
-        /* SMs write only the last this many bytes of a share to the peers; 0: none */
+        /* how many bytes at the end of a share SMs write to the peers; 0: none */
         uint64_t sms_end;
         uint64_t chunk; /* bytes of a share that are in one chunk */
         /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
@@ -54,13 +54,15 @@ struct cecl_way {
     /* How blocks go between nodes. All fields are 0 if there is one node. */
     struct {
         uint64_t chunk; /* bytes of a block that are sent at a time */
-        uint32_t wave;  /* with how many nodes a rank exchanges at a time, at most; even, or 1 */
-        /* the only block of a call goes from node to node, instead of from its own node to each */
+        /* the most nodes with which a rank exchanges at a time; an even number, or 1 */
+        uint32_t wave;
+        /* the only block of a call is passed on from node to node; otherwise the node that has it sends it to
+         * each other node */
         bool chain;
     } net;
 };
 
-/* Whether SMs write the last of what they reduced, or all of it, to the peers. */
+/* Whether SMs write results to the peers: all results, or those at the end of each share. */
 static inline bool cecl_way_kernels_send(const struct cecl_way *way)
 {
     return way->reduce.sms_send || way->reduce.sms_end > 0;
@@ -87,7 +89,8 @@ struct cecl_means {
     bool shares_gpu;
     /* Whether kernels of the peers can read every rank's input. */
     bool inputs_readable;
-    /* Whether only some ranks are outside (cecl_call_is_outside). All ranks know which. */
+    /* Whether some ranks are outside (cecl_call_is_outside), and others are not. All ranks know which ranks
+     * are outside. */
     bool some_outside;
     /* Whether a rank came late to the call. Ranks that came earlier then do not know where the late rank's
      * buffers lie; see route.c. */

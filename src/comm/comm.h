@@ -54,10 +54,11 @@ struct cecl_watch {
     struct cecl_posts posts; /* the watchdog's own view */
     pthread_mutex_t lock;    /* held while the communicator is given up */
     bool told, silenced; /* peers were notified; signals of this rank no longer have an effect */
-    bool complained;     /* the user knows that the driver holds up the release */
-    uint32_t turns;      /* cecl_turns_sum when captured calls were last seen to progress */
-    int64_t turned;      /* when they were, in ms */
-    bool kernels_ended;  /* no kernel of the program or of cecl waits for peers any more */
+    bool complained;     /* the user was warned that the driver holds up the end of the waits */
+    /* the value of cecl_turns_sum when captured calls were last seen to progress */
+    uint32_t turns;
+    int64_t turned;     /* when captured calls were last seen to progress, in ms */
+    bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
 
 struct cecl_launcher;
@@ -72,7 +73,7 @@ struct cecl_worker {
     pthread_mutex_t lock;
     pthread_cond_t news; /* there is an answer, or the thread has ended */
     bool ended;
-    /* set if the thread outlives the communicator; the thread calls it last */
+    /* the last function that the thread calls, if the thread outlives the communicator; otherwise NULL */
     void (*frees)(ceclComm_t comm);
     /* how many questions about progress were asked; the number of the last one that was answered */
     uint64_t asked, answered;
@@ -88,7 +89,7 @@ struct cecl_worker {
 /* The parts of the shared memory of a communicator's ranks. setup.c has their sizes. */
 enum cecl_shared_part {
     CECL_SHARED_PLACES,   /* alloc/places.h: ranks tell each other where buffers lie */
-    CECL_SHARED_REQUESTS, /* the same for requests */
+    CECL_SHARED_REQUESTS, /* alloc/places.h: the same for the buffers of requests */
     CECL_SHARED_MEETINGS, /* boot/meeting.h: ranks agree on which of them join a shrink */
     CECL_SHARED_HISTORY,  /* comm/history.h: which calls each rank has made */
     CECL_SHARED_WAITS,    /* comm/waits.h: for which ranks each rank waits */
@@ -124,18 +125,19 @@ struct ceclComm {
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    _Atomic bool finalized; /* written by a thread inside, read before a thread enters */
-    bool shares_process;    /* another rank is in this process */
-    bool is_one_process;    /* every rank is in this process */
-    int ranks_here;         /* ranks in this process, this one included */
-    bool shares_gpu;        /* some ranks share a GPU (CECL_SHARE_GPU=1) */
+    /* written only by a thread that is inside a call; read before a thread enters */
+    _Atomic bool finalized;
+    bool shares_process; /* another rank is in this process */
+    bool is_one_process; /* every rank is in this process */
+    int ranks_here;      /* ranks in this process, this one included */
+    bool shares_gpu;     /* some ranks share a GPU (CECL_SHARE_GPU=1) */
     /* on some rank streams share fewer hardware queues than CUDA's default */
     bool few_queues;
     bool drained;        /* no work was pending on its memory when the communicator ended */
     unsigned generation; /* of the process that made the communicator: see util/fork.h */
     ceclComm_t next;     /* next in end.c's list of ended communicators */
-    /* The program has pointers to memory of peers. A peer may wait for the program's writes to it, and no
-     * flag tells whether these have arrived. */
+    /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
+     * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;
     struct {
         ceclComm_t next, *at;  /* *at is this communicator */
@@ -155,8 +157,8 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: all rows have fitted so far; else 2^32 plus the value of `done` at which the call whose rows did not
-     * fit has ended */
+    /* 0: all rows have fitted so far. Otherwise the rows of a call did not fit; that call has ended once
+     * `done` has reached this value minus 2^32 */
     _Atomic uint64_t trouble_seen;
 };
 
@@ -226,15 +228,15 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
     cecl_comm_leave(comm);
     return result;
 }
-/* Messages about ranks that make different calls. Both return ceclInvalidUsage. The first one: two ranks
- * differ in a known field of call `name`. */
+/* Two functions make the message for ranks that make different calls; both return ceclInvalidUsage. This
+ * function: two ranks differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
-/* The second one: rank `other` makes a different call than this rank, and how the calls differ is not
+/* The other function: rank `other` makes a different call than this rank, and how the two calls differ is not
  * known. */
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other);
-/* The end of such a message: how to find out in what ranks differ. Empty if ranks compare their calls
- * already. */
+/* The end of a message about ranks that make different calls: how to find the difference. Empty if ranks
+ * compare their calls already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
@@ -244,30 +246,30 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, which is
- * then at fault. A stopped rank publishes no new waits. So waits that were published longer ago than half
- * of the time limit, or than CECL_WATCH_LATE_MS, do not count. */
+/* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
+ * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those
+ * of the last CECL_WATCH_LATE_MS do, or of the last half of the time limit, if that is shorter. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late);
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may
- * itself wait for a further rank, whose signal has reached this rank but not the late one. The late rank will
- * soon reach its own limit and name that further rank, so this rank waits a little longer. */
+ * itself wait for rank R, because R's signal has reached this rank but not the late rank. The late rank will
+ * soon reach its own limit and name R, so this rank waits a little longer. */
 bool cecl_comm_time_is_up(ceclComm_t comm, const struct cecl_rank_list *late, int64_t waited_ms);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
 /* Checks whether the kernel of a small call gave up, whether rows of an ended call did not fit, and whether
  * the network failed. Returns the asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave;
- * only peers that need it for a later call then fail. */
+/* Whether peers have all that they need from the calls that this rank has begun. If so, this rank may leave,
+ * and only those peers fail that need this rank for a later call. */
 bool cecl_comm_owes_nothing(ceclComm_t comm);
-/* Takes the `result` of an exchange over the mesh. If the exchange was cut off, no other can follow, so the
- * communicator fails. */
+/* Call it with the `result` of an exchange over the mesh. If the exchange was cut off, no further exchange is
+ * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`, or the communicator's error if `result` is only its consequence: peers that know of a
+/* Returns `result`, or the communicator's error if that error may have caused `result`: peers that know of a
  * failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 

@@ -96,8 +96,8 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
 }
 
 /* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks moved their rows
- * and noticed the trouble; a rank that failed earlier would end its peers' part of the call. The call has
- * ended once all calls have that were enqueued when the trouble was first seen. */
+ * and noticed that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The
+ * call counts as ended once all calls have ended that were enqueued before this rank first saw the trouble. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;

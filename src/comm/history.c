@@ -46,14 +46,14 @@ static enum verdict compare(const struct cecl_history *history, int rank, uint32
                    theirs =
                        atomic_load_explicit(word_of(history, rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
-        /* one of the ranks has not made this call yet, or its word was reused for a later call */
+        /* one of the ranks has not made this call yet, or has reused the call's word for a later call */
         return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
 }
 
-/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that
- * both ranks have reached decides whether they differ. If they do, the first call that differs is
- * named. */
+/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks
+ * have reached decides whether they differ. If the ranks differ, the result names the first call that
+ * differs. */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

@@ -27,7 +27,7 @@ struct cecl_history {
 struct cecl_history_difference {
     int rank;         /* the other rank */
     uint32_t call;    /* the first call that is known to differ, counted from 1 */
-    const char *name; /* the name of this rank's call at that point */
+    const char *name; /* the name of this rank's call with that number */
 };
 
 size_t cecl_history_bytes(int nranks);

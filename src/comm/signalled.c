@@ -4,7 +4,7 @@
 #include "flags/handed.h"
 #include "flags/signals.h"
 
-/* A rank's signals arrive before its goodbye, so none is on its way once the rank has left. */
+/* A rank's signals arrive before its goodbye, so no signal is on its way once the rank has left. */
 static bool has_lost_a_leaver(ceclComm_t comm)
 {
     for (int r = 0; r < comm->nranks; r++)

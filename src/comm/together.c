@@ -5,8 +5,8 @@
 
 #include "util/thread.h"
 
-/* Threads wait here until all of them exist. If a thread cannot be made, no task runs: the other tasks would
- * wait for its task until their timeout. */
+/* Threads wait here until all of them exist. If a thread cannot be made, no task runs, because the other
+ * tasks would wait for the missing thread's task until their timeout. */
 struct cecl_gate {
     pthread_mutex_t lock;
     pthread_cond_t decided;

@@ -31,7 +31,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Takes a system call once for each thread. */
+/* Makes a system call only the first time in each thread. */
 static int32_t thread_id(void)
 {
     static _Thread_local int32_t id;
@@ -89,8 +89,8 @@ struct cecl_trace *cecl_trace_open(const struct cecl_resolved *config, int rank,
         cecl_log(CECL_LOG_WARN, rank, "CECL_TRACE, CECL_NVTX: no host memory; neither is on");
         return NULL;
     }
-    /* A communicator that was made from another one uses the file of the parent, because files of other
-     * processes may have its own rank numbers. */
+    /* A communicator that was made from another one uses its parent's file. A file with the communicator's
+     * own rank number may belong to another process. */
     trace->rank = config->trace_rank >= 0 ? config->trace_rank : rank;
     trace->nvtx = config->nvtx && cecl_nvtx_open();
     if (config->nvtx && !trace->nvtx && rank == 0)

@@ -1,5 +1,5 @@
-/* The file of a trace: an array of events in the format of Chrome's viewers. Each write ends with the end of
- * the array, which the next write overwrites. */
+/* The file of a trace: an array of events in the format of Chrome's viewers. Each write puts an end behind
+ * the array, so the file is complete; the next write overwrites that end. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -11,7 +11,8 @@
 #include "boot/rank_list.h"
 
 struct cecl_waits {
-    /* [nranks] rows: when the rank published last (0: it waits for no rank), and a bit for each rank */
+    /* [nranks] rows, one for each rank: the time of its last publishing (0: it waits for no rank), and a bit
+     * for each rank for which it waits */
     _Atomic uint64_t *words;
     int rank, nranks;
     struct cecl_rank_list
@@ -28,8 +29,9 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_list *late,
                      int64_t now_ms);
 
-/* A look of the watchdog has several parts, each of which may find late ranks. Each part adds its ranks and
- * publishes them at once. If no part found any, the end publishes that. */
+/* Each time the watchdog looks, it makes several checks, between cecl_waits_begin and cecl_waits_end. A check
+ * that finds late ranks calls cecl_waits_add, which publishes these ranks at once. If no check found late
+ * ranks, cecl_waits_end publishes that this rank waits for none. */
 void cecl_waits_begin(struct cecl_waits *waits);
 void cecl_waits_add(struct cecl_waits *waits, const struct cecl_rank_list *late, int64_t now_ms);
 void cecl_waits_end(struct cecl_waits *waits, int64_t now_ms);

@@ -38,7 +38,7 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
-/* An exchange that runs waits for ranks of other nodes. */
+/* If an exchange runs, adds the ranks of other nodes for which it waits. */
 static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
 {
     struct cecl_net *net = comm->engine.net;
@@ -46,8 +46,8 @@ static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
         progress->started = true;
 }
 
-/* Asks for the progress of the pending call. The words of messages, and in some communicators the flags,
- * lie in memory of the host, which is read without the driver. */
+/* Asks for the progress of the pending call. The words of messages, and in some communicators the flags, lie
+ * in memory of the host; these words are read without the driver. */
 static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_progress *progress)
 {
     const ceclResult_t result = is_hosted(comm)
@@ -73,9 +73,10 @@ static bool exchange_awaits(ceclComm_t comm, int rank)
 }
 
 /* Returns a rank that has left without making its part of a call that is pending here, or -1. A rank's
- * goodbye has the last epoch of its main lane, to which each call adds the same on all ranks of a node.
- * Signals of its messages arrive before the goodbye. On other nodes a call may add a different number; a rank
- * of another node is missing if an exchange still waits for it. */
+ * goodbye has the last epoch of the rank's main lane. On all ranks of a node, a call adds the same number to
+ * this epoch, so epochs tell whether a rank has made the call. On another node a call may add a different
+ * number, so a rank of another node is missing if an exchange still waits for that rank. A rank's signals of
+ * messages arrive before its goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
@@ -103,8 +104,8 @@ static bool has_lost_a_leaver(ceclComm_t comm)
 
 #define PENDING_BYTES 64
 
-/* Names the call that waits for a peer. If that call is not known, names the last call, because it ends last.
- * Names a message's peer only if no other rank is late. */
+/* Names the call that waits for a peer. If that call is not known, names the call that was enqueued last,
+ * because that call ends last. Names a message's peer only if no other rank is late. */
 static const char *what_is_pending(ceclComm_t comm, const struct cecl_progress *progress,
                                    char out[PENDING_BYTES])
 {
@@ -230,7 +231,7 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
-/* Ends waits for words in memory of the host that are not rows of epochs. */
+/* Ends the waits for words in memory of the host, except for rows of epochs. */
 static void release_words(ceclComm_t comm)
 {
     cecl_pair_release(&comm->engine.flags);
@@ -260,16 +261,17 @@ static void end_exchanges(ceclComm_t comm, bool pending)
         cecl_flags_release_net(&comm->engine.flags);
 }
 
-/* Peers are notified first. A released stream goes on copying and signalling, and no peer may take data that
- * it then receives as valid. A peer that sees such a signal finds this rank's notice in cecl_comm_hear. */
+/* Peers are notified first, because a released stream goes on copying and signalling, and no peer may use
+ * data that is copied then. A peer that sees a signal of a released stream finds this rank's notice in
+ * cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
     pthread_mutex_lock(&comm->watch.lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(&comm->engine.flags);
     end_exchanges(comm, pending);
-    /* Flags in memory of the host are released first: they need no driver, pending waits may hold up the
-     * driver, and they cannot be silenced. */
+    /* Flags in memory of the host are released first: pending waits may hold up the driver, but these flags
+     * need no driver. They cannot be silenced. */
     if (pending && is_hosted(comm)) {
         (void)!cecl_flags_release(&comm->engine.flags);
         release_words(comm);

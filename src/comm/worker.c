@@ -35,10 +35,10 @@ void cecl_worker_close(struct cecl_worker *worker)
     pthread_cond_destroy(&worker->news);
 }
 
-/* Carries out one message of a peer about its memory; questions are answered between messages. Closing memory
- * takes as long as importing it, and a call may wait for the next message. So memory is closed only if no
- * message has come for a while, or after many messages. Returns how many messages have come since memory was
- * last closed. */
+/* Carries out one message in which a peer says what happened to its memory. The worker answers questions
+ * between messages. Closing memory takes as long as importing it, and a call may wait for the next message.
+ * So memory is closed only if no message has come for a while, or after many messages. Returns how many
+ * messages have come since memory was last closed. */
 static uint32_t look_after_memory(ceclComm_t comm, bool comes, uint32_t messages)
 {
     bool any = false;

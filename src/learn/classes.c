@@ -4,10 +4,10 @@
 #include <stddef.h>
 
 #define FIRST 32u /* calls of a new class before it may be tried */
-#define OTHERS                                                                                     \
-    1024u /* the class is dropped after more calls of other classes between two boundaries */
+/* the class is dropped if more calls of other classes come between two of its boundaries */
+#define OTHERS 1024u
 #define SELDOM 256u   /* calls of a dropped class before it may be tried again */
-#define LATER 4096u   /* as SELDOM, if the trial of the class did not begin */
+#define LATER 4096u   /* calls of a class until it may be tried again, if its trial did not begin */
 #define HOLDS 160000u /* for how many calls a verdict holds */
 
 /* Each call is a period by itself, even if it is short: calls are never joined to a longer period. */

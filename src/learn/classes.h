@@ -42,9 +42,9 @@ struct cecl_classes {
 
 /* What cecl_classes_next says of a call. */
 struct cecl_class_step {
-    struct cecl_class *its; /* the call's class; NULL: none */
-    bool is_boundary;       /* its class is the subject, and this is every 16th call of the class */
-    bool is_decided;        /* the verdict on its class has just been reached */
+    struct cecl_class *its;      /* the call's class; NULL: none */
+    bool is_boundary;            /* true at every 16th call of the class that is the subject */
+    bool is_decided;             /* the verdict on its class has just been reached */
     struct cecl_trial_mark mark; /* at a boundary. If is_mark: measure how long this call takes */
 };
 
@@ -62,7 +62,7 @@ struct cecl_class *cecl_classes_find(struct cecl_classes *classes, uint32_t key)
 /* Call this when a period was found, which is then the trial's subject. Verdicts are kept. */
 void cecl_classes_leave(struct cecl_classes *classes);
 
-/* The subject of a trial of the class. */
+/* The number that names the class as the subject of a trial. */
 uint64_t cecl_class_subject(uint32_t key);
 
 /* Whether an arm is in force for calls of the class `its`. *arm: which arm; *is_turn: the arm has its turn in

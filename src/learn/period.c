@@ -111,8 +111,9 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes the candidate as the period. Of all calls with which the period could begin, it begins with the one
- * that gives the smallest hash. So a sequence that is found again has the same beginning. */
+/* Takes the candidate as the period. The period could begin with any of its calls that begin a group; it
+ * begins with the call that gives the smallest hash. So if the same sequence is found again, its period
+ * begins with the same call. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;

@@ -16,7 +16,8 @@
 #include <stdint.h>
 
 #define CECL_PERIOD_MOST 4095 /* calls of the longest period that is found */
-#define CECL_PERIOD_RING 8192 /* room for two such periods and one more number; a power of two */
+/* room for two of the longest periods and one more number; a power of two */
+#define CECL_PERIOD_RING 8192
 #define CECL_PERIOD_SEEN 4096 /* a power of two */
 
 /* Starts zeroed. */

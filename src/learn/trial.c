@@ -1,9 +1,9 @@
 /* See trial.h. */
 #include "learn/turns.h"
 
-/* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank
- * comes too late, its host is far behind: by about 1,000 launches at most, which a GPU's queue holds. So
- * the next offer lasts four times as long, and at most twice that many repetitions. */
+/* An offer lasts this many periods, until the decision, so that all ranks have time to offer. If a rank comes
+ * too late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the
+ * next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 #define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
@@ -136,7 +136,7 @@ static void offer(struct cecl_trial *trial)
     atomic_store(&trial->mine->offer, (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
 }
 
-/* START, or PUT_OFF and the reason. */
+/* The decision that follows from all ranks' offers: START, or PUT_OFF with the reason. */
 static uint32_t answer_of_offers(const struct cecl_trial *trial)
 {
     uint32_t answer = CECL_DECISION_START;
@@ -162,8 +162,8 @@ static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
     trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
 }
 
-/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host, which leaves out
- * the longest one. */
+/* How many repetitions make a period of LEAST_PERIOD_NS, by the mean time of repetitions on this host. The
+ * longest repetition does not count in the mean. */
 static uint32_t merged_of(const struct cecl_trial *trial)
 {
     const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
@@ -195,7 +195,7 @@ static uint32_t beginning(struct cecl_trial *trial)
     return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged;
 }
 
-/* How long the next offer lasts, if a rank came too late to the last one. */
+/* How long the next offer lasts, if a rank came too late to the last offer. */
 static uint32_t longer_offer(uint32_t offers, uint32_t merged)
 {
     const uint32_t least = OFFER_PERIODS * merged, longer = 4 * (offers > least ? offers : least);
@@ -268,8 +268,8 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all,
- * which is more than a GPU's queue holds. */
+/* The verdict is put off by one period at first, and then for longer and longer: by 2,050 periods in all. A
+ * GPU's queue holds fewer. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);

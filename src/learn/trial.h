@@ -45,13 +45,13 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 
 /* The words that one rank writes and all ranks read. Starts zeroed. */
 struct cecl_trial_rank {
-    /* (number of a decision, + 1) << 1: the rank is ready for that decision. The lowest bit: its process
-     * tries another communicator */
+    /* (D + 1) << 1: the rank is ready for decision number D. The lowest bit: the rank's process tries another
+     * communicator */
     _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time was not measured */
     _Atomic uint64_t times[CECL_TRIAL_SLOTS];
-    /* how many repetitions make a period | (the arm of an earlier run's verdict, + 1) << 16. For ranks that
-     * share no memory, which use rank 0's word */
+    /* how many repetitions make a period | (the arm of an earlier run's verdict, + 1) << 16. Used only by
+     * ranks that share no memory: all of them use rank 0's word */
     _Atomic uint64_t hint;
 };
 struct cecl_trial_shared {
@@ -61,11 +61,11 @@ struct cecl_trial_shared {
 
 /* What is timed. It decides how the times of all ranks become one. */
 enum cecl_trial_kind {
-    /* The mean, because periods take equally long on all ranks. The trial remembers the verdict for a
-     * while. */
+    /* Periods: the mean of all ranks' times, because periods take equally long on all ranks. The trial
+     * remembers the verdict for a while. */
     CECL_TRIAL_PERIODS,
-    /* The least, because a rank that comes early also measures its waiting. The caller remembers the verdict
-     * (classes.h). */
+    /* Single calls: the least of all ranks' times, because the time of a rank that comes early includes its
+     * waiting. The caller remembers the verdict (classes.h). */
     CECL_TRIAL_CALLS
 };
 
@@ -78,9 +78,9 @@ struct cecl_trial_host {
     void (*release)(void *context, uint64_t id);
     /* The arm that an earlier run kept for this subject; -1: not known. */
     int (*recall)(void *context, uint64_t subject);
-    /* NULL: ranks share memory. Otherwise it ends the exchange that was begun last, if there is one, which
-     * fills `all` with the words of each rank. Then it begins another exchange, with the current words in
-     * `mine`. Called on all ranks at the same boundaries */
+    /* NULL: ranks share memory. Otherwise this function first ends the exchange that was begun last, if there
+     * is one: `all` then has the words of each rank. The function then begins another exchange, with the
+     * current words in `mine`. Called on all ranks at the same boundaries */
     void (*exchange)(void *context, const struct cecl_trial_rank *mine,
                      struct cecl_trial_rank *all);
     /* use only verdicts of earlier runs, and try nothing. Equal on all ranks */
@@ -159,7 +159,7 @@ void cecl_trial_cancel(struct cecl_trial *trial);
 
 /* Reports that a repetition of the subject begins with the next call.
  *
- * was_whole  the repetition before followed another one directly, and ended just now
+ * was_whole  the previous repetition directly followed another one, and has just ended
  * host_ns    how long that repetition took on the host; it decides how many repetitions make a period */
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
@@ -181,7 +181,7 @@ static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
     return trial->has_verdict || trial->state == CECL_TRIAL_RUNNING;
 }
 
-/* The verdict by all ranks' times in the current trial, or else in the last one. */
+/* The verdict from all ranks' times in the current trial; if none runs, in the last trial. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 
 #endif

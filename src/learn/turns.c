@@ -77,7 +77,8 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial)
 
 /* ---- turns */
 
-/* The mean time of periods, and the least time of calls, because other work makes single calls longer. */
+/* An arm's typical time. For periods it is the mean time. For single calls it is the least time, because
+ * other work makes single calls longer. */
 static double typical_of(const struct cecl_trial *trial, const struct cecl_sample *samples,
                          size_t count, uint32_t arm)
 {

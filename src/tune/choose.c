@@ -19,7 +19,8 @@ static bool spans_nodes(const struct cecl_means *means)
 /* ---- calls by copies */
 
 /* Push is about 5 % faster (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. A call
- * whose own block is returned by peers always pushes, because the block must have been pushed to them. */
+ * whose own block is returned by peers always pushes, because peers can only return a block that was pushed
+ * to them. */
 static enum cecl_direction direction_of(const struct cecl_call *call,
                                         const struct cecl_means *means, bool returns_own_block)
 {
@@ -31,8 +32,8 @@ static enum cecl_direction direction_of(const struct cecl_call *call,
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Limits for a local copy of the own block. The copy may run on SMs if they are allowed, or on a copy engine;
- * either only if it is faster than peers that return the block. */
+/* Limits for a local copy of the own block. The copy may run on a copy engine, or on SMs if SMs are allowed,
+ * but only if the copy is faster than peers that return the block. */
 struct local {
     /* up to this many bytes, peers are faster than a copy on SMs */
     uint64_t returned_most;
@@ -119,7 +120,7 @@ struct chunking {
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
     uint64_t staged; /* shares of at least this many bytes go through staging */
-    uint64_t worth;  /* but only if their chunks have at least this many bytes */
+    uint64_t worth;  /* but only if the chunks of such shares have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)
@@ -162,8 +163,8 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* Whether SMs read the inputs in the peers' memory, which all ranks must know and reach. A ceclReduce goes
- * through staging. Tiles do, too, because kernels read contiguous blocks. */
+/* Whether SMs read the inputs in the peers' memory. All ranks must know where the inputs lie, and must reach
+ * them. A ceclReduce goes through staging. Tiles do, too, because kernels read contiguous blocks. */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {

@@ -246,7 +246,8 @@ static ceclResult_t parse_line(struct reader *reader, struct word line)
     }
     if (count != WORDS)
         return refuse(reader, line, "four words, name, ranks, device and value,");
-    if (is_word(words[0], "late.catch_up_ns")) { /* old files have it */
+    /* files for earlier versions have this threshold */
+    if (is_word(words[0], "late.catch_up_ns")) {
         cecl_log(CECL_LOG_WARN, -1,
                  "CECL_TUNING: %.150s:%d: late.catch_up_ns no longer exists, and is ignored; "
                  "late.pending_ns replaces it",

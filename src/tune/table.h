@@ -32,12 +32,12 @@ enum cecl_tuning_unit {
     CECL_TUNING_SMS,
     CECL_TUNING_CHUNKS,
     CECL_TUNING_ROUNDS,
-    CECL_TUNING_SHARE, /* one part in this many */
+    CECL_TUNING_SHARE, /* the share is 1 divided by the value */
     CECL_TUNING_NANOSECONDS,
     CECL_TUNING_NODES
 };
 
-#define CECL_TUNING_NEVER UINT64_MAX      /* as a smallest size: larger than any call */
+#define CECL_TUNING_NEVER UINT64_MAX      /* as the least size of a range: larger than any call */
 #define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: no upper limit */
 #define CECL_TUNING_RANKS_MAX 1024        /* the largest rank count that a file may name */
 
@@ -103,7 +103,7 @@ static inline uint64_t cecl_tuning_get(const struct cecl_tuning *tuning, enum ce
     return tuning->value[which];
 }
 
-/* The most bytes that a small call sends to a peer, which a slot must hold. */
+/* The most bytes that a small call sends to a peer. A slot must have room for them. */
 uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* Threads of the library and of CUDA that make no calls for the program. (cecl-together, cecl-make and
  * cecl-finalize do make calls.) Whole names are compared, because a thread without a name of its own has the
- * program's name, which may be cuda_train. */
+ * program's name, and a program may be named cuda_train. */
 static const char *const kept[] = {"cecl-watchdog", "cecl-worker",   "cecl-stream",
                                    "cecl-root",     "cecl-links",    "cecl-orphans",
                                    "cecl-net",      "cuda-EvtHandlr"};
@@ -49,7 +49,8 @@ static bool may_call(char *stat)
     return (flags & EXITING) == 0 && !is_kept(name + 1);
 }
 
-/* Whether another thread may make calls. True if its entry cannot be read, unless the thread has ended. */
+/* Whether another thread may make calls. Also true if the entry of a thread cannot be read, unless that
+ * thread has ended. */
 static bool is_other_caller(const char *tid)
 {
     char path[64], stat[512];

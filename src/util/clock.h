@@ -20,8 +20,8 @@ static inline int64_t cecl_now_ms(void)
     return cecl_now_ns() / 1000000;
 }
 
-/* The time in `timeout_ms` ms. There is no deadline if `timeout_ms` is 0 or less, or so large that int64_t
- * cannot hold the time; a peer may send such a timeout. */
+/* The time `timeout_ms` ms from now. There is no deadline if `timeout_ms` is 0 or less, or so large that
+ * int64_t cannot hold the time; a peer may send such a timeout. */
 static inline int64_t cecl_deadline(int64_t timeout_ms)
 {
     const int64_t now = cecl_now_ms();
@@ -29,7 +29,7 @@ static inline int64_t cecl_deadline(int64_t timeout_ms)
                                                                  : CECL_NO_DEADLINE;
 }
 
-/* The monotonic time in `ms` ms, in the form that pthread_cond_timedwait takes. */
+/* The monotonic time `ms` ms from now, in the form that pthread_cond_timedwait takes. */
 static inline struct timespec cecl_time_in(int64_t ms)
 {
     const int64_t then = cecl_now_ns() + ms * 1000000;

@@ -20,7 +20,7 @@ static size_t least_of(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* row[j] is the distance of the letters of `a` so far to the first j letters of `b`. */
+/* row[j] is the distance between two beginnings: the letters of `a` so far, and the first j letters of `b`. */
 size_t cecl_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     size_t row[CECL_DISTANCE_LETTERS + 1];

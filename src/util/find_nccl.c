@@ -125,8 +125,8 @@ static bool try_beside(struct search *search, const char *libraries)
     return dl_iterate_phdr(look_beside, &wheel) == 1 && try_path(search, wheel.path);
 }
 
-/* Looks beside PyTorch's libraries first. Other libraries may lie in another folder of packages, which may
- * have another NCCL. */
+/* Looks beside PyTorch's libraries first. Other libraries may lie in another folder of packages, and that
+ * folder may have another NCCL. */
 static bool try_wheels(struct search *search)
 {
     return try_beside(search, "libtorch_cuda") || try_beside(search, "");

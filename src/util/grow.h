@@ -18,8 +18,8 @@ static inline bool cecl_list_grow(void *at, size_t bytes)
     return true;
 }
 
-/* Whether a list of `count` elements, with room for `room`, has room for one more. Makes the list larger if
- * it is full, which changes `list` and `room`. */
+/* Whether a list of `count` elements, with room for `room`, has room for one more. A full list is made
+ * larger, which changes `list` and `room`. */
 #define CECL_HAS_ROOM(list, count, room)                                                           \
     ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) &&   \
                           ((room) = 2 * (room) + 8) > 0))

@@ -7,7 +7,8 @@ enum {
     CECL_LANE_MAIN, /* the caller's stream */
     CECL_LANE_SIDE, /* a stream of the communicator */
     CECL_LANES,     /* lanes from here on, for messages and for the network, have no epochs */
-    CECL_LANE_NET = CECL_LANES, /* what leaves the node; its counter is CECL_COUNTER_NET */
+    /* for data that leaves the node; the lane's counter is CECL_COUNTER_NET */
+    CECL_LANE_NET = CECL_LANES,
     CECL_LANES_MAX = CECL_LANES + 64
 };
 
@@ -20,16 +21,16 @@ enum {
     /* the number of small calls; its flags lie between the data in the slots */
     CECL_COUNTER_SLOTS = CECL_LANES,
     CECL_PHASED, /* counters from here on have no phases */
-    /* Messages from one rank to another. Both ranks count them alike; k is the number of a message. The first
-     * of two counters is the sender's, the second one the receiver's (enum cecl_role). */
-    CECL_COUNTER_READY = CECL_PHASED,            /* that rank's buffer may be used */
-    CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* that rank has moved the bytes */
+    /* Messages from one rank to another. Both ranks count these messages alike; k is the number of a message.
+     * The first of two counters is the sender's, the second one the receiver's (enum cecl_role). */
+    CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
+    CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
     /* Requests that are made ready before they start: this rank's buffers may be written. Each request has
-     * its own words (a slot). The caller gives numbers; k says which one is the value, and number k - 1 is
-     * the slot. */
+     * its own words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1
+     * is the slot. */
     CECL_COUNTER_EARLY = CECL_COUNTER_MOVED + 2,
-    /* One-sided calls: how many signals with one number this rank has sent to the peer. Each number has its
-     * own words (a slot). As with EARLY, the caller gives the slot and the value. */
+    /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has
+     * its own words (a slot). As with EARLY, the caller gives the slot and the value. */
     CECL_COUNTER_SIGNAL,
     /* a rank tells its own host how far its calls are: which messages have begun, and which calls are done */
     CECL_COUNTER_BEGUN,
@@ -46,7 +47,7 @@ enum {
     CECL_COUNTER_HOLDS,
     /* a rank tells its own host whether a captured call runs (enum cecl_replay_state) */
     CECL_COUNTER_REPLAY,
-    /* the phases of captured calls use these in turn; the lane that waits for such a word resets it */
+    /* the phases of captured calls use these in turn; the lane that waits for a word resets that word */
     CECL_COUNTER_TURN,
     CECL_TURNS = 8,
     CECL_COUNTERS = CECL_COUNTER_TURN + CECL_TURNS,

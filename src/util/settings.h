@@ -11,7 +11,7 @@ enum cecl_setting_kind {
     CECL_SETTING_INT,
     CECL_SETTING_BYTES,
     CECL_SETTING_CHOICE,
-    CECL_SETTING_ORDINAL, /* a number, or a word that stands for one */
+    CECL_SETTING_ORDINAL, /* a number, or a word that stands for a number */
     CECL_SETTING_TEXT
 };
 
@@ -150,7 +150,7 @@ struct cecl_setting {
     enum cecl_setting_kind kind;
     enum cecl_setting_ranks ranks;
     const char *fallback; /* default as text; "-": no default */
-    /* text for settings without a default: what applies if ceclConfig_t does not say either */
+    /* for settings without a default, as text: what applies if ceclConfig_t has no value, either */
     const char *otherwise;
     const char *range;
     const char *doc;

@@ -13,8 +13,8 @@
 /* pthread_create with all signals blocked in the new thread, so that the program's handlers run on
  * the program's threads. Returns 0 or an errno.
  *
- * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-" and at most 10 letters. The thread
- *       has it when this returns. */
+ * name  for debuggers and profilers, and for cecl_thread_is_alone: "cecl-" and at most 10 letters. The new
+ *       thread has this name when the function returns. */
 static inline int cecl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *),
                                     void *argument)
 {

@@ -1,6 +1,6 @@
 /* Pipes that are made of MPI messages. The messages of a failed communicator may stay in flight for ever, so
- * they use buffers of the pipes, and MPI never touches memory of the program. Between two ranks at most one
- * message in each direction is in flight. */
+ * all messages lie in buffers of the pipes, and MPI never touches memory of the program. Between two ranks at
+ * most one message in each direction is in flight. */
 #include "api/mpi/pipes.h"
 
 #include <mpi.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define MESSAGE_BYTES 65536
-#define FIRST_TAG 0          /* of the pipes for which the base was made */
+#define FIRST_TAG 0          /* the tag of the pipes for which the base was made */
 #define TAG_LEAST_MOST 32767 /* the largest tag that every MPI has */
 #define LANDING_MS 100       /* how long closing waits for messages in flight, in ms */
 
@@ -41,7 +41,7 @@ struct base {
 struct pipes {
     struct base *base;
     int tag;
-    int *ranks; /* [nranks] the ranks in the base */
+    int *ranks; /* [nranks] the ranks of these pipes, by their numbers in the base */
     struct message *out, *in;
     int nranks;
     const char *error; /* a message, or NULL */
@@ -101,7 +101,7 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
     return now;
 }
 
-/* Bytes that were put together arrive as one message, so `least` bytes are there as soon as any are. */
+/* A peer sends the bytes of one put in one message. So if a byte is there, `least` bytes are there. */
 static size_t take(void *context, int peer, void *bytes, size_t count, size_t least)
 {
     struct pipes *pipes = context;
@@ -209,8 +209,8 @@ static void close_pipes(void *context)
 static ceclResult_t split(void *context, int number, const int *ranks, int nranks,
                           struct cecl_net_pipes *out);
 
-/* A rank of the base gives each tag once, and never one that another rank gives. So messages of two communicators
- * that share ranks are not mixed up. */
+/* A rank of the base gives each tag once, and never a tag that another rank gives. So two communicators that
+ * share ranks never receive each other's messages. */
 static int draw(void *context)
 {
     struct base *base = ((struct pipes *)context)->base;
@@ -219,8 +219,8 @@ static int draw(void *context)
     return tag <= base->most_tag ? (int)tag : -1;
 }
 
-/* Makes pipes of a base, which has one user more then.
- * from  the pipes whose `ranks` they are among; NULL: they are among all ranks of the base */
+/* Makes pipes of a base, and counts them as a user of the base.
+ * from  pipes to whose ranks the numbers in `ranks` refer; NULL: they refer to the ranks of the base */
 static ceclResult_t make(struct base *base, int tag, const struct pipes *from, const int *ranks,
                          int nranks, struct cecl_net_pipes *out)
 {
@@ -253,7 +253,8 @@ static ceclResult_t split(void *context, int number, const int *ranks, int nrank
 
 /* ---- lending */
 
-/* MPI must allow that threads of streams call it while the program does. */
+/* Threads of streams call MPI while the program may call MPI, too, so MPI must allow several threads at a
+ * time. */
 static ceclResult_t check(void *context)
 {
     int level = MPI_THREAD_SINGLE;
@@ -268,7 +269,7 @@ static ceclResult_t check(void *context)
                                                     : "MPI_THREAD_SINGLE");
 }
 
-/* Sets up a communicator of MPI for these pipes and those of children. */
+/* Sets up a communicator of MPI for these pipes and for the pipes of child communicators. */
 static bool make_base(MPI_Comm comm, struct base *base)
 {
     int *most = NULL, is_set = 0;
@@ -291,7 +292,8 @@ static ceclResult_t open_pipes(const struct cecl_net_lender *lender, struct cecl
     MPI_Comm *comm = lender->context;
     struct base made = {.users = 1}, *base = calloc(1, sizeof(*base));
     (void)mesh, (void)rank;
-    if (!make_base(*comm, &made)) { /* also on a rank without memory, because it is collective */
+    /* even without memory for `base`, because make_base is collective */
+    if (!make_base(*comm, &made)) {
         free(base);
         return cecl_fail(ceclSystemError, "MPI_Comm_dup failed");
     }

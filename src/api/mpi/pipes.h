@@ -1,4 +1,4 @@
-/* The network between nodes over MPI, which libcecl_mpi lends to libcecl. */
+/* A network between nodes that uses MPI. libcecl_mpi lends this network to libcecl. */
 #ifndef CECL_API_MPI_PIPES_H
 #define CECL_API_MPI_PIPES_H
 
