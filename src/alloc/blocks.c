@@ -77,7 +77,7 @@ bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offs
     return true;
 }
 
-/* Joins the block at `at` and the next one, if both are free and of one region. */
+/* Joins the block at `at` with the next block, if both are free and lie in the same region. */
 static void coalesce(struct cecl_blocks *blocks, size_t at)
 {
     struct cecl_piece *a = &blocks->list[at], *b = a + 1;

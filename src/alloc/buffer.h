@@ -2,7 +2,7 @@
  * once, when a call is described; from then on no address is compared.
  *
  *     pool        symmetric memory. The offset counts from the start of this rank's slice, and a
- *                 peer's address is calculated from it.
+ *                 peer's address is calculated from the offset.
  *     registered  other memory that peers can reach. The offset counts from the window's start.
  *     private     memory that no peer can reach. All of it is one window, and the offset is the
  *                 address itself.
@@ -28,17 +28,18 @@ struct cecl_registered {
 };
 
 struct cecl_window {
-    uint64_t home;   /* the address of its first byte; the private window has 0 */
-    uint64_t number; /* 0: memory that cannot be shared. Buffers in it are in the private window */
+    uint64_t home;   /* the address of the window's first byte; 0: the private window */
+    uint64_t number; /* 0: the memory cannot be shared; buffers there are in the private window */
     /* -- of registered windows -- */
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
-    size_t near;       /* index of the region that was looked up last */
-    uint32_t pins;     /* how many of the caller's registrations cover it */
-    uint32_t last_use; /* the flags' `done` after the last call that used it */
+    size_t near;   /* index of the region that was looked up last */
+    uint32_t pins; /* how many of the caller's registrations cover the window */
+    /* the last call that used the window is done once the flags' `done` has reached this */
+    uint32_t last_use;
     bool used;
-    bool gone;                   /* the registry has forgotten it */
+    bool gone;                   /* the registry has forgotten the window */
     _Atomic uint32_t references; /* see cecl_window_hold */
 };
 

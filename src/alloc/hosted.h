@@ -22,7 +22,7 @@ struct cecl_hosted {
     uint64_t early;   /* to its words for requests (flags/early.h), */
     uint64_t turns;   /* to its words for captured calls (flags/turns.h), */
     uint64_t signals; /* and to its words for signals of one-sided calls (flags/signals.h) */
-    /* the part of rank r for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
+    /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
     char *halves;
     uint64_t half_bytes;
 };
@@ -37,7 +37,8 @@ static inline uint32_t *cecl_hosted_pairs(const struct cecl_hosted *hosted, int 
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->pairs);
 }
 
-/* Slots for requests in each row: as many as 16 KiB hold, but 4 to 512. A slot has a word for each rank. */
+/* Slots for requests in each row: as many as 16 KiB hold, but at least 4 and at most 512. A slot has a word for
+ * each rank. */
 static inline uint32_t cecl_hosted_slots(int nranks)
 {
     const uint32_t slots = 4096 / (uint32_t)nranks;

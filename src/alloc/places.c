@@ -29,10 +29,11 @@ struct rank_words {
 /* Words that all ranks write, at the start of each entry. The last rank to arrive writes both words, so
  * they share a cache line. */
 struct agreement {
-    /* Up to 64 ranks: a bit for each rank, which it flips when it arrives. All bits are equal while no
-     * group is using the entry. More ranks: how often ranks have arrived so far. */
+    /* Up to 64 ranks: a bit for each rank, which it flips when it arrives. All bits are equal while no group is
+     * using the entry. With more ranks: how many arrivals there were so far. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
-    /* The last call of the group, and how it was decided; before that, the decision on an older call. */
+    /* The last call of the group, and how the group was decided. Until that decision, the word holds the decision
+     * on an older group. */
     _Atomic uint64_t decision;
 };
 
@@ -160,7 +161,7 @@ static uint64_t new_thread_number(void)
         (uint64_t)cecl_now_ns() ^ (uint64_t)getpid() << 42 ^ (uint64_t)cecl_thread_id() << 20;
     number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
     number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
-    return (number ^ (number >> 31)) | 1; /* 0 is no thread */
+    return (number ^ (number >> 31)) | 1; /* 0 means no thread */
 }
 
 /* A number for the calling thread that no other thread of any process has. A forked child makes a new one. */
@@ -214,9 +215,9 @@ static void write_record(const struct cecl_places *places, uint64_t call,
            sizeof(*record) + told * sizeof(*record->per_peer));
 }
 
-/* Decides a group, unless a rank has decided it before. The word changes once for each group. It then
- * holds an older call's decision here, because this rank has read the decisions of all older groups, or
- * has acquired the word of a rank that has. */
+/* Decides a group, unless a rank has decided it before. The word changes once for each group. Before that change
+ * the word holds an older call's decision, because this rank has read the decisions of all older groups, or has
+ * acquired the word of a rank that has. */
 static void decide(const struct cecl_places *places, uint64_t call,
                    enum cecl_places_outcome outcome)
 {
@@ -345,7 +346,7 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
 {
     const uint64_t left = places->most_spent_ns - places->spent_ns;
     places->spent_ns +=
-        spent < left ? spent : left; /* in any time beyond that, this thread did not run */
+        spent < left ? spent : left; /* in any longer time this thread did not run */
     places->waited_at += spent;
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }

@@ -70,8 +70,8 @@ struct cecl_places {
     uint64_t room_for;      /* calls up to this number have free entries */
     uint64_t most_spent_ns; /* set by the caller: see struct cecl_places_patience */
     bool patient;           /* set by the caller, equal on all ranks: no rank decides LATE */
-    uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus what was regained since */
-    uint64_t waited_at;     /* the time, in ns, up to which a share was regained */
+    uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
+    uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
@@ -85,7 +85,7 @@ struct cecl_places_group {
 
 enum cecl_places_outcome {
     CECL_PLACES_FULL,   /* each rank knows the places of all */
-    CECL_PLACES_LATE,   /* each rank knows the places of those that came before it */
+    CECL_PLACES_LATE,   /* each rank knows the places of the ranks that came before it */
     CECL_PLACES_STOPPED /* `go_on` ended the wait, so this rank knows no outcome */
 };
 
@@ -123,17 +123,17 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
                          struct cecl_places_group *group);
 
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or 0 if a late rank has not even
- * published the call before this group. While `is_pending` returns true, because this rank's GPU has work,
- * waiting costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits
- * take at most `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So
- * they lengthen a program by at most that share, even if the program's speed is limited by its hosts. A
- * rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has
- * made no call yet, because this thread may make them. */
+ * published the call before this group. While `is_pending` returns true, because this rank's GPU has work, waiting
+ * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits take at most
+ * `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
+ * program by at most that share, even if the program's speed is limited by its hosts. A rank does not wait at all
+ * for a rank whose calls this thread makes. The same holds for a rank that has made no call yet, because this
+ * thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] the time waited beyond wait_ns is subtracted */
+    uint64_t pending_ns;           /* [in, out] lowered by the time waited beyond wait_ns */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
 };
 
@@ -155,7 +155,8 @@ static inline bool cecl_places_knows(const struct cecl_places *places,
            (group->earlier >> rank & 1) != 0;
 }
 
-/* The first rank, from `rank` on, that has not published a group that this rank has published; or -1. */
+/* Returns the first rank, at or after `rank`, that has not yet published this group, although this rank has; -1:
+ * there is none. */
 int cecl_places_missing(const struct cecl_places *places, const struct cecl_places_group *group,
                         int rank);
 

@@ -101,7 +101,7 @@ ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64
     return ceclSuccess;
 }
 
-/* Finds the allocation that holds `offset`. Returns false if it is not one of the user's. */
+/* Finds the allocation that holds `offset`. Returns false unless the user made that allocation. */
 static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
                        uint64_t *bytes)
 {

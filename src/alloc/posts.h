@@ -27,7 +27,7 @@
 
 #include "util/error.h"
 
-/* Rings take memory for each pair of ranks, so a communicator of more ranks than this has none. */
+/* Rings take memory for each pair of ranks, so a communicator of more ranks has no rings. */
 #define CECL_POSTS_RANKS 64
 
 /* What a rank does in a message. The peer has the other role. */
@@ -50,8 +50,8 @@ struct cecl_post {
 struct cecl_posts {
     char *shared;
     int rank, nranks;
-    uint32_t nslots;   /* of each ring, a power of two; 0: there are no rings */
-    size_t ring_bytes; /* from one ring to the next */
+    uint32_t nslots;   /* slots of each ring, a power of two; 0: there are no rings */
+    size_t ring_bytes; /* bytes from one ring to the next */
     /* [CECL_ROLES][nranks] the number of the last message with each peer */
     uint64_t *numbers;
 };
@@ -84,8 +84,8 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
 
-/* How many more messages, with this rank in this role, the peer has posted than this rank; negative:
- * fewer. Threads: any, at any time. */
+/* How far the peer is ahead of this rank: how many messages the peer has posted, minus how many this rank has
+ * posted, with this rank in this role. Negative: the peer is behind. Threads: any, at any time. */
 int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer);
 
 #endif

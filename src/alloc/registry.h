@@ -5,11 +5,11 @@
  * peer imports the regions at the same distances from each other. Registering is local: no rank waits for
  * another to register memory.
  *
- * A rank never uses a window's number twice. So a kept plan that names a peer's window can never reach other
- * memory that was later allocated at the same address. When a call uses a region, the region's id shows
- * whether the memory was freed or replaced. If so, the rank makes a new window, and tells its peers to drop
- * the old one. If a pending call uses the old window, the rank tells them when that call is done, because a
- * peer may still come late to it.
+ * A rank never uses a window's number twice. So a kept plan that names a peer's window can never reach other memory
+ * that was later allocated at the same address. When a call uses a region, the region's id shows whether the memory
+ * was freed or replaced. If so, the rank makes a new window, and tells its peers to drop the old one. If a pending
+ * call uses the old window, the rank tells them when that call is done, because a peer that comes late to that call
+ * needs the old window.
  *
  * Messages are counted. A rank publishes its count along with the places of a call, so that peers know how
  * many messages they have not received yet.
@@ -32,9 +32,9 @@
 #include "boot/mesh.h"
 #include "device/device.h"
 
-/* A window that this rank has forgotten while a pending call used it. Peers keep the window until
- * that call is done, because a peer that comes late to the call needs it. Then this rank tells them to
- * drop it. */
+/* A window that this rank has forgotten while a pending call used it. Peers keep the window until that call is
+ * done, because a peer that comes late to the call needs the window. Then this rank tells the peers to drop the
+ * window. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
@@ -63,7 +63,7 @@ struct cecl_peer_windows {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* What a registry asks its communicator. */
+/* Functions by which a registry asks its communicator. */
 struct cecl_registry_asks {
     /* whether the flags' word `done` has reached `target` */
     bool (*reached)(const void *context, uint32_t target);
@@ -78,7 +78,7 @@ struct cecl_registry_asks {
 struct cecl_found {
     const void *ptr;
     struct cecl_window *window;
-    /* the registry's `changes` at that time; the result is valid while they are equal */
+    /* the registry's `changes` at that time; valid while `changes` is the same */
     uint64_t changes;
 };
 
@@ -100,10 +100,10 @@ struct cecl_registry {
     uint64_t telling_ns; /* see cecl_registry_told_ns */
     int64_t timeout_ms;
     _Atomic bool hurried; /* see cecl_registry_hurry */
-    /* -- of starts of requests: see registry_start.c -- */
+    /* -- used by starts of requests: see registry_start.c -- */
     _Atomic bool starting, has_started;
     _Atomic uint32_t started_until; /* the flags' `done` after the last start */
-    /* -- of both threads -- */
+    /* -- used by both threads -- */
     pthread_mutex_t lock;
     /* signalled when the import of a peer's region has succeeded or failed */
     pthread_cond_t news;
@@ -118,10 +118,10 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                 const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. */
 void cecl_registry_close(struct cecl_registry *registry);
-/* Called instead of cecl_registry_close if the communicator ends while work is pending. The memory that
- * the work uses stays open. On a GPU other communicators of the process still wait for that work before
- * they close memory, because CUDA closes memory only when all of the GPU's work is done, and holds up
- * other threads meanwhile. On the host device they do not wait for it any more. */
+/* Called instead of cecl_registry_close if the communicator ends while work is pending. The memory that the work
+ * uses stays open. On a GPU other communicators of the process still wait for that work before they close memory,
+ * because CUDA closes memory only when all of the GPU's work is done, and holds up other threads meanwhile. On the
+ * host device the other communicators do not wait for that work. */
 void cecl_registry_lose(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made none. Does not check whether the memory is
@@ -153,7 +153,7 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
  * set, makes one. registry->changes shows whether a window came or went. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
-/* How many ns messages to peers about regions took since the last call of this function. */
+/* How many ns this rank has spent on telling peers about regions since the last call of this function. */
 static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
 {
     const uint64_t took = registry->telling_ns;
@@ -199,14 +199,13 @@ bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports
 /* Notes that the call that uses these imports was made. It is done once `done` has reached `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
-/* hold true: keeps these imports open for a captured call, which may run again at any time; false: no
- * longer. */
+/* hold true: keeps these imports open for a captured call, which may run again at any time; false: ends that. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
-/* Whether a peer has dropped one of these imports, because it found that the memory was freed. */
+/* Whether a peer has dropped one of these imports, because the peer found that the memory was freed. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* Like cecl_imports_used, but for one peer's window, which cecl_registry_reach has found. The caller
- * holds the lock, once for all messages of a group. */
+/* Like cecl_imports_used, for a single window of a peer that cecl_registry_reach has found. The caller holds the
+ * lock, and may take it once for all messages of a group. */
 void cecl_registry_lock(struct cecl_registry *registry);
 void cecl_registry_unlock(struct cecl_registry *registry);
 void cecl_registry_used(struct cecl_registry *registry, int peer, uint64_t number, uint32_t target);
@@ -215,12 +214,13 @@ void cecl_registry_made(struct cecl_registry *registry);
 
 /* -- registry_start.c: what the start of a request checks, without a lock -- */
 
-/* Whether the memory of a window is what it was when `use` was settled. Error messages name the use. */
+/* *same: whether the window's memory is still the memory that was there when `use` was settled. Error messages
+ * name `use`. */
 ceclResult_t cecl_registry_is_same(const struct cecl_registry *registry,
                                    const struct cecl_window *window, const struct cecl_use *use,
                                    bool *same);
-/* Notes that a request's program uses these windows of peers, or no longer uses them. A peer may still
- * drop them; then the request cannot be started any more. */
+/* Notes that a request's program uses these windows of peers, or no longer uses them. A peer may still drop its
+ * window; then the request cannot be started any more. */
 void cecl_imports_pin(struct cecl_registry *registry, const struct cecl_imports *imports);
 void cecl_imports_unpin(struct cecl_registry *registry, const struct cecl_imports *imports);
 /* Begins a start that uses pinned windows, which then stay open until cecl_imports_end. If one of them is
@@ -231,9 +231,9 @@ bool cecl_imports_begin(struct cecl_registry *registry, const struct cecl_import
 void cecl_imports_end(struct cecl_registry *registry, const struct cecl_imports *imports,
                       uint32_t target);
 
-/* Carries out one message, if one has arrived (*any). Only one, because importing its regions takes some
- * milliseconds, and the worker has other work. The error of a failed import is kept for the call that
- * needs it. */
+/* Carries out one message, if one has arrived (*any). It carries out only one, because importing the message's
+ * regions takes some milliseconds, and the worker has other work. The error of a failed import is kept for the
+ * call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes dropped imports, once the calls that may still use them are done. CUDA closes memory only when
  * all of the GPU's work is done, and holds up other threads meanwhile. A pending call may wait for a peer

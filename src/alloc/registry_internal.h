@@ -49,7 +49,7 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
 struct imported {
     struct cecl_region_export exported;
     void *addr;
-    uint64_t opened; /* this import's number among all of the process */
+    uint64_t opened; /* no other import of the process has this number */
     bool open;       /* the device has access to it */
     struct imported *next;
 };
@@ -61,12 +61,13 @@ struct cecl_import {
     bool reserved; /* the mirror is a range of addresses that this rank reserved */
     _Atomic bool dropped;
     bool used;
-    uint32_t last_use; /* the flags' `done` after the last call that used it */
-    uint64_t call;     /* the last call that named it */
-    uint32_t holds;    /* how many captured calls use it: they may run again */
+    /* the last call that used the window is done once the flags' `done` has reached this */
+    uint32_t last_use;
+    uint64_t call;  /* the last call that named it */
+    uint32_t holds; /* how many captured calls use it: they may run again */
     struct imported *regions;
     _Atomic bool closed;         /* its memory may not be used any more */
-    _Atomic uint32_t references; /* of the peer's list, and of kept plans */
+    _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
     uint32_t pins;               /* how many requests' programs use it: see registry_start.c */
     uint64_t collected;          /* number of the last cecl_imports_collect that found it */
     ceclResult_t failed;         /* why a region is missing; no further region is imported */
@@ -91,9 +92,9 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts several small allocations into one block of this size. It does not open memory of a block
- * while an import from a former block at the same addresses is open. Memory near an import may be of the
- * same block or of a former one. */
+/* CUDA puts several small allocations into one block of this size. It does not open memory of a block while an
+ * import from a former block at the same addresses is open. Memory near an import may belong to the same block, or
+ * to a former block. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* All blocks that a range of addresses touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)

@@ -58,9 +58,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* Whether no call uses an import. An owner drops or replaces memory only after the calls that name it. But
- * if a communicator has failed, a call that is being made may still name memory that its owner has
- * replaced. */
+/* Whether no call uses an import. An owner drops or replaces memory only after the calls that name that memory.
+ * But if a communicator has failed, a call that is being made may still name memory that its owner has replaced. */
 static bool is_unused(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;

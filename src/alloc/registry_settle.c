@@ -67,9 +67,9 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory
- * that is gone. A window in the same driver block may do so, too, and peers must close its memory before
- * they can open the new memory. */
+/* Forgets windows that the new region makes obsolete. A window that the new one overlaps describes memory that is
+ * gone. A window in the same driver block may also describe memory that is gone, and peers must close that memory
+ * before they can open the new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -272,8 +272,8 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Makes a private window together with its region, without a second look at the memory. That look could
- * differ: on the host device the region is a part of the heap, which other threads may extend at any time. */
+/* Makes a private window together with its region, without a second look at the memory. A second look could find
+ * other bounds: on the host device the region is a part of the heap, which other threads may extend at any time. */
 static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
 {
     struct cecl_window *window;
@@ -284,7 +284,7 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* The most looks at the memory. It changes between two looks only if another thread of the program frees
+/* The most looks at the memory. The memory changes between two looks only if another thread of the program frees
  * it. */
 #define TRIES 4
 

@@ -125,7 +125,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the larger size first. If a rank has no room for it, takes only what is needed. */
+    /* Tries the larger size first. If a rank has no room for that, adds only as much as is needed. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

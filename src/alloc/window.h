@@ -9,7 +9,7 @@
 struct cecl_windows {
     struct cecl_pool *pool;
     struct cecl_registry *registry; /* NULL: only the pool is known */
-    bool register_on_use;           /* memory that a call uses is registered at that call */
+    bool register_on_use;           /* a call registers the memory that it uses */
 };
 
 /* The window and offset of `ptr`. Does not check the memory: see cecl_window_check. */

@@ -13,7 +13,7 @@
 
 #define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
 #define HEARING_MS 1000  /* ms that a caller has before a newer one may replace it */
-#define HEARD_MS 100     /* as HEARING_MS, if put_off asks the caller to connect again */
+#define HEARD_MS 100     /* the same, if put_off asks the caller to connect again */
 #define TICK_MS 50       /* ms between two checks of deadlines */
 #define REST_MS 20 /* ms of rest after an accept that failed for lack of descriptors or memory */
 /* ms of such failures before they are reported, because resources may become free meanwhile */
@@ -74,8 +74,8 @@ static int hearing_ms(const struct cecl_door *door)
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
-/* Takes a caller off the list. The other callers stay in their order of arrival. (Their times would not
- * show it, because two callers may arrive in the same millisecond.) */
+/* Takes a caller off the list. The other callers stay in their order of arrival. (Times of arrival could not
+ * restore this order, because two callers may arrive in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
 {
     struct cecl_caller *one = &door->callers[which];
@@ -172,7 +172,7 @@ static void hear_all(struct cecl_door *door, bool has_polled)
         struct cecl_caller one = door->callers[i];
         if (!stays(door, &one, !has_polled || door->polls[i + 1].revents, now))
             continue;
-        door->callers[i] = door->callers[kept]; /* keeps the other entry's place in `said` */
+        door->callers[i] = door->callers[kept]; /* each entry keeps its place in `said` */
         door->callers[kept++] = one;
     }
     door->count = kept;

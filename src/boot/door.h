@@ -41,7 +41,7 @@ struct cecl_door {
     int64_t trouble_since;
     int64_t rest_until;
     int room;  /* most callers at a time */
-    int count; /* number of callers, the oldest first */
+    int count; /* number of callers; the list begins with the oldest */
     /* [room]; entries from `count` on have only their place in `said` */
     struct cecl_caller *callers;
     unsigned char *said;  /* [room * bytes] */
@@ -53,7 +53,7 @@ ceclResult_t cecl_door_open(struct cecl_door *door, int listener, size_t bytes,
                             bool (*greet)(struct cecl_caller *caller));
 /* Closes the listener and every caller that was not taken. */
 void cecl_door_close(struct cecl_door *door);
-/* The same, but the listener stays open, and is returned. Callers may wait in its queue. */
+/* Like cecl_door_close, but keeps the listener open, and returns it. Callers may wait in its queue. */
 int cecl_door_leave(struct cecl_door *door);
 
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */

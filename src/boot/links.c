@@ -30,7 +30,7 @@ static void deliver(struct links *links, const struct cecl_link_head *message)
 
 /* ---- links that end */
 
-/* The ranks of the host of `rank`: "rank 3", or "ranks 2 and 3". */
+/* All ranks that are on the same host as `rank`: "rank 3", or "ranks 2 and 3". */
 static const char *ranks_there(const struct links *links, int rank, struct cecl_rank_list *list)
 {
     *list = (struct cecl_rank_list){.count = 0};
@@ -40,7 +40,7 @@ static const char *ranks_there(const struct links *links, int rank, struct cecl_
     return cecl_rank_list_words(list);
 }
 
-/* Whether the leader at the other end has ended, and not only the way to it. */
+/* Whether the leader at the other end has ended. If not, only the connection has failed. */
 static bool is_closed_there(int error)
 {
     return error == 0 || (cecl_net_is_closed(error) && error != ETIMEDOUT);
@@ -82,7 +82,7 @@ static void lose_link(struct links *links, struct links_end *link, int error)
     deliver(links, &message.head);
 }
 
-/* Gives a message of a rank of this host to all other hosts. */
+/* Passes a message from a rank of this host to all other hosts. */
 static void send_away(struct links *links, const struct cecl_link_head *message)
 {
     for (int i = 0; i < links->nends; i++) {
@@ -107,13 +107,13 @@ static void note_last_word(struct links *links, const struct cecl_link_head *mes
     links->has_left[message->from] = life.kind == LIFE_GOODBYE;
 }
 
-/* Called when a rank has closed a line. If it has said nothing on its life line, it has died. */
+/* Called when a rank has closed a line. If the rank has said nothing on its life line, the rank has died. */
 static void end_line(struct links *links, struct links_end *line)
 {
     const struct cecl_link_head gone = {
         .bytes = sizeof(gone), .kind = CECL_LINK_GONE, .from = (uint16_t)line->rank};
     if (line->kind == LIFE && line->fd >= 0 && !links->has_left[line->rank]) {
-        links->has_ended[line->rank] = true; /* it may have said before that it gives up */
+        links->has_ended[line->rank] = true; /* the rank may have said before that it gives up */
         send_away(links, &gone);
     }
     links_close_end(line);
@@ -143,8 +143,8 @@ static void hear_line(struct links *links, struct links_end *line)
     }
 }
 
-/* Frames that a rank sent before its goodbye or abort must be passed on before it. So before a life line
- * is read, its line of frames is read, which is the end before it in `ends`. */
+/* A rank's frames must be passed on before that rank's goodbye or abort. So the rank's line of frames is read
+ * first, and then its life line. In `ends` the line of frames comes right before the life line. */
 static void hear_rank(struct links *links, struct links_end *line)
 {
     if (line->kind == LIFE)
@@ -251,7 +251,7 @@ static bool has_lines(const struct links *links)
     return false;
 }
 
-/* Shuts down the sending direction of the links on which everything is sent. */
+/* Shuts down the sending direction of each link that has nothing left to send. */
 static void shut_down_sent(struct links *links)
 {
     for (int i = 0; i < links->nends; i++)

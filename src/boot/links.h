@@ -9,9 +9,9 @@
  * TCP_USER_TIMEOUT), so a link that is cut, or a host that is down, is noticed without traffic. A stopped
  * process does not count as lost, because its kernel still answers.
  *
- * The thread belongs to no communicator: it ends once all ranks of its host have closed their lines. So if
- * a leader ends its communicator first, the other ranks are not cut off. If the leader's process ends
- * first, they are. */
+ * The thread belongs to no communicator: it ends once all ranks of its host have closed their lines. So if a
+ * leader ends its communicator first, the other ranks are not cut off. If the leader's process ends first, the
+ * other ranks are cut off. */
 #ifndef CECL_BOOT_LINKS_H
 #define CECL_BOOT_LINKS_H
 
@@ -46,7 +46,7 @@ struct cecl_links_plan {
     const uint16_t *host;
     /* [nranks] the thread's ends of the lines; -1 for ranks of other hosts */
     int (*lines)[CECL_LINES_OF_RANK];
-    int *processes;     /* [nranks] watch ranks of this host (process.h), or -1 */
+    int *processes;     /* [nranks] descriptors that watch this host's ranks (process.h), or -1 */
     int *links;         /* [hosts] connections to the other leaders; -1 for this host */
     int64_t silence_ms; /* ms that a host may be silent */
 };
@@ -55,8 +55,8 @@ struct cecl_links_plan {
  * caller keeps them. */
 ceclResult_t cecl_links_start(struct cecl_links_plan *plan);
 
-/* For the end of a process with leaders: waits until all ranks of each leader's host have said goodbye,
- * aborted or ended, and until this is sent to the other hosts; at most `wait_ms`. */
+/* Called when a process that has leaders ends. Waits at most `wait_ms` until all ranks of each leader's host have
+ * said goodbye, aborted or ended, and until the other hosts were told. */
 void cecl_links_end(int wait_ms);
 
 #endif

@@ -9,7 +9,7 @@
 #include "boot/links.h"
 
 #define LINKS_IN_BYTES 65536u
-#define LINKS_OUT_BYTES 32768u /* grows if needed, which no exchange does */
+#define LINKS_OUT_BYTES 32768u /* grows if needed; no exchange needs that */
 
 /* A line or a link, as the thread has it. */
 struct links_end {
@@ -48,7 +48,7 @@ int links_put(struct links_end *end, const void *message, size_t bytes);
 void links_close_end(struct links_end *end);
 void links_free(struct links *links);
 
-/* links_start.c: held while a descriptor changes that a forked child closes. */
+/* links_start.c: held while a descriptor changes, because a forked child closes these descriptors. */
 void links_lock(void);
 void links_unlock(void);
 /* Takes links off the list of running ones. */

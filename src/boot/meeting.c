@@ -79,7 +79,8 @@ static bool is_used(const struct meeting *meeting)
     return !equal(&meeting->inside, &nobody);
 }
 
-/* Makes a meeting. It replaces the oldest meeting that no rank is in, or else the oldest. */
+/* Makes a meeting. It replaces the oldest meeting that no rank is in. If all meetings have ranks in them, it
+ * replaces the oldest one. */
 static struct meeting *create(const struct cecl_meeting_plan *plan)
 {
     struct meeting *oldest = table_of(plan)->list;
@@ -141,7 +142,7 @@ static ceclResult_t enter(const struct cecl_meeting_plan *plan, struct meeting *
 
 /* ---- waiting */
 
-/* The meeting that a rank came to last, if this rank is not a member of it; otherwise NULL. */
+/* The meeting that `rank` came to last, if that meeting's list lacks this rank; otherwise NULL. */
 static const struct meeting *find_elsewhere(const struct cecl_meeting_plan *plan, int rank)
 {
     for (EACH_MEETING(m, plan))

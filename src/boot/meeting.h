@@ -4,8 +4,9 @@
  * ranks wait for each other. Each member brings a part, and gets the parts of all when the meeting is
  * complete.
  *
- * Members on several hosts meet at the first member instead (meeting_hosts.c). That rank sees that lists
- * differ only if they have the same first member; otherwise time limits end the calls. */
+ * Members on several hosts meet at the first member instead (meeting_hosts.c). The first member can compare only
+ * lists that begin with it. If lists begin with different members, nobody sees that they differ, and time limits
+ * end the calls. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -46,7 +47,7 @@ struct cecl_meeting_plan {
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
-    size_t bytes;     /* of a part, equal on all members */
+    size_t bytes;     /* bytes of a part, equal on all members */
 };
 
 /* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A

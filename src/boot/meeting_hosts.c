@@ -1,11 +1,11 @@
-/* A meeting of ranks on several hosts, who share no memory. The first member, the root, takes connections of the
- * others at the listener that its mesh keeps (mesh_hosts.c), and both sides prove the secret (tcp.h).
+/* A meeting of ranks on several hosts, who share no memory. The first member is the root. It takes the other members'
+ * connections at the listener that its mesh keeps (mesh_hosts.c), and both sides prove the secret (tcp.h).
  *
  *     member -> root    its list, and its part or why it refuses
- *     root -> member    once all have come with one list: all parts; or why the meeting failed
+ *     root -> member    all parts, once all have come with the same list; or why the meeting failed
  *
- * No link of the parent is needed, so leaders may have ended. A member whose connection is closed without a word
- * comes again: the root may be between two calls. */
+ * No link of the parent is needed, so leaders may have ended. If the root closes a member's connection without a
+ * reply, the member connects again, because the root may be between two calls. */
 #include <inttypes.h>
 #include <poll.h>
 
@@ -16,10 +16,10 @@
 #include "util/clock.h"
 
 #define TICK_MS 50
-#define REST_MS 20    /* between two tries to reach the root */
-#define SLICE_MS 1000 /* of the first wait for the root; then a member looks who is still there */
+#define REST_MS 20    /* ms between two tries to reach the root */
+#define SLICE_MS 1000 /* ms of the first wait for the root; then members are checked */
 
-/* Waits for the root's reply to a rank that it has heard. */
+/* Waits for the root's reply. The root has this rank's list already. */
 static ceclResult_t await_reply(const struct cecl_meeting_plan *plan, int root, int fd,
                                 int64_t deadline)
 {
@@ -45,7 +45,8 @@ static size_t parts_bytes(const struct cecl_meeting_plan *plan)
     return bytes;
 }
 
-/* Returns the outcome. *again: the root has closed without a word. */
+/* Returns the outcome. *again: the root has closed the connection without a reply, so this rank must connect
+ * again. */
 static ceclResult_t hear(const struct cecl_meeting_plan *plan, int root, int fd, int64_t deadline,
                          void *parts, bool *again)
 {
@@ -108,7 +109,7 @@ static ceclResult_t call_root(const struct cecl_meeting_plan *plan, int root,
     }
 }
 
-/* Comes to the root until it has said how the meeting ended. */
+/* Connects to the root, again if necessary, until the root has said how the meeting ended. */
 static ceclResult_t be_member(const struct cecl_meeting_plan *plan, int root,
                               struct meeting_said *said, int64_t deadline, void *parts)
 {
@@ -146,8 +147,8 @@ ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void 
                               : be_member(plan, root, &said, plan->deadline, parts);
 }
 
-/* Removes ranks that have gone from the members. A rank that refuses an invalid list has all ranks as members, but the
- * other ranks' lists lack the ranks that have gone. */
+/* Removes the ranks that have gone from the plan's members. If a rank refuses because its list is invalid, its
+ * plan has all ranks as members. The other ranks' lists leave out the ranks that have gone. */
 static void drop_gone(struct cecl_meeting_plan *plan)
 {
     for (int r = 0; r < plan->nranks; r++)

@@ -10,8 +10,8 @@
 #include "boot/meeting.h"
 #include "boot/rank_list.h"
 
-/* Room for outcomes of meetings that no rank is in any more. Besides these, each rank is in at most one
- * meeting. */
+/* The table keeps the outcomes of this many meetings that no rank is in any more. In addition, each rank is in at
+ * most one meeting. */
 #define OUTCOMES 8
 #define WORDS_BYTES CECL_MESSAGE_BYTES
 
@@ -33,7 +33,7 @@ struct meeting {
     bool is_stuck;     /* used by fail_stuck */
     struct cecl_rank_set members;
     struct cecl_rank_set came; /* members that have come */
-    /* FAILED: ranks that know of it, or need not know */
+    /* FAILED: ranks that know of the failure, or need not know */
     struct cecl_rank_set know;
     struct cecl_rank_set inside; /* members that wait for the outcome, or died while waiting */
     char words[WORDS_BYTES];
@@ -162,29 +162,31 @@ static inline void fail_for(struct meeting *meeting, const struct reason *why)
     atomic_store(&meeting->state, FAILED);
 }
 
-/* ---- members on several hosts (meeting_hosts.c). Members of one host meet in its memory, also where the
- * communicator has ranks on others. */
+/* ---- members on several hosts (meeting_hosts.c). If all members are on one host, they meet in that host's shared
+ * memory, even if the communicator has ranks on other hosts. */
 bool meeting_is_over_hosts(const struct cecl_meeting_plan *plan);
 ceclResult_t meeting_join_over_hosts(const struct cecl_meeting_plan *plan, void *parts);
 /* Tells the other members the last message. Waits a moment for them. Returns false, and tells no rank, if all living
  * members are on this host. */
 bool meeting_refuse_over_hosts(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
-/* What a member says. */
+/* What a member sends to the root. */
 struct meeting_said {
     struct cecl_rank_set members;
     int32_t result; /* ceclResult_t of a refusal, whose words are in `bytes` */
-    /* ms that it goes on waiting after the patience_ms of its answer (tcp.h); negative: without end */
+    /* ms that the member goes on waiting when the `patience_ms` of its answer (tcp.h) are over; negative: without
+     * end */
     int32_t more_ms;
     char bytes[CECL_MEETING_PART_BYTES];
 };
 _Static_assert(sizeof(struct meeting_said) <= CECL_OOB_PART_BYTES, "an answer holds it");
 
-/* How long a rank that refuses waits to tell others, who come soon, ms. */
+/* ms that a rank which refuses waits for members that come soon, to tell them why. */
 #define MEETING_TOLD_MS 5000
 
-/* meeting_root.c: whether a member is still there; and what the first member does. The last is for a rank that refuses with the last message, and on which
- * others may count as their root. */
+/* meeting_root.c. The first function fails if a member has gone. The second is the first member's part in a
+ * meeting. The third is called by a rank that refuses, if other members may connect to this rank as their root; it
+ * tells them the last message. */
 ceclResult_t meeting_check_there(const struct cecl_meeting_plan *plan, int rank);
 ceclResult_t meeting_be_root(const struct cecl_meeting_plan *plan, void *parts);
 void meeting_refuse_as_root(const struct cecl_meeting_plan *plan, ceclResult_t result);

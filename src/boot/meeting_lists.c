@@ -5,10 +5,10 @@
 
 /* ---- news */
 
-/* Whether a rank that comes now must report this meeting, which failed because lists differ. It must if a
- * rank on the newcomer's list was in that meeting, and if either the meeting's list has the newcomer or
- * that call was the rank's latest. Otherwise that rank has since made a call without the newcomer, and
- * may still come to the newcomer's meeting. */
+/* Whether a rank that comes now must report this meeting, which failed because lists differ. It must if a rank on
+ * the newcomer's list was in that meeting, and if either the meeting's list has the newcomer or that rank has made
+ * no call since. Otherwise that rank has since made a call without the newcomer, and may still come to the
+ * newcomer's meeting. */
 static bool meets_failure(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     for (int r = 0; r < plan->nranks; r++)
@@ -18,9 +18,9 @@ static bool meets_failure(const struct cecl_meeting_plan *plan, const struct mee
     return false;
 }
 
-/* Whether this rank, which comes now, must report that this meeting has failed. If the reason is not that
- * lists differ, it must if it is a member of that meeting, and its list excludes neither the rank that
- * found the reason nor the rank at fault. */
+/* Whether this rank, which comes now, must report that this meeting has failed. If the reason is not that lists
+ * differ, this rank must report it if this rank is a member of that meeting, and if this rank's list excludes
+ * neither the rank that found the reason nor the rank at fault. */
 static bool is_news(const struct cecl_meeting_plan *plan, const struct meeting *meeting)
 {
     if (meeting->state != FAILED || cecl_rank_set_has(&meeting->know, plan->rank))
@@ -127,10 +127,9 @@ static void find_stuck(const struct cecl_meeting_plan *plan, const struct meetin
     }
 }
 
-/* Whether a rank's last call belongs to the round of calls that fails now, which is the round of
- * `callers`. It does if that call has failed, its list had one of the callers, and none of the callers'
- * calls failed with it. It also does if it has not failed, has the list of `mine`, and none of the callers
- * came to it. */
+/* Whether a rank's last call belongs to the round of calls that fails now, which is the round of `callers`. It
+ * does in two cases. Either the call has failed, its list had one of the callers, and no caller's call failed with
+ * it. Or the call has not failed, its meeting has the list of `mine`, and no caller has come to that meeting. */
 static bool called_before(const struct cecl_meeting_plan *plan, int rank,
                           const struct meeting *mine, const struct cecl_rank_set *callers)
 {

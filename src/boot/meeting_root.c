@@ -11,27 +11,28 @@
 
 #define TICK_MS 50
 #define WORDS_MS 1000 /* how long sending to one member may take */
-/* How long a list that differs waits for the news that explains it: one rank knows of a death before another. */
+/* ms after which a list that differs fails the meeting. Ranks learn of a death at different times, so news that
+ * explains the difference may still come. */
 #define NEWS_MS 1000
 
-/* A member that has come. */
+/* What the root knows of one rank. */
 struct seat {
-    int fd;          /* -1: it has not come, or has gone again */
-    int64_t news_by; /* its list differs: when that fails the meeting */
-    bool knows;      /* it was told of the failure */
+    int fd;          /* -1: the rank has not come, or has gone again */
+    int64_t news_by; /* when a rank's list differs: time at which that fails the meeting */
+    bool knows;      /* the rank was told why the meeting failed */
     struct meeting_said said;
 };
 
 struct root {
     const struct cecl_meeting_plan *plan;
     struct cecl_door door;
-    int64_t deadline; /* a little before that of the member that gives up first */
+    int64_t deadline; /* a little before the first member gives up */
     enum {
         NO_FAULT,
         REFUSED,
         LISTS_DIFFER,
         EXCLUDES_ITSELF
-    } fault;            /* of the program: all are told */
+    } fault;            /* a mistake of the program, of which all ranks are told */
     struct seat *seats; /* [nranks] */
 };
 
@@ -49,7 +50,7 @@ static bool is_awaited(const struct root *root, int rank)
            (seat->fd < 0 || !equal(&seat->said.members, &root->plan->members));
 }
 
-/* Tells a rank how the meeting ended for it, and ends its connection. */
+/* Tells a rank how its meeting ended, and closes the connection. */
 static void tell(struct seat *seat, ceclResult_t result, const char *words)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -72,7 +73,7 @@ static void name_lists(const struct root *root, int rank)
                      cecl_rank_list_words(&mine), plan->rank, cecl_rank_list_words(&theirs), rank);
 }
 
-/* Judges a rank that is there with another list. An error fails the meeting. */
+/* Judges a rank that has come with another list than the root's. An error fails the meeting. */
 static ceclResult_t judge_list(struct root *root, int rank)
 {
     const struct cecl_meeting_plan *plan = root->plan;
@@ -80,12 +81,12 @@ static ceclResult_t judge_list(struct root *root, int rank)
     for (int r = 0; r < plan->nranks; r++)
         if (cecl_rank_set_has(&seat->said.members, r) && !cecl_rank_set_has(&plan->members, r)) {
             const ceclResult_t there = meeting_check_there(plan, r);
-            if (there != ceclSuccess) { /* that rank alone has not heard of it yet */
+            if (there != ceclSuccess) { /* `rank` does not know yet that rank r has gone */
                 tell(seat, there, cecl_message());
                 return ceclSuccess;
             }
         }
-    /* who is not a member may come to this rank's next call */
+    /* a rank that is not a member may have come to this rank's next call */
     if (!cecl_rank_set_has(&plan->members, rank) || cecl_ms_left(seat->news_by) > 0)
         return ceclSuccess;
     name_lists(root, rank);
@@ -111,13 +112,13 @@ static ceclResult_t judge_refusal(struct root *root, int rank)
     return ceclInvalidUsage;
 }
 
-/* Judges a rank that has come, or comes no more. An error fails the meeting. */
+/* Judges a rank, whether it has come or not. An error fails the meeting. */
 static ceclResult_t judge(struct root *root, int rank)
 {
     struct seat *seat = &root->seats[rank];
     const struct meeting_said *said = &seat->said;
     if (seat->fd >= 0 && said->result == ceclSuccess && cecl_net_look(seat->fd) == 0) {
-        cecl_net_close(seat->fd); /* its time is up, or it has ended */
+        cecl_net_close(seat->fd); /* the rank has given up, or has ended */
         seat->fd = -1;
     }
     if (seat->fd < 0)
@@ -127,7 +128,8 @@ static ceclResult_t judge(struct root *root, int rank)
     return equal(&said->members, &root->plan->members) ? ceclSuccess : judge_list(root, rank);
 }
 
-/* Gives a caller that knows the secret its seat. Who comes again has left its old connection. */
+/* Gives a caller its seat, if the caller knows the secret. If the rank has come before, closes its old connection,
+ * which the rank no longer uses. */
 static void admit(struct root *root, const struct cecl_caller *caller)
 {
     const struct cecl_meeting_plan *plan = root->plan;
@@ -144,7 +146,7 @@ static void admit(struct root *root, const struct cecl_caller *caller)
     seat->fd = caller->fd;
     seat->news_by = cecl_deadline(NEWS_MS);
     memcpy(&seat->said, answer.part, sizeof(seat->said));
-    if (seat->said.result != ceclSuccess) /* then they are words */
+    if (seat->said.result != ceclSuccess) /* then `bytes` is a message */
         seat->said.bytes[sizeof(seat->said.bytes) - 1] = '\0';
     const int64_t left = seat->said.more_ms < 0 ? 0 : answer.patience_ms + seat->said.more_ms,
                   margin = left / 10 < WORDS_MS ? left / 10 : WORDS_MS;
@@ -185,7 +187,7 @@ static ceclResult_t await_members(struct root *root)
     }
 }
 
-/* Whether a rank that lives, and may wait for this one, has not been told yet. */
+/* Whether some living rank that may wait for this rank was not told yet. */
 static bool awaits_some(const struct root *root)
 {
     const struct cecl_meeting_plan *plan = root->plan;
@@ -197,8 +199,8 @@ static bool awaits_some(const struct root *root)
     return false;
 }
 
-/* Tells a rank that has come why the meeting failed. Who has another list may be at its next try already, and comes
- * again, unless a fault of the program is the reason. */
+/* Tells a rank that has come why the meeting failed. If the rank has another list, and the program made no
+ * mistake, only closes the connection: the rank may have made its next call already, and will connect again. */
 static void tell_one(struct root *root, int rank, ceclResult_t result, const char *words)
 {
     struct seat *seat = &root->seats[rank];
@@ -213,8 +215,9 @@ static void tell_one(struct root *root, int rank, ceclResult_t result, const cha
     }
 }
 
-/* Tells the ranks that have come why the meeting failed. If the program made a mistake, it also tells ranks that come soon. A rank that was told
- * and comes again makes its next call, so it waits for this rank's next call. */
+/* Tells the ranks that have come why the meeting failed. If the program made a mistake, also tells ranks that come
+ * within MEETING_TOLD_MS. If a rank that was told comes again, it has made its next call, and waits for this
+ * rank's next call. */
 static void tell_all(struct root *root, ceclResult_t result, const char *words)
 {
     const int64_t deadline = cecl_deadline(MEETING_TOLD_MS);

@@ -142,9 +142,9 @@ static ceclResult_t receive_frame(struct cecl_mesh *mesh, int rank, const struct
 }
 /* ---- all peers at the same time */
 
-/* A late rank may itself wait for a third rank, which completed the previous exchange with this rank but
- * not with the late one. The late rank's time is up soon, and it then names the rank that it waited for.
- * So this rank listens a little longer. */
+/* A late rank may itself wait for a third rank, which completed the previous exchange with this rank but not with
+ * the late one. The late rank's own wait ends soon, and the late rank then names the rank for which it waited. So
+ * this rank listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
     const int64_t end = cecl_now_ms() + CECL_MESH_WORD_MS;

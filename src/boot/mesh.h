@@ -70,9 +70,9 @@ struct cecl_address cecl_mesh_address(const struct cecl_mesh *mesh);
  * this function tells the reason to the peers without a connection; cecl_mesh_tell_abort tells the others. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart);
 
-/* Watches the processes of peers that cecl_mesh_connect could not watch, because they are in PID
- * namespaces below this one. Takes one descriptor for each peer; if there are too few, no process is
- * watched. Local. */
+/* Watches the processes of peers that cecl_mesh_connect could not watch, because these processes are in PID
+ * namespaces below this one. Takes one descriptor for each peer; if there are too few, no process is watched.
+ * Local. */
 void cecl_mesh_watch_processes(struct cecl_mesh *mesh);
 
 /* Called when the communicator is made, or given up. From then on the oob is not used. Local. */

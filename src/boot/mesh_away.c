@@ -16,7 +16,7 @@ union message {
 
 /* ---- frames */
 
-/* The error for a line that has ended: the process of the leader's thread has ended, or the thread has. */
+/* The error for a line that has ended, because the leader's process has ended, or only the thread in it. */
 static ceclResult_t line_error(struct cecl_mesh *mesh, const char *doing, int error)
 {
     const int leader = mesh->hosts->leader;
@@ -42,7 +42,7 @@ static ceclResult_t send_frame(struct cecl_mesh *mesh, const struct mesh_exchang
                                                             : line_error(mesh, "sending to", errno);
 }
 
-/* Takes a frame, or keeps it for the next exchange if the rank is ahead. */
+/* Takes a frame, or keeps it for the next exchange if its sender is ahead of this rank. */
 static ceclResult_t place_frame(struct cecl_mesh *mesh, const struct mesh_exchange *x,
                                 const union message *message, size_t got)
 {
@@ -93,8 +93,8 @@ ceclResult_t mesh_away_begin(struct cecl_mesh *mesh, const struct mesh_exchange 
     return ceclSuccess;
 }
 
-/* News is read before frames: if it says that a rank has ended, what that rank sent before has arrived
- * when frames are read. */
+/* News is read before frames: if the news says that a rank has ended, all frames of that rank have arrived when
+ * frames are read. */
 ceclResult_t mesh_away_move(struct cecl_mesh *mesh, const struct mesh_exchange *x)
 {
     if (!mesh->hosts)
@@ -140,9 +140,9 @@ void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
                     MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Notes that no rank of the host of `rank` can be reached any more. `message` says why; NULL: that host's
- * leader has left. If the leader has died, the others may still take connections; otherwise their host is cut
- * off. */
+/* Notes that no rank of the host of `rank` can be reached any more. `message` says why; NULL: that host's leader
+ * has left. If the leader has died, the other ranks of that host may still take connections. Otherwise that host
+ * is cut off. */
 static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *message)
 {
     const bool is_dead = atomic_load(&mesh->peers[rank].state) == MESH_DEAD ||
@@ -152,7 +152,7 @@ static void note_host(struct cecl_mesh *mesh, int rank, const struct mesh_life *
         if (mesh->hosts->host[r] != mesh->hosts->host[rank])
             continue;
         if (message && !is_dead)
-            atomic_store(&peer->is_cut_off, true); /* before the state */
+            atomic_store(&peer->is_cut_off, true); /* written before the state */
         if (atomic_load(&peer->state) != MESH_ALIVE)
             continue;
         if (message)

@@ -164,7 +164,7 @@ static bool is_of_rank(const struct cecl_mesh *mesh, const struct cecl_invitatio
            cecl_net_equal(hello->secret, mine->secret, sizeof(mine->secret)) && same_user(fd);
 }
 
-/* Takes the connection of a caller that has sent its hello, or reads why the caller gives up, or turns it
+/* Takes the connection of a caller that has sent its hello, or reads why the caller gives up, or turns the caller
  * away. Returns whether the connection was taken. */
 static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                   const struct cecl_caller *caller)
@@ -273,7 +273,7 @@ static void tell_unconnected(struct cecl_mesh *mesh, const struct invited *all,
         if (r == mesh->rank || mesh->peers[r].life >= 0 || cecl_mesh_is_away(mesh, r))
             continue;
         if (!call_with_reason(of_rank(all, r), mesh->rank, reason)) {
-            cecl_door_close(door); /* gives back its descriptors */
+            cecl_door_close(door); /* the door's descriptors become free */
             (void)call_with_reason(of_rank(all, r), mesh->rank, reason);
         }
     }

@@ -16,7 +16,7 @@
 #include "util/clock.h"
 
 #define GIVES_UP (-1) /* instead of nranks: the caller gives up, and its part says why */
-/* ms to wait for the reason of a leader that gives up, or to tell a leader a reason */
+/* ms to wait for the reason why a leader gives up, or to tell a leader such a reason */
 #define REASON_MS 500
 #define TICK_MS 50 /* most ms until a rank of this host that gives up is noticed */
 /* ms of silence after which a host counts as lost; fewer if the time limit is shorter */
@@ -86,7 +86,7 @@ ceclResult_t cecl_mesh_reach(struct cecl_mesh *mesh, struct cecl_reach *reach)
     union cecl_tcp_address at = read_address(&mesh->at);
     if (!is_address(&mesh->at))
         return ceclSuccess;
-    CECL_TRY(make_room(mesh));       /* before ranks rely on each other */
+    CECL_TRY(make_room(mesh));       /* now, while ranks do not rely on each other yet */
     if (at.any.sa_family == AF_INET) /* the kernel chooses the port */
         at.v4.sin_port = 0;
     else

@@ -45,7 +45,7 @@ struct mesh_header {
 /* One peer's part of the current exchange. */
 struct mesh_transfer {
     bool sent, received;
-    struct mesh_header header; /* the peer's */
+    struct mesh_header header; /* the header of the peer's frame */
     int fd;                    /* the descriptor that came along, or -1 */
     bool fd_lost; /* a descriptor came, but this process had reached its limit of descriptors */
 };
@@ -94,7 +94,7 @@ struct mesh_peer {
     _Atomic int state;       /* enum mesh_state */
     bool has_word;           /* set before MESH_LEFT, as `word` is */
     uint32_t word;
-    /* of another host, MESH_ABORTED: it has ended since; or its host cannot be reached */
+    /* for a rank of another host in MESH_ABORTED: it has ended since, or cannot be reached */
     _Atomic int has_gone;
     _Atomic bool is_cut_off;
     /* set with MESH_ABORTED, as in struct mesh_life; guarded by life_lock */
@@ -127,7 +127,7 @@ struct cecl_mesh {
     uint32_t word;
     int take_turn;          /* the rank that cecl_mesh_take asks first */
     void *verdicts;         /* [nranks], for cecl_mesh_agree */
-    struct cecl_address at; /* at which other hosts reach this rank */
+    struct cecl_address at; /* the address at which other hosts reach this rank */
     int reach_fd; /* listens for other hosts; -1: ranks are on one host, or cannot be reached */
     struct mesh_hosts *hosts; /* NULL: all ranks are on one host */
     /* memory for `hosts`, until it is known whether it is needed; or NULL */
@@ -208,8 +208,8 @@ struct mesh_attended {
     const void *context;
     struct cecl_door *door;
 };
-/* Attends a door for at most `ms`. Returns the error with the reason that somebody tells or the oob knows, or else
- * `known`, whose message is the last one. */
+/* Attends a door for at most `ms`. If a peer tells a reason, or the oob knows one, returns the error with that
+ * reason. Otherwise returns `known`, whose message is the last one. */
 ceclResult_t mesh_await_reason(struct cecl_mesh *mesh, ceclResult_t known,
                                const struct mesh_attended *at, int ms);
 /* Notes that the peer's process has ended, even if a forked child still holds its sockets. */

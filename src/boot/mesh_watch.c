@@ -111,8 +111,9 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
     return (enum mesh_state)atomic_load(&peer->state);
 }
 
-/* Returns a rank whose process has ended, `rank` first; -1: none. Waits a moment for `rank`,
- * because a process that ends closes its sockets a little before its descriptor becomes readable. */
+/* Returns `rank` if its process has ended, or else another rank whose process has ended; -1: there is none. Waits
+ * a moment for `rank`, because a process that ends closes its sockets a little before its descriptor becomes
+ * readable. */
 static int find_ended(const struct cecl_mesh *mesh, int rank)
 {
     for (int ms = 0; ms < CECL_PROCESS_ENDING_MS; ms++) {

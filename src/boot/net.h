@@ -35,8 +35,8 @@ int cecl_net_look(int fd);
  * end has closed, ceclSystemError for an error of this process. `who` names the other end in the message. */
 ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadline,
                            const char *who);
-/* process  watches the other end's process (cecl_process_watch); if that process ends, so does the wait, with
- *          ceclRemoteError */
+/* process  watches the other end's process (cecl_process_watch); if that process ends, the wait
+ *          ends with ceclRemoteError */
 ceclResult_t cecl_net_recv(int fd, int process, void *data, size_t bytes, int64_t deadline,
                            const char *who);
 

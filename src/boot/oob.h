@@ -22,7 +22,7 @@ struct cecl_oob {
     int nranks, rank;
     int64_t timeout_ms; /* ms that this rank waits until it has joined; for error messages */
     int64_t deadline;   /* ends every wait until this rank has joined; see cecl_deadline */
-    bool is_known;      /* [out] other ranks know of this rank's join, also if the join failed */
+    bool is_known;      /* [out] other ranks know that this rank joins, even if joining fails */
 
     void *context;
     /* All-gathers, once. Collective.

@@ -132,9 +132,9 @@ static ceclResult_t hear_parts(const struct client *client, int nranks, char *re
     return ceclSuccess;
 }
 
-/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the message depends
- * on the step that was reached. *put_off: newer callers replaced this one, which must connect again. The
- * root may say so before it has the answer, so its reply is read even if the answer could not be sent. */
+/* Answers the root's challenge, and receives its proof. If the root closes meanwhile, the message depends on the
+ * step that was reached. *put_off: newer callers replaced this one, which must connect again. The root may put
+ * this rank off before the answer has arrived, so the root's reply is read even if the answer could not be sent. */
 static ceclResult_t prove(const struct client *client, const struct cecl_tcp_answer *answer,
                           struct cecl_tcp_proof *proof, bool *put_off)
 {

@@ -47,8 +47,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* How well an interface's address suits; 0: not at all. If an interface is named, only that one suits;
- * otherwise only loopback, which is enough for a job on one host. */
+/* How well an interface's address suits; 0: not at all. If an interface is named, only that interface suits. If
+ * none is named, only loopback suits, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

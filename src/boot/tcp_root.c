@@ -23,7 +23,7 @@
 #define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
 #define WORDS_MS 1000   /* ms that sending such a message may take */
 #define TICK_MS 50      /* most ms until a rank that leaves early is noticed */
-/* a rank gets the list of missing ranks at most so many ms before it gives up */
+/* a rank gets the list of missing ranks at most this many ms before it gives up */
 #define MARGIN_MS 1000
 
 struct seat {
@@ -45,7 +45,7 @@ struct root {
     /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
     int64_t bound_ms;
     int64_t deadline; /* end of the current wait */
-    int64_t patience; /* when the first of the ranks gives up */
+    int64_t patience; /* the time at which the first rank gives up */
     int nranks, joined;
     int expected; /* the largest nranks that any rank has sent */
     int told;     /* how many ranks came after the job had failed, and got the reason */
@@ -271,8 +271,8 @@ static void let_ranks_in(struct root *root)
 
 /* ---- the reply */
 
-/* Sends as much of the reply as a rank's socket takes. Returns whether there is more to send to it. If the
- * rank has gone, there is not. */
+/* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send; false if the rank has
+ * gone. */
 static bool send_some(const struct root *root, struct seat *seat, size_t bytes)
 {
     while (seat->taken < bytes) {

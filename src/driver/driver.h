@@ -1,6 +1,6 @@
-/* The CUDA driver's functions, found at run time: the driver is opened, never linked, so a libcecl built
- * with CUDA also loads on a machine without a driver. No CUDA runtime is needed. This file knows nothing
- * of src/device. Only builds with CUDA include it. */
+/* The CUDA driver's functions, found at run time: the driver is opened, never linked, so a libcecl built with CUDA
+ * also loads on a machine without a driver. No CUDA runtime is needed. This file knows nothing of src/device. Only
+ * builds with CUDA include this file. */
 #ifndef CECL_DRIVER_DRIVER_H
 #define CECL_DRIVER_DRIVER_H
 

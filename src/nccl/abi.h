@@ -20,7 +20,7 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 typedef struct ncclWindow *ncclWindow_t;
-typedef struct ncclConfig ncclConfig_t; /* versions of NCCL differ in its size */
+typedef struct ncclConfig ncclConfig_t; /* its size differs between versions of NCCL */
 typedef struct {
     int opCnt, peer, sigIdx, ctx;
 } ncclWaitSignalDesc_t;

@@ -124,9 +124,9 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Returns an error if the wait must end before the rank has told its bits. has_told is asked again after
- * the other words were read, because a rank tells before it counts its next call, and before it
- * leaves. */
+/* Returns an error if the wait must end before the rank has told its bits. A rank writes its bits before it counts
+ * its next call, and before it leaves. So has_told is called again after the other words were read: if the rank
+ * has counted or left, and the bits are still missing, they will not come. */
 static ceclResult_t reason_to_end(const struct wait *wait)
 {
     const int mine = wait->comm->rank, rank = wait->rank;

@@ -1,13 +1,13 @@
-/* Agreements: at a call that all ranks make, each rank tells bits that only it knows, and gets those bits
- * that all ranks have told. The words lie in shared memory of cecl's communicator. Ranks wait for each
- * other on the host, without calling the driver. */
+/* Agreements: at a call that all ranks make, each rank tells bits that only this rank knows, and gets the bits
+ * that every rank has told. The words lie in shared memory of cecl's communicator. Ranks wait for each other on
+ * the host, without calling the driver. */
 #ifndef CECL_NCCL_AGREE_H
 #define CECL_NCCL_AGREE_H
 
 #include "nccl/comms.h"
 
-/* Finds the words of a communicator whose `ours` is set; they follow those of learn.h. There are none over
- * several nodes, or if there is no room for them, on all ranks alike. */
+/* Finds the words of a communicator whose `ours` is set; they follow those of learn.h. A communicator over several
+ * nodes has no such words, and neither has one without room for them. All ranks alike have words, or have none. */
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
 /* Tells the peers that this rank has left. */
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);

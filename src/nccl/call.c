@@ -17,9 +17,9 @@
 #include "nccl/serve.h"
 #include "nccl/stats.h"
 
-/* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on all
- * ranks of the communicator, and never the addresses of buffers. For a send or receive they may use what
- * is equal on its two ranks. */
+/* ---- serve or pass. Ranks must decide alike, so the following functions use only what is equal on all ranks of
+ * the communicator, and never the addresses of buffers. For a send or a receive they may also use what is equal on
+ * the two ranks of that message. */
 
 /* Whether the root or peer exists. If not, NCCL refuses the call at once, also in a group. */
 static bool has_rank(const struct cecl_nccl_call *call, int nranks)
@@ -46,8 +46,8 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
         return CECL_NCCL_NO_SUCH_RANK;
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Messages without bytes are served, because their two ranks wait for each other. If only these were
-     * passed, a group would finish its passed messages before its served ones, and ranks could wait for
+    /* Messages without bytes are served, because their two ranks wait for each other. If only messages without
+     * bytes were passed, a group would finish its passed messages before its served ones, and ranks could wait for
      * each other in a circle. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
@@ -225,7 +225,7 @@ static bool is_one_sided(enum cecl_nccl_op op)
            op == CECL_NCCL_OP_ncclWaitSignal;
 }
 
-/* As cecl_nccl_take, for a call that was decided on: `reason` says why it is passed. */
+/* Like cecl_nccl_take, for a call that is already decided: `reason` says why the call is passed. */
 static bool settle(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                    enum cecl_nccl_reason reason, bool is_timed, ncclResult_t *result)
 {

@@ -34,7 +34,7 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces;       /* the call computes, which needs SMs; otherwise it only moves data */
+    bool reduces;       /* the call computes, and so needs SMs; false: it only moves data */
     const void *caller; /* the code that the call returns to */
     /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
     ncclComm_t comm;
@@ -55,7 +55,7 @@ struct cecl_nccl_call {
  * group. False: the caller must pass it to NCCL. */
 bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result);
 
-/* As cecl_nccl_take, for a one-sided call. */
+/* Like cecl_nccl_take, for a one-sided call. */
 struct cecl_nccl_one_sided;
 bool cecl_nccl_take_one_sided(const struct cecl_nccl_one_sided *call, ncclResult_t *result);
 

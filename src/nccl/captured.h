@@ -13,8 +13,8 @@
 /* Whether the call's stream captures a graph. NCCL's rules require this to be equal on all ranks. */
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm);
 
-/* Tells the peers whether this rank can serve `count` captured calls on one communicator: if `may`, and if
- * cecl can capture them here. The caller is inside the communicator. */
+/* Tells the peers whether this rank can serve `count` captured calls on one communicator. It can if `may` is set,
+ * and if cecl can capture the calls here. The caller is inside the communicator. */
 void cecl_nccl_captured_tell(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *calls,
                              int count, bool may);
 /* Waits for all ranks. *serves: all of them can serve the calls. Errors: those of cecl_nccl_agree_await. */

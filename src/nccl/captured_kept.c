@@ -1,6 +1,5 @@
-/* The captured calls that the thread's open group keeps; see captured.h. This file is separate from
- * captured_group.c, which carries the calls out and depends on call.c, because call.c keeps calls
- * here. */
+/* The captured calls that the thread's open group keeps; see captured.h. Separate from captured_group.c, because
+ * call.c uses this file to keep calls, and captured_group.c, which carries them out, uses call.c. */
 #include <stdlib.h>
 
 #include "nccl/captured.h"

@@ -200,8 +200,8 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
         cecl_nccl_pause_us(100);
 }
 
-/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must
- * also end NCCL's: if it destroys, and no abort came meanwhile. */
+/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must also end
+ * NCCL's communicator: true for a destroy, unless an abort came meanwhile. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -237,8 +237,8 @@ static void abort_ours(struct cecl_nccl_comm *entry)
     (void)!end_ours(entry, false);
 }
 
-/* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's
- * communicator, which may be freed. False: that thread has just completed it, so it must be ended. */
+/* Gives up a communicator that is being made. Afterwards its thread no longer uses NCCL's communicator, which may
+ * be freed. False: that thread has just completed cecl's communicator, so the caller must end it. */
 static bool give_up(struct cecl_nccl_comm *entry)
 {
     (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
@@ -335,7 +335,7 @@ bool cecl_nccl_comm_destroy(ncclComm_t comm)
 
 /* ---- errors */
 
-/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses one of their numbers for another
+/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses the number of one of them for another
  * error. */
 static ncclResult_t number_of(ceclResult_t result)
 {

@@ -42,16 +42,16 @@ struct cecl_nccl_comm {
     ceclLimits_t limits;           /* limits of `ours` */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
     struct cecl_nccl_learn *learn; /* see learn.h; NULL: the built-in table decides */
-    /* what the file of CECL_NCCL_LEARNED has for it; NULL: nothing */
+    /* what the file of CECL_NCCL_LEARNED has for this communicator; NULL: nothing */
     const struct cecl_nccl_known *known;
-    /* as `known`, if all ranks have the same gains; otherwise NULL */
+    /* the same as `known`, if all ranks have the same gains; otherwise NULL */
     const struct cecl_nccl_known *measured;
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_line *) lines;
     struct cecl_nccl_rails rails;
     uint64_t drawn;       /* a random number, equal on all ranks */
     bool is_non_blocking; /* NCCL does its work in the background */
-    bool learns;          /* trials, or verdicts from the file, decide on its calls */
+    bool learns;          /* trials, or verdicts from the file, decide on the calls */
     int nranks, rank;
     int together; /* how many communicators the thread made at once, including this one */
     int ordinal;  /* number of the GPU; -1: memory of the host, with a stand-in for NCCL */
@@ -59,12 +59,13 @@ struct cecl_nccl_comm {
     uint64_t served, agreed;
     enum cecl_nccl_one_sided_by one_sided;
     bool has_passed_one_sided;
-    struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares none */
+    struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares no windows */
     /* -- shared by threads -- */
-    /* an error: ranks could not exchange bytes while it was made, or finalizing it has failed */
+    /* the error, if ranks could not exchange bytes while cecl's communicator was made, or if finalizing it has
+     * failed */
     _Atomic(ncclResult_t) result;
-    _Atomic bool has_told; /* one of its errors was printed */
-    /* NCCL has symmetric windows for it. Equal on all ranks, because registering windows is collective */
+    _Atomic bool has_told; /* an error of this communicator was printed */
+    /* NCCL has symmetric windows for `comm`. Equal on all ranks, because registering windows is collective */
     _Atomic bool has_windows;
     /* a thread's open group registers a window; `next_to_register` is the next such entry */
     bool is_to_register;
@@ -100,9 +101,9 @@ struct cecl_nccl_wish {
     ncclComm_t parent; /* NULL: no parent */
 };
 
-/* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking.
- * It is made on all ranks, or on none, and then the entry says why. Returns an error only if ranks could
- * not exchange bytes through NCCL's communicator, which is then unusable. */
+/* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each, blocking. Each is
+ * made on all of its ranks or on none; if on none, the entry says why. Returns an error only if ranks could not
+ * exchange bytes through NCCL's communicator, which is then unusable. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
 /* Like cecl_nccl_comms_make, but does not wait, for a communicator that NCCL makes in the background: a
@@ -146,8 +147,8 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the
- * background. If it has rails, they end first, and then NCCL's communicator is finalized. */
+/* Like cecl_nccl_comm_finalize, but does not wait, for a communicator that NCCL finalizes in the background. If
+ * the communicator has rails, they end first, and then NCCL's communicator is finalized. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator for `comm`, if there is one. If another thread is inside a call during an abort,
@@ -156,11 +157,11 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
 bool cecl_nccl_comm_abort(ncclComm_t comm);
 /* Aborts cecl's communicator for `comm`. NCCL keeps `comm`, which may still get children. If cecl has no
- * communicator for it, the entry stays, and still says why. */
+ * communicator for `comm`, the entry stays, and still says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 
 /* The asynchronous error of cecl's communicator for `comm`, as an ncclResult_t, or the error of making or
- * finalizing it in the background; ncclInProgress while it is being finalized. */
+ * finalizing that communicator in the background; ncclInProgress while it is being finalized. */
 ncclResult_t cecl_nccl_comm_error(ncclComm_t comm);
 
 /* The ncclResult_t for a result of libcecl.so. Prints the message of the first error on `comm`. comm NULL:

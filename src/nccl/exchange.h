@@ -30,7 +30,7 @@ bool cecl_nccl_exchange_is_ended(const struct cecl_nccl_exchange *exchange);
 ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void *mine, void *all,
                                 size_t bytes);
 
-/* Collective: splits the communicator, with this rank's number as the key. Waits likewise. */
+/* Collective: splits the communicator, with this rank's number as the key. Has the same time limit. */
 ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void *config,
                                       ncclComm_t *split);
 

@@ -40,7 +40,7 @@ static void forget_wishes(void)
     group.count = group.room = 0;
 }
 
-/* has_windows: NCCL has registered the windows. Also true if that has failed; then some calls are passed
+/* has_windows: NCCL has registered the windows. Also true if registering has failed: then some calls are passed
  * that could be served. */
 static void end_registering(bool has_windows)
 {
@@ -74,7 +74,7 @@ static ncclResult_t keep(struct cecl_nccl_wish wish)
     return ceclSuccess;
 }
 
-/* Registering windows is collective, so decisions may depend on it. In a group it counts only from the
+/* Registering windows is collective, so decisions may depend on it. In a group a window counts only from the
  * group's end on, because ranks may make the calls of a group in any order. */
 static void note_window(struct cecl_nccl_comm *entry)
 {
@@ -264,7 +264,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
 
 /* ---- ending them */
 
-/* Finalizes a communicator with rails: cecl's, which has the split, and then NCCL's. */
+/* Finalizes a communicator with rails: first cecl's communicator, which has the split, and then NCCL's. */
 static ncclResult_t finalize_rails(ncclComm_t comm, bool is_non_blocking)
 {
     if (is_non_blocking) { /* the same thread also finalizes NCCL's communicator */

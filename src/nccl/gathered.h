@@ -1,5 +1,5 @@
-/* Exchanges what ranks of several nodes publish for trials (learn/trial.h). Such ranks share no memory, so
- * it is exchanged by an all-gather of NCCL, which runs during the program's next period. The result is
+/* Exchanges what ranks of several nodes publish for trials (learn/trial.h). Ranks of different nodes share no
+ * memory, so an all-gather of NCCL exchanges the data. It runs during the program's next period. The result is
  * read one period later, when the host waits until the GPU has finished the all-gather. */
 #ifndef CECL_NCCL_GATHERED_H
 #define CECL_NCCL_GATHERED_H
@@ -9,9 +9,9 @@
 #include "nccl/gpu.h"
 
 struct cecl_nccl_gathered {
-    struct cecl_trial_shared *shared; /* memory of this rank. NULL: not open */
+    struct cecl_trial_shared *shared; /* what this rank publishes; NULL: not open */
     unsigned char *room;              /* this rank's part, then those of all ranks */
-    struct cecl_nccl_gpu gpu;         /* has memory of the same size */
+    struct cecl_nccl_gpu gpu;         /* its memory has the size of `room` */
     bool is_pending;
     /* nothing is exchanged any more, because the communicator has failed or ends */
     bool has_failed;

@@ -13,7 +13,7 @@
 #define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
 #define ACTIVE 1       /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
 
-/* Bytes that are allocated at least. Only communicators of many ranks need more. Then the old memory is
+/* At least this many bytes are allocated. Only communicators of many ranks need more. Then the old memory is
  * freed, which waits for all work on the GPU. */
 #define LEAST_BYTES ((size_t)1 << 20)
 

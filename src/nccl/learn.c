@@ -21,7 +21,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    /* of the communicator. It may have several ranks in one process, each of which is a holder */
+    /* names the communicator. If several of its ranks are in this process, each of them is a holder */
     uint64_t id;
     int holders;
 } trying = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -48,8 +48,8 @@ static void release(void *context, uint64_t id)
     pthread_mutex_unlock(&trying.lock);
 }
 
-/* Finds the arm of the file's verdict; -1: there is none. A class that was tried before is tried again,
- * because the file may have only its old verdict. */
+/* Finds the arm of the file's verdict; -1: there is none. A class that was tried before is tried again, because
+ * the file may have only the verdict of that earlier trial. */
 static int recall(void *context, uint64_t subject)
 {
     const struct cecl_nccl_comm *comm = context;
@@ -72,8 +72,8 @@ static void exchange(void *context, const struct cecl_trial_rank *mine, struct c
     cecl_nccl_gathered_exchange(&comm->learn->gathered, comm, mine, all);
 }
 
-/* Finds words for the trial, which all ranks share; over several nodes they are this rank's own. NULL:
- * they do not fit, on all ranks alike. */
+/* Finds the words of the trial. All ranks share them; but over several nodes each rank has its own. NULL: there is
+ * no room for the words; this is so on all ranks or on none. */
 static ceclResult_t find_words(struct cecl_nccl_comm *entry, struct cecl_nccl_learn *learn,
                                void **words)
 {
@@ -148,8 +148,8 @@ static uint32_t arms_of_period(const struct cecl_nccl_learn *learn)
     return arms;
 }
 
-/* The time of a single call does not show how it slows down computation beside it, which is the reason for
- * NO_SMS. So of cecl's arms only the one of the communicator's own policy is tried. */
+/* NO_SMS exists because calls on SMs slow down computation beside them. The time of a single call does not show
+ * that. So of cecl's arms only the one that has the communicator's own policy is tried. */
 static uint32_t arms_of_class(const struct cecl_nccl_learn *learn)
 {
     return ARM(BY_NCCL) | (learn->policies == CECL_SM_ALLOW ? ARM(WITH_SMS) : ARM(NO_SMS));
@@ -314,7 +314,7 @@ static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
     return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
 }
 
-/* The period's verdict or turn decides; if there is none, that of the class does. */
+/* The period's verdict or turn decides. If the period has neither, the verdict or turn of the class decides. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                                     bool *is_timed)

@@ -16,14 +16,15 @@ enum { CECL_NCCL_BY_NCCL, CECL_NCCL_NO_SMS, CECL_NCCL_WITH_SMS, CECL_NCCL_MOVES_
 struct cecl_nccl_learn {
     /* -- used at each call -- */
     struct cecl_trial trial;
-    uint64_t group; /* the group of the last call, and how many earlier calls it has */
+    /* the group of the last call, and how many calls this group had before that one */
+    uint64_t group;
     uint32_t in_group;
     bool is_found;        /* a period was found, and the trial is on it */
     int policy, policies; /* ceclSmPolicy_t in force; the communicator's own */
     /* number of the last call that only moves data, and of the last reduction; from 1 */
     uint64_t moved, reduced;
     /* -- used less often -- */
-    int64_t begun_ns;  /* ns; when the host began this period */
+    int64_t begun_ns;  /* when the host began this period, in ns */
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_classes classes;
     bool has_from,

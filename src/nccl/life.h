@@ -38,7 +38,7 @@ enum cecl_nccl_state {
     STEP(READY, DESTROYING)   /* destroy */                                                        \
     STEP(READY, ENDING)       /* abort or revoke; the same in the next two steps */                \
     STEP(FINALIZING, ENDING)                                                                       \
-    STEP(DESTROYING, ENDING) /* also: the calls are done */                                        \
+    STEP(DESTROYING, ENDING) /* also when the calls are done */                                    \
     STEP(ENDING, FREE)       /* ours has ended */                                                  \
     STEP(ENDING, LOST)       /* a thread is still inside when the wait for it ends */
 

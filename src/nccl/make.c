@@ -275,7 +275,7 @@ static ceclResult_t make(struct cecl_nccl_exchange *exchange, int together,
     if (entry->reason == CECL_NCCL_NO_REASON)
         CECL_TRY(make_on_all(exchange, entry, learns));
     entry->learns = learns != LEARNS_NOTHING;
-    if (entry->rails.exist) /* otherwise it would be reported only at its end */
+    if (entry->rails.exist) /* otherwise --stats would list it only when it ends */
         cecl_nccl_learn_report(entry);
     return ceclSuccess;
 }

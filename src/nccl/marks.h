@@ -10,9 +10,9 @@
 #include "learn/trial.h"
 #include "nccl/abi.h"
 
-/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has two marks for
- * each of 60 calls, or one for each of 60 periods. So its times are not lost even if the GPU has not
- * begun with the trial yet. */
+/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has two marks for each of
+ * 60 calls, or one for each of 60 periods. So a trial's times are not lost even if the host has enqueued the whole
+ * trial before the GPU begins with it. */
 #define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= 2 * (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS,
                "a trial's marks");
@@ -21,13 +21,13 @@ struct cecl_nccl_marks {
     int ordinal; /* which GPU; -1: the host device */
     struct cecl_nccl_mark {
         void *event; /* NULL on the host device */
-        int64_t ns;  /* its time on the host device */
+        int64_t ns;  /* the mark's time on the host device */
         bool is_noted;
     } ring[CECL_NCCL_MARKS];
     uint32_t count; /* number of marks so far; they are numbered from 0 */
     /* Times that are not published yet. */
     struct cecl_nccl_time {
-        uint32_t from, to; /* its marks */
+        uint32_t from, to; /* the time's marks */
         uint32_t trial;
         int slot;
     } pending[CECL_NCCL_MARKS];

@@ -26,8 +26,8 @@ static bool malloc_is_replaced(void)
     return dlsym(RTLD_DEFAULT, "malloc") != malloc_of_libc;
 }
 
-/* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. It cannot be used with a replaced
- * malloc, because libc would then free memory that the replacement has allocated. Without it, such calls
+/* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. It cannot be used with a replaced malloc,
+ * because libc would then free memory that the replacement has allocated. Without RTLD_DEEPBIND, NCCL's own calls
  * come to this library, and cecl_nccl_real_has distinguishes them from the program's calls. */
 static int open_flags(void)
 {

@@ -1,5 +1,5 @@
-/* The results of trials on this process's communicators, for `cecl-run --stats`: one entry for each of the
- * latest communicators, also if it has ended. The thread that is inside a communicator updates the entry
+/* The results of trials on this process's communicators, for `cecl-run --stats`: one entry for each of the latest
+ * communicators, even if the communicator has ended. The thread that is inside a communicator updates the entry
  * from time to time. Entries are printed when the process ends. */
 #ifndef CECL_NCCL_REPORT_H
 #define CECL_NCCL_REPORT_H
@@ -16,10 +16,12 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
     CECL_NCCL_TRIAL_CLASSES,   /* there is no period, so classes of calls are tried */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    CECL_NCCL_TRIAL_PUT_OFF, /* as WAITING; at the last attempt another communicator was being tried */
-    CECL_NCCL_TRIAL_APART, /* as WAITING; at the last attempt a rank's host was too many steps behind */
+    /* like WAITING; at the last attempt another communicator was being tried */
+    CECL_NCCL_TRIAL_PUT_OFF,
+    /* like WAITING; at the last attempt a rank's host was too many steps behind */
+    CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
-    /* as PUT_OFF or APART, and all attempts of this round were made; a later round tries again */
+    /* like PUT_OFF or APART, but all attempts of this round were made; a later round tries again */
     CECL_NCCL_TRIAL_LEFT,
     CECL_NCCL_TRIAL_UNKNOWN,  /* trials are off, and the file has no verdict on the period */
     CECL_NCCL_TRIAL_FULL,     /* there is no room for more decisions */

@@ -7,8 +7,8 @@
 #define SERVE(name, ...)                                                                           \
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
-/* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl requires
- * an address, but does not write to it, so it gets sendbuff. On the host device the stand-in for NCCL
+/* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl requires an
+ * address, but writes nothing there, so this function passes sendbuff. On the host device the stand-in for NCCL
  * completes each call before it returns, on any stream, unless the stream captures. */
 ceclResult_t cecl_nccl_serve_enqueue(const struct cecl_nccl_call *call,
                                      const struct cecl_nccl_comm *comm, cudaStream_t stream)

@@ -84,7 +84,7 @@ static void print_ranks(FILE *out)
 struct row {
     const char *name, *class, *by, *zero_sm, *why;
     uint64_t calls, bytes;
-    bool is_known; /* `bytes` is known; it is not if the calls' arguments are not known */
+    bool is_known; /* `bytes` is known; false if the calls' arguments are not known */
     bool is_failure, is_first;
     bool is_captured; /* the calls were captured; replays are not counted */
 };

@@ -6,8 +6,8 @@
 #include "nccl/call.h"
 #include "nccl/symbol.h"
 
-/* Counts a call. mark: whether a served call used SMs, or whether another call was refused instead of
- * passed. */
+/* Counts a call. mark: for a served call, whether it used SMs; for any other call, whether it was refused
+ * (otherwise it was passed). */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason,
                            bool mark);
 /* Counts a call of a function whose arguments are not known. */

@@ -13,9 +13,9 @@ enum cecl_nccl_answer {
     CECL_NCCL_NOTHING,
     CECL_NCCL_TEAM,   /* three ints: a team of no ranks */
     CECL_NCCL_NUMBER, /* an int: -1, which is not a rank and not a number of slots */
-    /* as RESULT, for a collective that only moves data, and whose arguments cecl does not know */
+    /* like RESULT; a collective that only moves data, with arguments that cecl does not know */
     CECL_NCCL_MOVE,
-    CECL_NCCL_REDUCTION, /* the same, for a collective that computes */
+    CECL_NCCL_REDUCTION, /* like MOVE; a collective that computes */
     CECL_NCCL_ANSWERS
 };
 
@@ -27,7 +27,8 @@ struct cecl_nccl_symbol {
     enum cecl_nccl_answer answer;
     /* -- for MOVE and REDUCTION, for which every call goes through cecl_nccl_resolve -- */
     _Atomic(cecl_nccl_target) found; /* NULL: not looked for yet */
-    _Atomic uint64_t calls[2]; /* how many were passed, and refused; counted if CECL_NCCL_STATS=1 */
+    /* how many calls were passed, and how many were refused; counted if CECL_NCCL_STATS=1 */
+    _Atomic uint64_t calls[2];
 };
 
 /* jump.c. The first target of every symbol: calls cecl_nccl_resolve, and jumps to the target that it

@@ -8,16 +8,16 @@
 #include "nccl/process.h"
 #include "util/log.h"
 
-/* What a verdict says about NCCL's way and another one. `after` is calculated from the gain, on which the
- * decision is based. The ratio of the two ways' medians may differ from it. */
+/* What a verdict says about NCCL's way and another way. `after` is calculated from the gain, on which the decision
+ * is based. The ratio of the two ways' medians may differ from it. */
 struct summary {
     double before_ns, after_ns, percent; /* times of one step or call; percent negative: shorter */
     double gain;
     uint32_t counts[2];
 };
 
-/* The way with which NCCL's is compared: the one that was decided on, or, if that is NCCL's, the best
- * other one. */
+/* The way with which NCCL's way is compared: the way that was decided on; or, if NCCL's own way was, the best of
+ * the other ways. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -28,7 +28,7 @@ static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
     return best;
 }
 
-/* A decision: on what, and which arm. */
+/* A decision: what was decided on, and which arm was chosen. */
 struct ruling {
     const char *what; /* "step", or a class */
     uint64_t subject;

@@ -100,8 +100,8 @@ static ceclResult_t share(struct cecl_nccl_comm *entry, struct cecl_nccl_window 
                can = has_place && window.nccl && !entry->has_passed_one_sided;
     uint32_t bits = 0;
     cecl_nccl_agree_tell(entry, closed_bits(entry->windows) | (can ? CAN_SHARE : 0));
-    /* This rank's bit alone decides that cecl is not used, so this rank does not wait for the others.
-     * NCCL may not wait here either, and the program's thread may register windows for other ranks
+    /* If one rank's bit is missing, cecl is not used. So this rank, which cannot share the window, need not wait
+     * for the others. NCCL may not wait here either, and the program's thread may register windows for other ranks
      * next. */
     if (!can && entry->one_sided == CECL_NCCL_ONE_SIDED_OPEN) {
         entry->one_sided = CECL_NCCL_ONE_SIDED_PASSED;

@@ -1,9 +1,9 @@
 /* NCCL's windows that cecl also shares, for one-sided calls.
  *
- * Signals are counted for each pair of ranks, and not for each window, so one library must carry out all
- * one-sided calls of a communicator. Ranks decide which, by an agreement (agree.h), when the first window
- * is registered: cecl, if it can share the window's memory on all ranks, and if no rank has made a
- * one-sided call before. */
+ * Signals are counted for each pair of ranks, and not for each window, so one library must carry out all one-sided
+ * calls of a communicator. When the first window is registered, ranks decide on that library by an agreement
+ * (agree.h). It is cecl if cecl can share the window's memory on all ranks, and if no rank has made a one-sided
+ * call before. */
 #ifndef CECL_NCCL_WINDOWS_H
 #define CECL_NCCL_WINDOWS_H
 
@@ -31,7 +31,7 @@ ncclResult_t cecl_nccl_window_registered(struct cecl_nccl_comm *entry, ncclComm_
 ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended);
 
 /* Called when NCCL deregisters a window, which is a local call. cecl frees the window when all ranks have
- * deregistered it and register another one, or with the communicator. */
+ * deregistered it and then register another window, or else when the communicator ends. */
 void cecl_nccl_window_deregistered(struct cecl_nccl_comm *entry, ncclWindow_t win);
 
 /* The window of a handle; NULL: there is none. */

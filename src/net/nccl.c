@@ -4,9 +4,9 @@
  * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
  * NET_SMS SMs. NCCL's communicator is non-blocking: its background work is polled, within time limits.
  *
- * A program that uses NCCL itself lends it (ceclNcclNet_t). Then NCCL's communicator is split from the
- * program's, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used only
- * if it is lent, and is then a stand-in without streams: the stream's thread calls it.
+ * A program that uses NCCL itself can lend cecl its NCCL (ceclNcclNet_t). Then cecl's communicator of NCCL is split
+ * from the program's one, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used
+ * only if the program lends it. It is then a stand-in without streams, which the stream's thread calls.
  *
  * Two words tell the host how many exchanges have begun and ended. NCCL does not say for which of its
  * ranks a running exchange waits. */

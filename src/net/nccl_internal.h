@@ -60,7 +60,8 @@ struct nccl {
     struct cecl_net net;
     const struct nccl_functions *api;
     struct nccl_functions lent_api;
-    /* if it has no library, the program lends nothing, and the communicator is cecl's own */
+    /* what the program lends. If `lent` has no library, the program lends nothing, and NCCL's communicator is
+     * cecl's own */
     ceclNcclNet_t lent;
     struct cecl_device *dev;
     int rank, nranks, timeout_ms;

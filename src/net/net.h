@@ -47,9 +47,9 @@ struct cecl_net_ops {
     bool (*late)(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
     /* The transport's asynchronous error, with its message recorded, or ceclSuccess. Any thread. */
     ceclResult_t (*error)(struct cecl_net *net);
-    /* Makes running and later exchanges end without moving their bytes. Any thread. */
+    /* Makes running and later exchanges end without moving any more bytes. Any thread. */
     void (*fail)(struct cecl_net *net);
-    /* Frees the transport, whose exchanges have ended, or which has failed. */
+    /* Frees the transport. Its exchanges must have ended, unless the transport has failed. */
     void (*close)(struct cecl_net *net);
     /* Fails the transport, and ends what it has in other libraries, within a bounded time. Exchanges may
      * be pending; the transport's memory stays. NULL: it has nothing in other libraries. */
@@ -57,8 +57,8 @@ struct cecl_net_ops {
     /* Ends what the transport has in other libraries, in order and within a bounded time. No exchange is
      * pending, and none follows. NULL: as for give_up. */
     void (*finish)(struct cecl_net *net);
-    /* Lends it to a child of the communicator: fills in *lender, except its `ranks`. Returns false where the child
-     * finds a network of its own; so does NULL. Local. */
+    /* Lends the transport to a child of the communicator: fills in all of *lender except `ranks`. Returns false if
+     * the child must find a network of its own; NULL means the same. Local. */
     bool (*lend)(struct cecl_net *net, struct cecl_net_lender *lender);
 };
 
@@ -87,8 +87,8 @@ size_t cecl_net_local_bytes(int nranks);
 ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank, int nranks,
                                  struct cecl_net **net);
 
-/* nccl.c: on GPUs, through the sends and receives of NCCL, which is opened at run time, or of a split of the
- * communicator that the program lends (pipes.h). Collective over the mesh.
+/* nccl.c: on GPUs, through sends and receives of an NCCL communicator. It is a new one of the NCCL library that is
+ * opened at run time, or a split of the one that the program lends (pipes.h). Collective over the mesh.
  *
  * timeout_ms  limit of the host's waits in an exchange; 0: none
  * deadline    of making NCCL's communicator */

@@ -188,7 +188,7 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
 
 #define FRESH_MS 20 /* a pass takes far less, unless the thread has no processor */
 
-/* Waits for a pass that began after this call, and lists the ranks for which it still waited. So a rank
+/* Waits for a pass that began after this call, and lists the ranks for which that pass still waited. So a rank
  * that sent all of its bytes before this call is not listed. */
 static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
 {
@@ -235,7 +235,7 @@ static void close_net(struct cecl_net *net)
 
 /* ---- what children are lent */
 
-/* Pipes for a child, among some of the ranks of its parent's. */
+/* Pipes for a child communicator, between some ranks of its parent's pipes. */
 static ceclResult_t open_for_child(const struct cecl_net_lender *lender, struct cecl_mesh *mesh,
                                    int rank, int nranks, struct cecl_net_pipes *pipes)
 {

@@ -1,6 +1,6 @@
-/* Pipes between ranks: they carry bytes out of a node on the host device, where streams are threads. pipes.c
- * makes a transport of them (net.h). There are two kinds: mailboxes in shared memory (local.c), and messages
- * of MPI (src/api/mpi). libcecl_mpi lends the latter, because libcecl does not link MPI.
+/* Pipes between ranks: they carry bytes out of a node on the host device, where streams are threads. pipes.c makes a
+ * transport of them (net.h). There are two kinds: mailboxes in shared memory (local.c), and messages of MPI
+ * (src/api/mpi). libcecl_mpi lends the pipes of MPI, because libcecl does not link MPI.
  *
  * A pipe keeps the order of the bytes that one rank puts for another. Only one thread at a time uses the
  * pipes of a rank. */
@@ -18,15 +18,18 @@ struct cecl_net_pipes {
      * `take` receives likewise. */
     size_t (*put)(void *context, int peer, const void *bytes, size_t count, size_t least);
     size_t (*take)(void *context, int peer, void *bytes, size_t count, size_t least);
-    /* Whether the peer can take all bytes that were put for it without help of this rank. NULL: always */
+    /* Whether the peer can take, without this rank's help, all bytes that were put for it. NULL: always */
     bool (*has_left)(void *context, int peer);
     /* Returns the message of an error of the pipes, or NULL. The function is NULL if the pipes have no
      * errors */
     const char *(*error)(void *context);
     void (*close)(void *context);
-    /* For pipes among some of these ranks, which stay when these close or fail. Local. NULL, both: there are none.
-     * draw   returns the new pipes' number, which no others have; their first rank calls. Negative: none is left
-     * split  ranks  [nranks] of these pipes, in the order of the new ones; number: equal on all of them */
+    /* These make pipes between some of the ranks. The new pipes stay when the old ones close or fail. Local. Both
+     * functions are NULL if no such pipes can be made.
+     * draw   returns a number that no other pipes have, or a negative one if none is left; only the first rank of
+     *        the new pipes calls it
+     * split  ranks   [nranks] numbers of ranks in the old pipes, in the new order
+     *        number  from draw, equal on all of them */
     int (*draw)(void *context);
     ceclResult_t (*split)(void *context, int number, const int *ranks, int nranks,
                           struct cecl_net_pipes *pipes);
@@ -34,13 +37,14 @@ struct cecl_net_pipes {
 
 struct cecl_mesh;
 
-/* What the communicator that the calling thread makes gets its network from: the program's NCCL, MPI, or its
- * parent's network. */
+/* Where a communicator that the calling thread makes gets its network: from the program's NCCL, from MPI, or from
+ * its parent. */
 struct cecl_net_lender {
-    const ceclNcclNet_t *nccl; /* NULL: pipes, by what follows */
+    const ceclNcclNet_t *nccl; /* NULL: the network is pipes, which `open` opens */
     const char *name;
     void *context;
-    const int *ranks; /* of a parent's network: [nranks] the ranks there; otherwise NULL */
+    /* for a parent's network: [nranks] numbers of the ranks there; otherwise NULL */
+    const int *ranks;
     /* Checks whether this rank can open pipes; local. NULL: it can. Then opens the pipes between all ranks;
      * collective. */
     ceclResult_t (*check)(void *context);
