@@ -35,7 +35,8 @@ static ceclResult_t free_request(struct side *side)
     return result;
 }
 
-/* The request of this call: the last one's, or a new one. */
+/* Sets side->request to the request of this call. That is the last call's request if sendbuff and
+ * block are the same, otherwise a new one. */
 static ceclResult_t find_request(struct side *side, const struct run *run, const void *send,
                                  size_t block)
 {

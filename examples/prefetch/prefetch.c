@@ -98,8 +98,8 @@ static bool multiply(struct job *j, int group, const void *weights, const unsign
     return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
 }
 
-/* Gathers a group's parameters, if there is such a group, once the work so far is done, because that work
- * reads the buffer that the gather fills. */
+/* Gathers a group's parameters, if the group exists. The gather begins once all earlier work is
+ * done, because that work reads the buffer that the gather fills. */
 static bool gather_after(struct job *j, int group, int event)
 {
     struct compute *c = &j->compute;

@@ -257,9 +257,9 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
  * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
  * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
  * other queues (docs/measurements.md, "Hardware queues"). But a copy is held up while the program
- * frees memory. So a write to an unused word is tried first, because a write to a communicator's words that
- * is held up might land after the words were freed. If the trial is held up, the words are written behind a
- * copy. */
+ * frees memory. So a write to an unused word is tried first, because a held-up write to a
+ * communicator's words might land after the words were freed. If the trial is held up, the words
+ * are written behind a copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
