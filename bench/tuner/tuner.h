@@ -49,13 +49,13 @@ struct finding {
 struct tuner {
     struct run run; /* for all measurements; comm and stream let ranks meet */
     bool quick;
-    int seconds; /* no size is begun later */
+    int seconds; /* how long to measure; after this time no size is begun */
     const char *op;
     bool against;                             /* against NCCL: against.c writes another file */
     const struct type *types[CECL_NUM_TYPES]; /* of reductions, against NCCL */
     int ntypes;
     char output[PATH_MAX];        /* a name that is valid in every folder */
-    struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
+    struct cecl_tuning_file base; /* the file that CECL_TUNING names; without one it is empty */
     enum cecl_tuning_device device;
     double began;    /* us */
     int done, total; /* sizes */

@@ -48,7 +48,7 @@ struct step {
     uint64_t seed;
     uint64_t number; /* from 0 */
     float rate;
-    bool last; /* no step follows whose gathers could begin */
+    bool last; /* no step follows, so this step begins no gathers of a next one */
     int loss;  /* the index in `losses` of this step's loss */
 };
 

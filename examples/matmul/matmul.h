@@ -36,11 +36,12 @@ struct way {
 };
 extern const struct way way_gather, way_reduce;
 
-/* Enqueues the product of `rows` rows of A from row `from` on, into C from row `to` on; `blocks` times, for
- * the same rows of each rank's block. */
+/* Multiplies `rows` rows of A, from row `from` on, and writes the product to C from row `to` on.
+ * Does so `blocks` times, for the same rows of each rank's block. The work is enqueued. */
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
-/* Compute that is enqueued later runs after what the stream holds now, and the reverse. */
+/* The first lets compute that is enqueued later run after the work that the stream holds now; the
+ * second does the reverse. */
 void compute_after(struct job *j, int stream);
 void stream_after(struct job *j, int stream);
 

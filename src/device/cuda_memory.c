@@ -297,7 +297,7 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
     if (!held_up) {
         CECL_TRY(write_words(cuda, cuda->release, words, count, value));
         result = ends_within(cuda, cuda->release, HELD_UP_MS);
-        if (result == ceclInProgress) /* held up since the trial */
+        if (result == ceclInProgress) /* the trial was not held up, but these writes are */
             atomic_store(&cuda->unlanded, true);
     }
     if (result == ceclInProgress) {
