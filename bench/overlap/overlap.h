@@ -21,8 +21,8 @@ struct settings {
 struct contender {
     const char *name;
     struct side *side;
-    /* a side of cecl: the side's own communicator, which reports failures; a side of NCCL: that of
-     * the run */
+    /* a side of cecl: the side's own communicator, which reports failures; a side of NCCL: the
+     * run's communicator */
     ceclComm_t comm;
     bool in_place, on;
     bool yardstick; /* the one with which the others are compared */

@@ -1,5 +1,6 @@
 /* A matrix product C = A B that is divided among ranks as layers of tensor parallelism are. While some
- * chunks are multiplied, cecl brings the next chunks of A, or takes away those of C.
+ * chunks are multiplied, cecl brings the next chunks of A, or takes away the chunks of C that are
+ * done.
  *
  *     matmul.c  numbers, checks, times
  *     ways.c    the two ways of dividing, each in order and at once */

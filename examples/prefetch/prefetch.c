@@ -239,8 +239,8 @@ static void end_job(struct job *j)
 
 /* ---- what the program shows */
 
-/* Compares the logits of the sharded network with those of the whole one on every rank, bit for
- * bit. */
+/* Compares the logits of the sharded network with the logits of the whole network on every rank,
+ * bit for bit. */
 static bool compare(struct job *j, double *loss, bool *equal)
 {
     uint64_t whole = 0, sharded = 0, serial = 0;

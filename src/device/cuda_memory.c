@@ -315,7 +315,7 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
 
 /* Uses only stream memory operations, unless they are held up. A memset may be a kernel, and
  * kernels that hold the SMs may be waiting for these words. A copy is held up while the program
- * frees memory, which may wait for these words, too. */
+ * frees memory, and that may wait for these words, too. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

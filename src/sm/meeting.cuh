@@ -66,8 +66,8 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* Kernels of captured calls, which number themselves, are separate instances (`counted`): their additional
- * reads would cost other kernels 1 to 2 %. */
+/* Captured calls number themselves. Their kernels are separate instances (`counted`), because the
+ * additional reads would cost other kernels 1 to 2 %. */
 
 /* What is added to the values of a meeting. */
 template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)

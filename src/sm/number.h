@@ -57,7 +57,7 @@ CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigne
     return magnitude >> fraction ? normal : subnormal;
 }
 
-/* Rounds the bits of an fp32 without sign, which is no NaN, to a format with `fraction` bits and
+/* Rounds the bits of an fp32, without sign and not a NaN, to a format with `fraction` bits and
  * `bias`. Numbers too large become `largest`. If the result is subnormal in the format, an addition
  * does the rounding: the other summand is a number whose last bit has the weight of the format's
  * last bit. */

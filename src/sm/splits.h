@@ -48,7 +48,8 @@ struct cecl_splits_form {
     uint32_t align;                /* rows, >= 1; 1 for `back` */
     uint64_t send_rows, recv_rows; /* how many rows the buffers have */
     uint64_t row_bytes;
-    /* bytes of each row of a second array, which goes the same way; 0: there is none */
+    /* bytes of each row of a second array, whose rows go the same way; 0: there is no second
+     * array */
     uint64_t scale_bytes;
 };
 
