@@ -155,8 +155,8 @@ const void *send_place(const struct side *side, const struct run *run, size_t bl
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
-/* sides.c. The side that calls cecl on `comm`, which is its state, with buffers of a kind of memory
- * (kinds.h). */
+/* sides.c. Makes the side that calls cecl. The side's state is `comm`; its buffers are of one kind
+ * of memory (kinds.h). */
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
 /* The run with the communicator and the stream of a side. */
 static inline const struct run *side_run(const struct side *side, const struct run *run)
@@ -235,8 +235,8 @@ bool run_join(struct run *run);
 /* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
  * the end of the process: peers may already be gone. */
 bool run_leave(struct run *run, int end);
-/* Whether the file that an option names can be written; path NULL: there is none. Leaves no file
- * that was not there. Collective. Called first, so that a long run does not end without its results. */
+/* Whether the file that an option names can be written; path NULL: there is none. Leaves no new
+ * file behind. Collective. Called first, so that a long run does not end without its results. */
 bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */

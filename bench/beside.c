@@ -22,8 +22,9 @@ struct pair {
 /* The measurements of a small and a bulk call of one size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
-    double alone[SAMPLES]; /* 1: on some rank the bulk calls were over before this one began */
-    double bulk[BURSTS];   /* us, all bulk calls of a burst, of the slowest rank */
+    /* 1: on some rank the bulk calls had ended before this small call began */
+    double alone[SAMPLES];
+    double bulk[BURSTS]; /* us, all bulk calls of a burst, of the slowest rank */
 };
 
 /* ---- opening */

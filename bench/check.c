@@ -1,5 +1,5 @@
 /* Checks whether a side's result is right: random input, output filled before, every byte compared.
- * Expected bytes are computed, not copied: each word is a hash of its place, so checking takes
+ * The expected bytes are computed on the host: each word is a hash of its place. So checking takes
  * about as long as copying the result back. */
 #include <stdlib.h>
 #include <string.h>

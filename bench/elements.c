@@ -1,6 +1,6 @@
-/* Small numbers in the types in which reductions are measured. They are 0 to 7, whose sums over
- * ranks are exact in any order and any accumulator. So the check also holds for libraries that add
- * in another order. */
+/* Small numbers in the types in which reductions are measured. These are the numbers 0 to 7: their
+ * sums over ranks are exact in any order and any accumulator. So the check also holds for libraries
+ * that add in another order. */
 #include <string.h>
 
 #include "bench.h"
@@ -26,7 +26,8 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number. Floats are made from an fp32, whose lowest bits are 0 for such numbers. */
+/* The bits of a number. Floats are made from an fp32. For such numbers the lowest bits of an fp32
+ * are 0. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;

@@ -8,7 +8,7 @@
 /* calls between two waits, so that the time of a full queue is not measured */
 #define DRAIN_EVERY 16
 #define PAIRS 2000
-#define LIVE 32 /* blocks that live meanwhile, with holes between them */
+#define LIVE 32 /* blocks that stay allocated during the timed calls, with holes between them */
 
 static void print_times(const struct run *run, const char *what, double *us, int count)
 {

@@ -43,7 +43,7 @@ static bool is_replaced(const struct view *view, const struct cecl_tuning_row *r
     return false;
 }
 
-/* Whether the row is the one that holds for view->ranks on a device that is asked for. */
+/* Whether this row is in force for view->ranks on one of the devices that were asked for. */
 static bool holds(const struct view *view, const struct cecl_tuning_row *row)
 {
     for (int d = 0; d < CECL_TUNING_DEVICES; d++) {

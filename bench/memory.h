@@ -16,7 +16,8 @@ static inline const struct memory_kind *memory_of(const struct run *run, int kin
 /* Takes memory for a rank of `comm`. Returns false after a message. */
 bool memory_take(const struct run *run, ceclComm_t comm, int kind, size_t bytes, void **ptr);
 
-/* The kind from MEMORY_NAMED on with this name, of `length` characters; -1: there is none. */
+/* Looks for this name of `length` characters among the kinds from MEMORY_NAMED on; -1: no kind has
+ * it. */
 int memory_named(const char *name, size_t length);
 
 /* --first-use: host time of the first call on new memory of each kind, and of later ones. --late:

@@ -30,7 +30,8 @@ static ceclResult_t sum_and_scatter(const void *send, void *recv, size_t count, 
     return ceclReduceScatter(send, recv, count, type, ceclSum, comm, stream);
 }
 
-/* A tile for each rank, whose rows meet, so that it is the block of a reduce-scatter. */
+/* One tile for each rank. Each row of a tile begins where the previous row ends, so a tile is the
+ * same as the block of a reduce-scatter. */
 static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
                               ceclComm_t comm, ceclStream_t stream)
 {

@@ -57,7 +57,8 @@ static bool check(const struct run *run, struct rows *r)
     long long wrong = host ? 0 : 1;
     if (host) {
         for (size_t b = 0; b < all; b++)
-            host[b] = byte_of(run->rank, b); /* an all-gather replaces those of other ranks */
+            /* an all-gather overwrites the blocks of other ranks */
+            host[b] = byte_of(run->rank, b);
         BENCH_TRY(run, ceclMemcpyAsync(run->comm, input, host, all, run->stream));
         BENCH_TRY(run, ceclStreamSynchronize(run->comm, run->stream));
         run->team->barrier();

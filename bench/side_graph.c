@@ -15,8 +15,8 @@ struct captured {
 };
 
 /* In a communicator that has graphs, eager calls wait for the graphs. So captured calls get a communicator of
- * their own. The first call is eager, because NCCL allocates in the first call on copy engines, which would
- * break a capture. */
+ * their own. The first call is eager, because NCCL allocates memory in the first call on copy
+ * engines, and that would break a capture. */
 static bool captured_open(struct side *side, const struct run *run, size_t send_bytes,
                           size_t recv_bytes)
 {
@@ -67,7 +67,7 @@ static bool captured_call(struct side *side, const struct run *run, const void *
     return true;
 }
 
-/* Reducing in place again changes the result, which could not be checked. */
+/* Reducing in place again changes the result, so the result could not be checked. */
 static bool captured_supports(const struct side *side, const struct run *run, bool in_place)
 {
     const struct captured *c = side->state;

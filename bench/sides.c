@@ -35,7 +35,8 @@ static ceclResult_t free_request(struct side *side)
     return result;
 }
 
-/* The request of this call: the last one's, or a new one. */
+/* Sets side->request to the request of this call. That is the last call's request if sendbuff and
+ * block are the same, otherwise a new one. */
 static ceclResult_t find_request(struct side *side, const struct run *run, const void *send,
                                  size_t block)
 {
@@ -89,7 +90,8 @@ struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
                          .close = cecl_close};
 }
 
-/* Each side once more, with its calls in a graph. An NCCL side has a communicator of its own there. */
+/* Adds each side once more, with its calls in a graph. For its graphs a side of NCCL has a
+ * communicator of its own. */
 static int add_graphs(const struct run *run, struct side sides[MAX_SIDES], int count)
 {
     for (int s = 0; s < count; s++) {

@@ -33,7 +33,7 @@ static ceclResult_t no_copies(struct cecl_device *dev, ceclStream_t work,
     return ceclSuccess;
 }
 
-/* The host reads the words that are written here: otherwise each call would count as pending. */
+/* Writes the words, because the host reads them: otherwise each call would count as pending. */
 static ceclResult_t only_writes(struct cecl_device *dev, ceclStream_t work,
                                 const struct cecl_memop *ops, size_t count)
 {

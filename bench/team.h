@@ -14,8 +14,8 @@ struct team {
     void (*sum)(long long *value);
     void (*bcast)(void *data, size_t bytes, int root);
     ceclResult_t (*comm_init)(ceclComm_t *comm, const ceclConfig_t *config);
-    /* Ends this rank, which calls it last. A rank that broke off ends the others, too, which may wait
-     * for it. */
+    /* Ends this rank; it calls nothing of the team afterwards. A rank that broke off ends the other
+     * ranks, too, because they may wait for it. */
     void (*leave)(int end, bool broke);
 };
 
@@ -25,8 +25,9 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
 
 #define TEAM_RANKS_MAX 64
 /* Starts `nranks` processes on this machine, and returns in each of them. The calling process never
- * returns: it waits for all, and ends as the first that fails does, or with 0. NULL, with errno, where it
- * cannot start them. No thread may have been started, and no GPU used, before. */
+ * returns: it waits for all, and then ends with the exit code of the first rank that failed, or
+ * with 0. NULL, with errno, where it cannot start them. No thread may have been started, and no GPU
+ * used, before. */
 const struct team *team_fork_join(int nranks, int *rank);
 
 /* The value of --ranks; 0 without it; -1 if it is not a valid number of ranks. Options are parsed after the

@@ -110,8 +110,8 @@ static void end_those_left(const pid_t *ranks)
             kill(ranks[r], SIGKILL);
 }
 
-/* Waits for all ranks. The first that fails decides the end. The others then have a second to end by
- * themselves, which they do unless one broke off. */
+/* Waits for all ranks. Returns the exit code of the first rank that fails. The other ranks then
+ * have a second to end by themselves, before they are killed. */
 static int wait_for_all(pid_t *ranks)
 {
     int end = 0, waited_ms = 0;

@@ -41,7 +41,8 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
 {
     static const struct team team = {barrier, max, sum, bcast, comm_init, leave};
     int is_there = 0, threads;
-    MPI_Initialized(&is_there); /* a program with threads has done it in its own way */
+    /* a program with threads has already initialized MPI in its own way */
+    MPI_Initialized(&is_there);
     if (!is_there)
         MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads); /* for CECL_NET=mpi */
     MPI_Comm_rank(MPI_COMM_WORLD, rank);

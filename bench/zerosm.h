@@ -29,8 +29,8 @@ enum zerosm_op {
 struct zerosm_case {
     enum zerosm_op op;
     bool in_place;
-    /* of the largest block, which is what one rank gets from another; for a group, of
-     * all its calls together */
+    /* of the largest block. A block is what one rank gets from another; in a group, what it gets in
+     * all calls of the group together */
     size_t bytes;
     size_t staging;        /* CECL_STAGING_BYTES */
     const char *policy;    /* CECL_SM_POLICY: never, allow */

@@ -21,8 +21,8 @@
  * would restore the input. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
-/* bytes for flags, their values, slots and the memory by way of which private memory is carried
- * (carry.bytes), besides staging and buffers */
+/* bytes, besides staging and buffers: flags, the values of flags, slots, and the memory through
+ * which private memory is carried (carry.bytes) */
 #define SEGMENT_ROOM (40 << 20)
 /* ms: longer than SMs are held, so that it ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"

@@ -13,8 +13,9 @@
 int zerosm_split_ranks(int gpus);
 int zerosm_split_rank(int gpus, int g);
 
-/* Splits the communicator of all GPUs, of which parents[g] is GPU g's. Every comms[g] is written:
- * the new communicator, or NULL. Returns false if one is NULL; `why`, of `room` bytes, says why. */
+/* Splits the communicator of all GPUs; parents[g] is its handle on GPU g. Every comms[g] is
+ * written: the new communicator, or NULL. Returns false if one is NULL; `why`, of `room` bytes,
+ * says why. */
 bool zerosm_split(const ceclComm_t *parents, int gpus, ceclComm_t *comms, char *why, size_t room);
 
 #endif

@@ -27,8 +27,9 @@ struct hold_sms *hold_sms_start(void);
 /* 1 while every block spins, else 0. */
 int hold_sms_held(const struct hold_sms *hold);
 
-/* Releases the SMs and waits for the kernel's end. Returns 1 if it held them until now, and 0 if it
- * had given up: what was seen meanwhile proves nothing then. NULL has no effect and gives 0. */
+/* Releases the SMs and waits for the kernel's end. Returns 1 if the kernel held them until now.
+ * Returns 0 if it had given up before; then nothing that was seen meanwhile proves anything. NULL
+ * has no effect and gives 0. */
 int hold_sms_stop(struct hold_sms *hold);
 
 #ifdef __cplusplus

@@ -116,7 +116,9 @@ static void carried(const struct model_call *call, double *link, double *nic)
         *link = (g - 1) * m * bytes;
         *nic = (m - 1) * bytes;
         break;
-    case CECL_OP_ALL_TO_ALL: /* blocks for other nodes go to their carriers, those for the node directly */
+    /* Blocks for other nodes go to the ranks that carry them. Blocks for the own node go
+     * directly. */
+    case CECL_OP_ALL_TO_ALL:
         *link = ((g - 1) + (n - g) * (g - 1) / g) * bytes;
         *nic = (n - g) * bytes;
         break;
@@ -128,7 +130,8 @@ static void carried(const struct model_call *call, double *link, double *nic)
         *link = 2 * (g - 1) / g * bytes;
         *nic = 2 * (m - 1) / m * bytes / g;
         break;
-    case CECL_OP_BROADCAST: /* each rail brings a piece, which goes to all others of the node */
+    /* each rail brings a piece, and the piece then goes to all other ranks of the node */
+    case CECL_OP_BROADCAST:
         *link = (g > 1 ? (g - 1) / g : 0) * bytes;
         *nic = m > 1 ? bytes / g : 0;
         break;

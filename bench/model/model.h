@@ -50,8 +50,8 @@ struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
     double first_us;  /* from the same start to the first rank's end */
     double busiest;   /* the share of that time in which the busiest link would be full */
-    const char *link; /* which it is: "NVLink out", "NVLink in", "NIC out", "NIC in" */
-    int link_of;      /* the number of its GPU or NIC */
+    const char *link; /* the busiest link: "NVLink out", "NVLink in", "NIC out", "NIC in" */
+    int link_of;      /* the number of the busiest link's GPU or NIC */
     int incast_nvlink, incast_nic; /* the most flows into one link at a time */
     uint64_t events;
 };

@@ -21,9 +21,10 @@ void model_look_again(struct model_run *p, int rank, double now)
 
 /* ---- steps */
 
-/* The time at which consecutive waits of a lane are satisfied; MODEL_NEVER: not known yet. *upto is the step
- * behind them. A step of another lane ends them, because it may be an AFTER that follows this lane's steps so
- * far. */
+/* The time at which all consecutive waits of a lane, from the lane's current step on, are
+ * satisfied; MODEL_NEVER: not known yet. *upto is the first step behind these waits. Also a step of
+ * another lane ends the series, because that step may be an AFTER, which follows this lane's steps
+ * so far. */
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];

@@ -30,12 +30,13 @@ struct model_rank {
     struct model_lane lanes[MODEL_LANES];
     uint8_t queue[MODEL_LANES];
     int queued;
-    double *exchanged; /* [nexchanges] when each ended */
+    double *exchanged; /* [nexchanges] when each exchange ended */
     uint32_t nexchanged;
     double end;
 };
 
-/* Sends, or receives, between two ranks that have begun on one side only. */
+/* For two ranks: the sends that still miss their receive, or the receives that still miss their
+ * send. */
 struct model_waiting {
     uint32_t lane_event, next;
 };

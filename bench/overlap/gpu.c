@@ -122,7 +122,7 @@ static bool make_gemm(struct gpu *g, const struct run *run)
     BLAS_TRY(run, cublasCreate(&g->blas));
     BLAS_TRY(run, cublasSetStream(g->blas, g->compute));
     BLAS_TRY(run, cublasSetWorkspace(g->blas, g->workspace, WORKSPACE));
-    /* The first call loads the kernel, which may wait for the device. */
+    /* The first call loads the kernel, and loading may wait for the device. */
     if (!gemm(g, run))
         return false;
     CUDA_TRY(run, cudaStreamSynchronize(g->compute));

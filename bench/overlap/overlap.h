@@ -21,7 +21,9 @@ struct settings {
 struct contender {
     const char *name;
     struct side *side;
-    ceclComm_t comm; /* cecl: its own, which reports failures; NCCL: the run's */
+    /* a side of cecl: the side's own communicator, which reports failures; a side of NCCL: the
+     * run's communicator */
+    ceclComm_t comm;
     bool in_place, on;
     bool yardstick; /* the one with which the others are compared */
     /* ms of the slowest rank in each round, set on rank 0 */

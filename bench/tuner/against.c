@@ -1,6 +1,6 @@
 /* cecl_tune --against nccl: times both libraries in turn, by operation, type and size, and writes in which
- * sizes cecl is faster. A program's buffers may be in place or not, which CECL_NCCL=auto cannot tell, so cecl
- * must be faster both ways. */
+ * sizes cecl is faster. CECL_NCCL=auto cannot tell whether a program's buffers are in place, so
+ * cecl must be faster both in place and out of place. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@ static double loss(double us, double other)
     return lost < MOST_LOST ? lost : MOST_LOST;
 }
 
-/* Whether sizes beyond the last point, which go the first way now, may go the second one. */
+/* Whether sizes beyond the last point may go the second way. They go the first way now. */
 static bool second_wins_at_the_end(const struct point *points, int count)
 {
     return loss(points[count - 1].us[0], points[count - 1].us[1]) > 0;

@@ -12,9 +12,10 @@ struct point {
 };
 
 /* The value that loses the least time over all points, which are in order of size. A way that is less than 2
- * % slower loses nothing. Among values that lose equally, the one nearest to `current` is taken. Sizes beyond
- * the last point change their way only if the other one wins at the last point. is_min: the second way begins
- * at the value, otherwise behind it. `least`: the value with which all sizes go the second way. */
+ * % slower loses nothing. Among values that lose equally, the value nearest to `current` is taken.
+ * Sizes beyond the last point change their way only if the other way wins at the last point.
+ * is_min: the second way begins at the value; otherwise it begins behind the value. `least`: the
+ * value with which all sizes go the second way. */
 uint64_t split_value(const struct point *points, int count, bool is_min, uint64_t current,
                      uint64_t least);
 

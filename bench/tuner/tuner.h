@@ -15,8 +15,9 @@
 struct crossing {
     enum cecl_threshold which;
     const struct op *op;
-    bool is_min;     /* calls of at least this many bytes take the second way; else of more */
-    bool in_place;   /* the timed calls are */
+    /* calls of at least the threshold's bytes take the second way; false: only larger calls do */
+    bool is_min;
+    bool in_place;   /* the timed calls are in place */
     bool of_block;   /* an all-reduce: the threshold counts the bytes of a block */
     bool look_alike; /* ceclExplain does not distinguish the ways */
     int least_ranks;
@@ -25,7 +26,8 @@ struct crossing {
     } sizes[CECL_TUNING_DEVICES]; /* bytes */
     ceclSmPolicy_t policy;
     const char *variable, *setting; /* of the environment; NULL: none */
-    /* Values of other thresholds, so that no other way is chosen first; ended by CECL_TUNE_COUNT. */
+    /* Values of other thresholds. With these no third way is chosen. The list ends with
+     * CECL_TUNE_COUNT. */
     struct forced {
         enum cecl_threshold which;
         uint64_t value;
@@ -47,13 +49,13 @@ struct finding {
 struct tuner {
     struct run run; /* for all measurements; comm and stream let ranks meet */
     bool quick;
-    int seconds; /* no size is begun later */
+    int seconds; /* how long to measure; after this time no size is begun */
     const char *op;
     bool against;                             /* against NCCL: against.c writes another file */
     const struct type *types[CECL_NUM_TYPES]; /* of reductions, against NCCL */
     int ntypes;
     char output[PATH_MAX];        /* a name that is valid in every folder */
-    struct cecl_tuning_file base; /* what CECL_TUNING named, or nothing */
+    struct cecl_tuning_file base; /* the file that CECL_TUNING names; without one it is empty */
     enum cecl_tuning_device device;
     double began;    /* us */
     int done, total; /* sizes */

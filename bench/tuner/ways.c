@@ -22,7 +22,7 @@ struct way {
 struct trial {
     const struct crossing *crossing;
     struct way ways[2];
-    size_t block; /* bytes of what the op calls a block */
+    size_t block; /* bytes of one block, as the op defines a block */
     int calls;    /* in a round */
 };
 

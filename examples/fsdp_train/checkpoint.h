@@ -16,8 +16,8 @@ struct identity {
     uint64_t layers, width, heads, sequence, batch, ranks, rank, seed, text_bytes, text_hash;
 };
 
-/* Both are collective and blocking. They return false on all ranks, and the ranks that know the
- * reason write it to stderr. `step`: how many steps are done. */
+/* Both are collective and blocking. On failure they return false on all ranks, and the ranks that
+ * know the reason write it to stderr. `step`: how many steps are done. */
 bool checkpoint_save(struct fsdp *f, const char *directory, const struct identity *identity,
                      uint64_t step);
 bool checkpoint_load(struct fsdp *f, const char *directory, const struct identity *identity,

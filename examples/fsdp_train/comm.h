@@ -2,8 +2,8 @@
  * comparison.
  *
  * Calls are enqueued on communication streams, in lanes. Each buffer has a lane, which is its queue
- * of calls. A call begins when the compute that was enqueued before it is done. comm_await makes
- * the compute that is enqueued after it wait for the last call of a lane. All ranks make the same
+ * of calls. A call begins when the compute that was enqueued before it is done. comm_await lets all
+ * compute that is enqueued afterwards wait for the last call of a lane. All ranks make the same
  * calls in the same order. */
 #ifndef CECL_FSDP_COMM_H
 #define CECL_FSDP_COMM_H
@@ -16,8 +16,9 @@
 struct comm {
     const char *name;
     int rank, nranks;
-    int device;    /* CUDA ordinal; -1: the host device */
-    bool hidden;   /* calls run at the same time as compute, which should lose little by them */
+    int device; /* CUDA ordinal; -1: the host device */
+    /* calls run at the same time as compute, and should slow it down only a little */
+    bool hidden;
     bool requests; /* cecl: gathers and reductions are requests, which are made once and started */
     /* Only the first step communicates. The steps after it compute on what it gathered, so that they
      * show what a step takes without communication. */

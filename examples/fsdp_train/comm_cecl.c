@@ -9,10 +9,10 @@
 #include "comm.h"
 
 /* SMs for a reduction that runs at the same time as matrix products. With fewer than a dozen SMs,
- * its speed is proportional to their number. (12 SMs read from three peers as fast as the links of
- * an H200 allow.) So fewer SMs take longer, which compute hides, and no SM only waits
- * for the links. 8 of 132 SMs leave 94 % to compute. The number is an estimate: CECL_MAX_SMS
- * overrides it. */
+ * the reduction's speed is proportional to their number. (12 SMs read from three peers as fast as
+ * the links of an H200 allow.) With fewer SMs the reduction takes longer, but compute hides that,
+ * and no SM only waits for the links. 8 of 132 SMs leave 94 % to compute. The number is an
+ * estimate: CECL_MAX_SMS overrides it. */
 enum { HIDDEN_SMS = 8 };
 
 /* A gather or reduction that is made once and started often (comm.requests). */

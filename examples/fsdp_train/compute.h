@@ -92,7 +92,7 @@ struct compute {
     /* ---- order between compute and communication streams, without the host. All three are NULL
      * where compute is synchronous. The host then waits for the stream (comm.h). */
     void (*stream_after_compute)(struct compute *c, ceclStream_t stream, int lane);
-    /* records what `stream` holds now */
+    /* marks the end of all work that `stream` holds now */
     void (*mark)(struct compute *c, ceclStream_t stream, int lane);
     void (*compute_after_mark)(struct compute *c, int lane);
 

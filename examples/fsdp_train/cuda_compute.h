@@ -19,8 +19,9 @@ struct gpu {
     void *workspace; /* of cuBLAS, one for all calls, so that results repeat bit for bit */
     float *scratch;  /* sums of blocks of rows */
     int lanes;
-    cudaEvent_t *ready; /* [lanes] how far compute was when a lane's stream waited for it */
-    cudaEvent_t *done;  /* [lanes] how far a lane's stream was when it was marked */
+    cudaEvent_t *ready; /* [lanes] the end of the compute for which the lane's stream waits */
+    /* [lanes] the end of the work that the lane's stream held when it was marked */
+    cudaEvent_t *done;
     cudaEvent_t *ticks; /* [room] */
     int used, room;
     bool failed;

@@ -28,8 +28,8 @@ struct fsdp {
     float *parameters, *first, *second;
     char *gradients; /* elements */
 
-    /* [prefetch + 1], each with room for a whole group; where comm->once, one for each group, which
-     * keeps the group's parameters */
+    /* [prefetch + 1] buffers, each with room for a whole group. With comm->once there is one buffer
+     * for each group, and it keeps the group's parameters */
     char **buffers;
     char *whole_gradients[2];
     double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
@@ -48,7 +48,7 @@ struct step {
     uint64_t seed;
     uint64_t number; /* from 0 */
     float rate;
-    bool last; /* no step follows whose gathers could begin */
+    bool last; /* no step follows, so this step begins no gathers of a next one */
     int loss;  /* the index in `losses` of this step's loss */
 };
 

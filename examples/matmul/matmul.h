@@ -1,5 +1,6 @@
 /* A matrix product C = A B that is divided among ranks as layers of tensor parallelism are. While some
- * chunks are multiplied, cecl brings the next chunks of A, or takes away those of C.
+ * chunks are multiplied, cecl brings the next chunks of A, or takes away the chunks of C that are
+ * done.
  *
  *     matmul.c  numbers, checks, times
  *     ways.c    the two ways of dividing, each in order and at once */
@@ -36,11 +37,12 @@ struct way {
 };
 extern const struct way way_gather, way_reduce;
 
-/* Enqueues the product of `rows` rows of A from row `from` on, into C from row `to` on; `blocks` times, for
- * the same rows of each rank's block. */
+/* Multiplies `rows` rows of A, from row `from` on, and writes the product to C from row `to` on.
+ * Does so `blocks` times, for the same rows of each rank's block. The work is enqueued. */
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
-/* Compute that is enqueued later runs after what the stream holds now, and the reverse. */
+/* The first lets compute that is enqueued later run after the work that the stream holds now; the
+ * second does the reverse. */
 void compute_after(struct job *j, int stream);
 void stream_after(struct job *j, int stream);
 

@@ -1,4 +1,4 @@
-/* Trains a layer of experts on tokens of four kinds, each of which needs another matrix.
+/* Trains a layer of experts on tokens of four kinds. Each kind needs another matrix.
  *
  *     mpirun -n 4 example_moe [--way dispatch|gather] [--steps N]
  *

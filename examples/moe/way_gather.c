@@ -27,7 +27,7 @@ static void open_way(ceclComm_t used)
     check(ceclMemAlloc(comm, (void **)&all_routes, (size_t)nranks * sizeof(*all_routes)));
 }
 
-/* The number of this rank's expert that is a token's choice, or -1: another rank has it. */
+/* The number, on this rank, of the expert that a token chose; -1: another rank has that expert. */
 static int mine(int token, int choice)
 {
     const int expert =

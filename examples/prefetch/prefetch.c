@@ -98,8 +98,8 @@ static bool multiply(struct job *j, int group, const void *weights, const unsign
     return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
 }
 
-/* Gathers a group's parameters, if there is such a group, once the work so far is done, because that work
- * reads the buffer that the gather fills. */
+/* Gathers a group's parameters, if the group exists. The gather begins once all earlier work is
+ * done, because that work reads the buffer that the gather fills. */
 static bool gather_after(struct job *j, int group, int event)
 {
     struct compute *c = &j->compute;
@@ -239,8 +239,8 @@ static void end_job(struct job *j)
 
 /* ---- what the program shows */
 
-/* Compares the logits of the sharded network with those of the whole one on every rank, bit for
- * bit. */
+/* Compares the logits of the sharded network with the logits of the whole network on every rank,
+ * bit for bit. */
 static bool compare(struct job *j, double *loss, bool *equal)
 {
     uint64_t whole = 0, sharded = 0, serial = 0;

@@ -72,7 +72,8 @@ struct compute {
 extern const struct compute compute_host;
 const struct compute *compute_cuda(void); /* NULL in a build without CUDA */
 
-/* cores.c. On the host the threads of streams move data, and need cores beside those of the ranks. */
+/* cores.c. On the host the threads of streams move data, and need cores of their own, besides the
+ * cores of the ranks. */
 struct cores {
     int here;    /* that this process may use */
     double load; /* of the last minute */

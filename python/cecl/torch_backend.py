@@ -4,8 +4,8 @@ Collectives and messages of contiguous tensors, on GPUs (without SMs where they 
 group makes a communicator for each kind of device at the first call with a tensor of that kind, so all ranks of the
 group must make that first call. Ranks on several hosts were not tried.
 
-A message begins when it, or a message after it, is waited for, or when the group makes another call. Until then messages
-are collected, and then sent together: two ranks may send to each other in any order.
+A message begins when the program waits for it or for a later message, or when the group makes another call. Until then
+messages are collected. They are then sent together, so two ranks may send to each other in any order.
 
 As with NCCL, a call on GPU tensors is enqueued on a stream of the group's own, after the work of the current stream.
 `wait()` makes the current stream wait for the call, not the host. On CPU tensors `wait()` waits for the result.
@@ -186,7 +186,7 @@ class _Communicator:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def end(self, used, results):
-        """The work of all that was enqueued. The memory of `used` stays until the stream has passed it."""
+        """Returns the work enqueued so far. The memory of `used` stays until the stream has done this work."""
         if self.stream is None:
             self._kept.append(used)
             if len(self._kept) > 64:  # the program does not wait for its calls
@@ -505,7 +505,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     # -- messages
 
     def _message(self, tensor, results, call):
-        """Collects a message, or, while calls are coalesced, puts it into their group."""
+        """Collects a message. While calls are coalesced, adds the message to their group instead."""
         if self._grouped is not None:
             return self._run([tensor], results, call)
         _check("the message", tensor)

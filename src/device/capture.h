@@ -1,12 +1,12 @@
 /* What a device does for graphs: streams whose work is captured, and launched any number of times.
  *
  * Work that a stream captures is not done. It becomes part of a graph, in order. The operations of
- * device.h that take a stream are captured too, except `copies` and `row_copies`, for which
- * `struct cecl_capture_ops` has others.
+ * device.h that take a stream are captured too, except `copies` and `row_copies`: `struct
+ * cecl_capture_ops` has versions of these two for streams that capture.
  *
  *     find -> begin -> memops, copies, reduce ... -> end -> keep
  *
- * An event gives an order to launches of graphs and to work that no graph captured. */
+ * An event orders launches of graphs, among themselves and with work that is not captured. */
 #ifndef CECL_DEVICE_CAPTURE_H
 #define CECL_DEVICE_CAPTURE_H
 
@@ -21,10 +21,10 @@ struct cecl_row_copy;
 /* What a stream captures. */
 struct cecl_capture {
     uint64_t id; /* no other capture of this process has had it; 0: the stream captures nothing */
-    void *graph; /* the device's */
+    void *graph; /* the device's own graph handle */
 };
 
-struct cecl_event; /* the device's */
+struct cecl_event; /* each device defines it */
 
 struct cecl_capture_ops {
     /* Finds out what a stream captures. Refuses a capture that is broken. The program may capture on any
@@ -40,23 +40,26 @@ struct cecl_capture_ops {
      * before. */
     ceclResult_t (*event_record)(struct cecl_device *dev, struct cecl_event *event,
                                  ceclStream_t stream);
-    /* The stream waits for what the event marks now: the record, or launch of a graph, that the host
-     * made last. */
+    /* The stream waits for what the event marks now. That is the host's last event_record, or its
+     * last launch of a graph that records the event, whichever came later. */
     ceclResult_t (*event_wait)(struct cecl_device *dev, struct cecl_event *event,
                                ceclStream_t stream);
     /* Returns ceclSuccess if all that the event marks is done, otherwise ceclInProgress. */
     ceclResult_t (*event_query)(struct cecl_device *dev, struct cecl_event *event);
-    /* In each launch of the graph, what is captured from here on waits for what the event marks at that time.
-     * In the same capture it also waits for the last `end` of this event. */
+    /* In each launch of the graph, the work that is captured from here on waits for what the event
+     * marks at the time of the launch. This work also waits for the last `end` of the event in the
+     * same capture. */
     ceclResult_t (*begin)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                           const struct cecl_capture *capture);
-    /* Each launch of the graph records the event here, if this is the last such point of the graph. */
+    /* Each launch of the graph records the event here, unless the same capture calls `end` for the
+     * event again later. */
     ceclResult_t (*end)(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                         const struct cecl_capture *capture);
 
     /* -- what is captured -- */
 
-    /* As in device.h, for a stream that captures. The copies of a batch go one after the other. */
+    /* The operations of the same names in device.h, for a stream that captures. The copies of a
+     * batch run one after the other. */
     ceclResult_t (*copies)(struct cecl_device *dev, ceclStream_t stream,
                            const struct cecl_batch *batch);
     ceclResult_t (*row_copies)(struct cecl_device *dev, ceclStream_t stream,
@@ -66,10 +69,11 @@ struct cecl_capture_ops {
     ceclResult_t (*keep)(struct cecl_device *dev, const struct cecl_capture *capture,
                          void (*gone)(void *context), void *context);
 
-    /* -- for ceclStreamBeginCapture and its kin -- */
+    /* -- for ceclStreamBeginCapture and the functions that end, launch and destroy its graph -- */
 
     ceclResult_t (*stream_begin)(struct cecl_device *dev, ceclStream_t stream);
-    /* *graph can be launched. Its owner destroys it, also after the device was closed. */
+    /* *graph can be launched. The caller owns the graph, and may destroy it after the device was
+     * closed. */
     ceclResult_t (*stream_end)(struct cecl_device *dev, ceclStream_t stream, void **graph);
     ceclResult_t (*graph_launch)(struct cecl_device *dev, void *graph, ceclStream_t stream);
     ceclResult_t (*graph_destroy)(void *graph);

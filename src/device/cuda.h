@@ -11,8 +11,8 @@
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
-/* A stream of stream_create that exists. The id differs from that of a new stream at the same
- * address, in case the caller destroyed the old one with CUDA's function. */
+/* A stream of stream_create that exists. The id tells this stream from a new stream at the same
+ * address, which there may be if the caller destroyed this one with CUDA's function. */
 struct cuda_stream {
     CUstream stream;
     unsigned long long id;

@@ -11,8 +11,10 @@
 
 struct cecl_event {
     CUevent event;
-    CUevent spare; /* for record nodes that are not their graph's last: no stream waits for it */
-    cuuint64_t capture; /* the last capture that began with it */
+    /* recorded by every record node that is not the last one of its graph; no stream waits for this
+     * event */
+    CUevent spare;
+    cuuint64_t capture; /* the last capture for which `begin` was called with this event */
     CUgraphNode end;    /* the record node of that capture; NULL: none yet */
 };
 
@@ -22,7 +24,7 @@ struct info {
     CUstreamCaptureStatus status;
     cuuint64_t id;
     CUgraph graph;
-    const CUgraphNode *from; /* [nfrom] what the next node of the stream follows */
+    const CUgraphNode *from; /* [nfrom] the nodes that the stream's next node follows */
     size_t nfrom;
 };
 
@@ -54,7 +56,7 @@ static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
                            (void *)stream, cuda->base.ordinal);
 }
 
-/* For a stream that captures nothing, as most do, this costs one look-up. */
+/* Most streams capture nothing. For these this costs one look-up. */
 static ceclResult_t find_capture(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {
@@ -77,7 +79,7 @@ static ceclResult_t find(struct cecl_device *dev, ceclStream_t stream, struct ce
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t result = ceclSuccess;
     *capture = (struct cecl_capture){0};
-    if (!cuda_is_legacy(stream)) /* it cannot capture */
+    if (!cuda_is_legacy(stream)) /* the legacy stream cannot capture */
         CUDA_WITHIN(cuda, result, find_capture(cuda, stream, capture));
     return result;
 }
@@ -304,7 +306,7 @@ static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *cap
     return result;
 }
 
-/* ---- for ceclStreamBeginCapture and its kin */
+/* ---- for ceclStreamBeginCapture and the related calls */
 
 static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
 {

@@ -33,8 +33,8 @@ struct cuda_local {
     uint32_t done[2]; /* written behind the contiguous copies, and behind the rows */
 };
 
-/* One thread of a process at a time, because loading kernels waits for running work, also on other
- * GPUs. */
+/* Only one thread of a process tries copies at a time, because loading kernels waits for running
+ * work, also on other GPUs. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static bool has_word(const uint32_t *word)

@@ -257,9 +257,9 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
  * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
  * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
  * other queues (docs/measurements.md, "Hardware queues"). But a copy is held up while the program
- * frees memory. So a write to an unused word is tried first, because a write to a communicator's words that
- * is held up might land after the words were freed. If the trial is held up, the words are written behind a
- * copy. */
+ * frees memory. So a write to an unused word is tried first, because a held-up write to a
+ * communicator's words might land after the words were freed. If the trial is held up, the words
+ * are written behind a copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
@@ -297,7 +297,7 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
     if (!held_up) {
         CECL_TRY(write_words(cuda, cuda->release, words, count, value));
         result = ends_within(cuda, cuda->release, HELD_UP_MS);
-        if (result == ceclInProgress) /* held up since the trial */
+        if (result == ceclInProgress) /* the trial was not held up, but these writes are */
             atomic_store(&cuda->unlanded, true);
     }
     if (result == ceclInProgress) {
@@ -315,7 +315,7 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
 
 /* Uses only stream memory operations, unless they are held up. A memset may be a kernel, and
  * kernels that hold the SMs may be waiting for these words. A copy is held up while the program
- * frees memory, which may wait for these words, too. */
+ * frees memory, and that may wait for these words, too. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

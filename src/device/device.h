@@ -39,8 +39,8 @@ enum cecl_region_kind {
     CECL_REGION_FILE
 };
 
-/* Memory of the program, not of cecl's pool, that is shared as one piece: one allocation, or what
- * one handle or one mapping of a file holds. */
+/* Memory that the program allocated itself, outside cecl's pool, and that is shared as one piece:
+ * one allocation, the memory of one handle, or one mapping of a file. */
 struct cecl_region {
     uint64_t base, bytes; /* in this process */
     /* The addresses within which regions may lie side by side. For mapped CUDA memory this is the
@@ -59,7 +59,7 @@ struct cecl_region_export {
     uint64_t process;         /* the exporter's cecl_fork_process */
     uint64_t base, bytes;     /* the region's addresses in the exporter's process */
     uint64_t id;              /* what the exporter's region_id returns */
-    uint64_t stamp;           /* the registry's; see alloc/registry_process.c */
+    uint64_t stamp;           /* set by the registry; see alloc/registry_process.c */
     uint64_t offset;          /* FILE: where the region begins in the file; 0 on CUDA */
     unsigned char handle[64]; /* HANDLE */
     int fd;                   /* FILE: the exporter closes it; else -1 */
@@ -76,12 +76,13 @@ struct cecl_use {
     const char *name;   /* the argument's name, for messages */
     const void *buffer; /* as the caller passed it */
     uint64_t low, high; /* addresses: no byte outside of [low, high) is used; low < high */
-    /* [nranges] which of these are used, in order, CECL_RANGES_MAX at most; nranges 0: all */
+    /* [nranges] the parts of [low, high) that are used, in order, CECL_RANGES_MAX at most; nranges
+     * 0: all of [low, high) is used */
     const struct cecl_range *ranges;
     uint32_t nranges;
     bool written;
 };
-#define CECL_USES 2 /* of one call, at most: sendbuff and recvbuff */
+#define CECL_USES 2 /* the most buffers that one call uses: sendbuff and recvbuff */
 
 /* Copies issued together, without order among themselves. The arrays belong to the caller. */
 struct cecl_batch {
@@ -106,7 +107,7 @@ enum {
     CECL_LOCAL_CONTIGUOUS = 1, /* copies of the operation `copies` */
     CECL_LOCAL_ROWS = 2        /* copies of the operation `row_copies` */
 };
-#define CECL_LOCAL_ROOM 4096u /* bytes that local_copies needs at least to try them */
+#define CECL_LOCAL_ROOM 4096u /* the least memory that local_copies needs for its trial, in bytes */
 
 /* A function of the caller's that a stream runs as work. This struct begins an allocation that also holds
  * what the function needs. *abandon becomes true when the device closes; the function then returns soon. */
@@ -157,11 +158,11 @@ struct cecl_device_ops {
      * write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
-    /* Lets copies, words and kernels of this device use memory of the host, whole pages, at the
-     * address that the host has. Other processes may share the memory. */
+    /* Lets this device's copies, words and kernels use whole pages of host memory, at the same
+     * address as the host. Other processes may share these pages. */
     ceclResult_t (*host_share)(struct cecl_device *dev, void *addr, size_t bytes);
     void (*host_unshare)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Writes `value` to `count` words of such memory, or of words_alloc, so that streams and
+    /* Writes `value` to `count` words in memory of host_share or words_alloc, so that streams and
      * kernels that wait for these words continue. Does not use the driver, so it never waits. */
     void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
     /* Refuses memory that this device's copies cannot reach. On CUDA these are plain host memory,
@@ -170,15 +171,16 @@ struct cecl_device_ops {
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
-    /* -- memory that the program already has, not of cecl's pool. It may lie at any address:
-     * only region_import needs the granularity. -- */
+    /* -- memory that the program allocated itself, outside cecl's pool. Such memory may lie at any
+     * address: only region_import needs the granularity. -- */
 
-    /* Finds the region that holds the byte at `ptr`. For memory that copies may use but peers cannot share it
-     * returns ceclSuccess and the kind NONE. On CUDA that is memory of stream-ordered pools, and of handles
-     * that were made without a file descriptor. On the host it is all memory except shared mappings of
-     * unsealed files that this process holds open for reading and writing. A shared mapping is one region,
-     * also with holes in it. Memory that check_pointer refuses is refused, as "buffer". Makes several calls
-     * of the driver or the system. */
+    /* Finds the region that holds the byte at `ptr`. Some memory can be used by copies, but not
+     * shared with peers. For such memory region_find returns ceclSuccess and the kind NONE. On CUDA
+     * this is memory of stream-ordered pools, and memory whose handle was made without a file
+     * descriptor. On the host this is all memory except shared mappings of unsealed files that this
+     * process holds open for reading and writing. A shared mapping is one region, also with holes
+     * in it. Memory that check_pointer refuses is refused here, too; messages call the argument
+     * "buffer". Takes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is none. While the id is the same, a
@@ -186,9 +188,9 @@ struct cecl_device_ops {
      * allocated again, or other memory that was mapped there, has another id. Cheap on CUDA,
      * because every call asks. Ids mean nothing in other processes.
      *
-     * use  the bytes of the region that a call uses; NULL: none. On the host the id covers all of
-     *      them, and is 0 if they are not of one mapping; what check_uses refuses is refused here
-     *      too. Ignored on CUDA, where a region changes as a whole. */
+     * use  the bytes of the region that a call uses; NULL: none. On the host the id stands for all
+     *      of these bytes, and is 0 if they belong to several mappings. Bytes that check_uses
+     *      refuses are refused here, too. Ignored on CUDA, where a region changes as a whole. */
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
     /* Refuses bytes of a call whose copy would end the process by a signal: addresses without
@@ -207,8 +209,8 @@ struct cecl_device_ops {
      * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The
      *     region keeps it until region_close. HANDLE: ignored
      *
-     * ceclInProgress: this process still has an older HANDLE open, of memory that lay at the same addresses
-     * of the exporter. Close that one first.
+     * ceclInProgress: this process still has an older HANDLE of the same exporter open, for memory
+     * that lay at the same addresses. Close the older one first.
      *
      * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this
      * GPU's access to the exporter's memory stays enabled. CUDA requires that the exporter frees a
@@ -287,8 +289,8 @@ struct cecl_device_ops {
 
     /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
      * work, so that streams that wait for these words go on. On ceclSuccess the words are written.
-     * Waits only for these writes, some seconds at most. On CUDA a driver that frees memory can
-     * hold them up only if waiting streams hold all hardware queues. */
+     * Waits only for these writes, some seconds at most. On CUDA, a driver that is freeing memory
+     * holds up these writes only if waiting streams hold all hardware queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
     /* Like words_release, but wakes no thread: no thread may wait for these words. */
@@ -311,7 +313,8 @@ struct cecl_device_ops {
      * work keeps an SM. ceclTimeout if the GPU does not finish the copies that were tried. */
     ceclResult_t (*local_copies)(struct cecl_device *dev, void *room, size_t bytes, bool always,
                                  uint32_t *ways);
-    /* Calls a function with this device as the thread's current device, for a library that works on that. */
+    /* Calls a function with this device as the thread's current device, for a library that works on
+     * the current device. */
     ceclResult_t (*within)(struct cecl_device *dev, ceclResult_t (*function)(void *context),
                            void *context);
     /* An id that no other stream of this process has had. (Addresses of streams are reused, ids are
@@ -327,8 +330,9 @@ struct cecl_device {
     int ordinal;          /* CUDA ordinal; -1 on the host */
     size_t granularity;   /* for reserve, mem_create and mem_map: bytes, a power of two */
     uint64_t total_bytes; /* memory of the device; 0 on the host */
-    bool meets;     /* its kernels of reductions send flags and wait for flags (sm/meeting.h) */
-    bool has_small; /* it has ops->small */
+    /* the device's reduction kernels send flags and wait for flags (sm/meeting.h) */
+    bool meets;
+    bool has_small; /* the device has ops->small */
 };
 
 /* A rank's message to its peers about the GPU that it would use. All zero: no GPU is usable. */
@@ -344,9 +348,9 @@ struct cecl_gpu_id {
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
-/* Whether this device's copies reach memory of the GPU with this uuid, which may be its own. A GPU
- * that this process does not see counts as reachable; mapping its memory will show whether it
- * is. */
+/* Whether this device's copies reach memory of the GPU with this uuid, which may be the device's
+ * own GPU. A GPU that this process does not see counts as reachable; whether it really is shows
+ * when its memory is mapped. */
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */

@@ -19,14 +19,14 @@ struct host_graph {
     struct work *work; /* [count] */
     size_t count, room;
     struct keeper *keepers;
-    _Atomic unsigned references; /* of its owner, and of launches that are not done */
+    _Atomic unsigned references; /* one for the owner, and one for each launch that is not done */
 };
 
 /* Records are counted. Each record is made after a wait for the previous one, so the word grows. */
 struct cecl_event {
     uint32_t word;     /* number of the last record that was reached */
     uint32_t recorded; /* number of the last record so far; guarded by order_lock */
-    uint64_t capture;  /* the last capture that began with it */
+    uint64_t capture;  /* the last capture for which `begin` was called with this event */
     size_t end;        /* index of the record in that capture's graph; SIZE_MAX: none yet */
 };
 
@@ -52,7 +52,7 @@ void host_graph_add(struct host_graph *graph, struct work work)
     graph->work[graph->count++] = work;
 }
 
-/* Whether `own` is an event, which belongs to the communicator and not to the graph. */
+/* Whether an entry's `own` is an event. Events belong to the communicator, not to the graph. */
 static bool has_event(const struct work *work)
 {
     return work->kind == WORK_EVENT_WAIT || work->kind == WORK_EVENT_RECORD ||

@@ -134,8 +134,9 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
     (void)dev;
-    /* Keeps the range reserved. If the range were unmapped, another mapping could take it, which
-     * unreserve would then remove. If mmap fails here, the pages stay until unreserve. */
+    /* Keeps the range reserved. If the range were unmapped, another mapping could take its place,
+     * and unreserve would then remove that mapping. If mmap fails here, the pages stay until
+     * unreserve. */
     (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 

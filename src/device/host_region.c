@@ -37,10 +37,10 @@ static uint64_t id_of(const struct host_mapping *mapping)
 /* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A mapping may have holes:
  * unmapped ranges, or memory without access rights. Any other memory in a hole ends the mapping. */
 struct run {
-    uint64_t at;               /* an address in it */
-    struct host_mapping first; /* its first line */
+    uint64_t at;               /* an address in the mapping */
+    struct host_mapping first; /* the mapping's first line */
     uint64_t end;              /* 0: nothing is mapped at `at` */
-    bool mapped, readable;     /* whether the byte at `at` is */
+    bool mapped, readable;     /* whether the byte at `at` is mapped, and can be read */
 };
 
 static bool take_for_run(void *context, const struct host_mapping *mapping)
@@ -135,7 +135,8 @@ struct survey {
     const struct cecl_use *use;
     uint64_t low, high; /* addresses */
     uint64_t at;        /* the bytes below this address can be used */
-    uint64_t id;        /* of those bytes; 0: there are none, or they belong to several mappings */
+    /* the id of the bytes below `at`; 0: there are none, or they belong to several mappings */
+    uint64_t id;
     const char *trouble;
 };
 
@@ -274,8 +275,8 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
     if (region->kind != CECL_REGION_FILE || run.end < region->base + region->bytes ||
         id_of(&run.first) != region->id)
         return no_longer(region);
-    /* Another thread may close the descriptor between the two steps, and open another file: tries
-     * again. */
+    /* Between descriptor_of and fcntl another thread may close the descriptor, and open another
+     * file under the same number. Then both steps are repeated. */
     do {
         if (copy >= 0)
             close(copy);

@@ -34,7 +34,7 @@ void host_word_write(uint32_t *word, uint32_t value)
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    /* `src` may be a flag's value, which the watchdog may change meanwhile */
+    /* `src` may be the value of a flag, and the watchdog may change that value meanwhile */
     if ((uintptr_t)src % sizeof(value) == 0)
         value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
     else

@@ -55,10 +55,11 @@ struct host_stream {
     pthread_cond_t reached; /* signalled when `finished` has reached `notify` */
     struct work *queue;     /* a ring of `capacity` entries */
     size_t capacity, head, count;
-    uint64_t finished;    /* number of entries done so far */
-    uint64_t notify;      /* the smallest value of `finished` that a thread waits for */
-    uint64_t batches;     /* number of batches enqueued so far */
-    uint32_t marks, mark; /* host_stream_after: marks given out, and the last one reached */
+    uint64_t finished; /* number of entries done so far */
+    uint64_t notify;   /* the smallest value of `finished` that a thread waits for */
+    uint64_t batches;  /* number of batches enqueued so far */
+    /* for host_stream_after: how many marks were given out, and the last mark that was reached */
+    uint32_t marks, mark;
     bool ending;
     struct host_graph *capture; /* what the stream captures; NULL: nothing */
 };

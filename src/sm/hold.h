@@ -40,9 +40,9 @@ static inline bool cecl_hold_all_run(const struct cecl_hold_words *words,
     return true;
 }
 
-/* Whether every SM is held. A block that gives up writes `gave_up` before it leaves its SM. So
- * when this returns true, all work that was seen to be finished before the call did finish
- * while all SMs were held. */
+/* Whether every SM is held. A block that gives up writes `gave_up` before it leaves its SM. So if
+ * this returns true, all SMs were held until now. Work that the caller has seen finished before
+ * this call has then finished while all SMs were held. */
 static inline bool cecl_hold_holds(const struct cecl_hold_words *words, struct cecl_hold_size size)
 {
     /* orders the loads below behind earlier loads of the caller */

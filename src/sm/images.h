@@ -20,14 +20,15 @@ enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT }
 struct cecl_image {
     enum cecl_kernel_file file;
     int capability; /* 90 is compute capability 9.0 */
-    int is_ptx; /* runs on this and all later GPUs; else a cubin, for the same major version alone */
+    /* PTX, for GPUs of this capability and all later ones; 0: a cubin, for one major version alone */
+    int is_ptx;
     const void *data;
 };
 extern const struct cecl_image cecl_images[];
 extern const size_t cecl_images_count;
 
-/* The image that a GPU runs: the latest cubin for its major version that it can run, or else the latest PTX
- * that it can run; NULL if there is none. */
+/* Finds the image for a GPU of this capability: the latest cubin that the GPU can run or, if it can
+ * run no cubin, the latest PTX that it can run; NULL if there is none. */
 const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability);
 
 #endif

@@ -7,7 +7,7 @@
 #include "sm/kernels.h"
 
 struct cecl_kernel_table {
-    /* NULL: the pair uses another one's kernel */
+    /* NULL: the pair uses the kernel of another pair */
     CUkernel kernel[CECL_NUM_TYPES][CECL_NUM_RED_OPS];
 };
 

@@ -19,9 +19,10 @@ struct cecl_gpu {
 ceclResult_t cecl_gpu_current(const char *who, struct cecl_gpu *gpu);
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* For each GPU, the id, plus 1, of the context in which an owner's kernels are loaded; 0: none. A kernel's
- * handle serves all contexts, but a context loads it when it is used first. So a new context, after the last
- * one was destroyed, loads the kernels again. Atomic, so that launches need no lock. */
+/* For each GPU: 1 + the id of the context in which the owner's kernels are loaded; 0: none. A
+ * kernel's handle serves all contexts, but a context loads it when it is used first. So a new
+ * context, after the last one was destroyed, loads the kernels again. Atomic, so that launches need
+ * no lock. */
 struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };

@@ -66,8 +66,8 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* Kernels of captured calls, which number themselves, are separate instances (`counted`): their additional
- * reads would cost other kernels 1 to 2 %. */
+/* Captured calls number themselves. Their kernels are separate instances (`counted`), because the
+ * additional reads would cost other kernels 1 to 2 %. */
 
 /* What is added to the values of a meeting. */
 template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
@@ -83,8 +83,8 @@ DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint3
         word_store((uint32_t *)((char *)c.told + meet_peer(m, i) * c.told_apart), value);
 }
 
-/* A warp writes `value` to its peers, without ordering earlier writes: the value shows only this rank's
- * progress. */
+/* A warp writes `value` to this rank's peers. Earlier writes need not be visible before the value,
+ * because the value only shows this rank's progress. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
 #pragma unroll 1
@@ -168,8 +168,9 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
  * Another stream that sees `done` starts the next call. By then the block has finished reading its
  * sources, and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to
  * peers that read there. This is weaker than a release for the whole system, which would also wait
- * for writes to peers and to host memory. So a block needs a fence of its own for such writes, if
- * the next call may write the same words or the host reads them after `done`. */
+ * for writes to peers and to host memory. So a block that writes to peers or to host memory needs a
+ * fence of its own if the next call may write the same words, or if the host reads the words after
+ * `done`. */
 DEVICE bool meet_ends(const cecl_meeting &m)
 {
     __syncthreads();

@@ -2,8 +2,8 @@
  * copies of flags or stream operations around the kernel would take longer, or would queue behind
  * other copies.
  *
- * This file knows only words and values. Every rank has a row of words, one for each rank. Only
- * that rank writes its word, and the values only grow (cyclically).
+ * This file knows only words and values. Every rank has a row with one word for each rank. Each
+ * word is written by that rank alone, and its values only grow (cyclically).
  *
  *     first | block 0: value `first` to all peers | each block: until all peers' words are there |
  *           the kernel's work                                                                    |

@@ -44,8 +44,8 @@ CECL_NUMBER uint32_t number_bits(float value)
 }
 
 /* Widens the finite number `magnitude` of a format with `fraction` bits and `bias` to the bits of
- * an fp32. A subnormal number is given an implicit leading 1 that it does not have, and a
- * subtraction removes it again. The subtraction is exact. No subnormal fp32 arises, so flushing
+ * an fp32. For a subnormal number, this adds an implicit leading 1 that the number does not have; a
+ * subtraction then removes the 1. The subtraction is exact. No subnormal fp32 arises, so flushing
  * subnormals changes nothing. */
 CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigned bias)
 {
@@ -57,7 +57,7 @@ CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigne
     return magnitude >> fraction ? normal : subnormal;
 }
 
-/* Rounds the bits of an fp32 without sign, which is no NaN, to a format with `fraction` bits and
+/* Rounds the bits of an fp32, without sign and not a NaN, to a format with `fraction` bits and
  * `bias`. Numbers too large become `largest`. If the result is subnormal in the format, an addition
  * does the rounding: the other summand is a number whose last bit has the weight of the format's
  * last bit. */

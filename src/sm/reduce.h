@@ -61,9 +61,11 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    CECL_REDUCE_AUTO = 0, /* as BULK; callers choose WIDE where the tuning table has it faster */
-    CECL_REDUCE_WIDE,     /* 16-byte loads into registers; any GPU, any alignment */
-    CECL_REDUCE_BULK      /* bulk copies into shared memory; WIDE if these are impossible */
+    /* the same as BULK; callers choose WIDE where the tuning table says that WIDE is faster */
+    CECL_REDUCE_AUTO = 0,
+    CECL_REDUCE_WIDE, /* 16-byte loads into registers; any GPU, any alignment */
+    /* bulk copies into shared memory; if these are impossible, WIDE runs instead */
+    CECL_REDUCE_BULK
 };
 
 /* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
@@ -84,9 +86,9 @@ uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
  * may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
-/* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made. Otherwise the
- * first reduction loads the kernels, for which CUDA may wait for running work, and that work may wait for a
- * peer that waits for this rank. Local. */
+/* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made.
+ * Otherwise the first reduction loads the kernels. CUDA may then wait for running work, and that
+ * work may itself wait for a peer that waits for this rank. Local. */
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
 /* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of

@@ -89,9 +89,9 @@ DEVICE vector shared_load(const unsigned char *at)
 }
 
 /* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
- * reader. Every reader arrives by itself, because a single arrival for a warp would first have to
- * synchronize the warp, which is slower. The end of a short tile holds old data, whose results the
- * caller does not write. */
+ * reader. Every reader arrives by itself: for a single arrival the warp would have to be
+ * synchronized first, and that is slower. The end of a short tile holds old data. The caller does
+ * not write the results of this data. */
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
 {

@@ -62,7 +62,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* The epoch of a call, and how far its half of the slots lies behind the slots of `args`. */
+/* The epoch of a call, and the offset of the call's half from the slots in `args`, in bytes. */
 struct turn {
     uint32_t epoch;
     uint64_t half;
@@ -286,8 +286,9 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
     return true;
 }
 
-/* Writes a far-away epoch into some lines of this half of the slots that the call does not use. Each call
- * takes other lines, so in time every line gets one. args_renew in small.c chooses the row. */
+/* In this call's half of the slots, writes a far-away epoch into some lines that the call does not
+ * use. Each call takes other lines, so in time every line gets such an epoch. args_renew in small.c
+ * chooses the row. */
 template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
@@ -307,9 +308,10 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
 
 /* One warp of the grid does this while the others send and wait.
  *
- * First it tells peers that this rank has begun, or hosts if the call numbers itself. Then it
- * renews lines. No other thread writes these lines before this kernel ends. The fence is needed because
- * the next call writes the same words and no kernel waits for these stores. */
+ * First the warp tells the peers that this rank has begun; if the call numbers itself, the warp
+ * tells the hosts instead. Then it renews lines. No other thread writes these lines before this
+ * kernel ends. The fence is needed because the next call writes the same words and no kernel waits
+ * for these stores. */
 template <bool counted>
 DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {

@@ -19,9 +19,9 @@
  * the previous kernel has ended or, on another stream, when it has set `done`. Every call waits for a
  * line of every peer, so no rank can run further ahead.
  *
- * A call may be done on its rank while its last stores are still on their way to peers, for 1 to 2
- * us. Before a communicator that ends unmaps peers' memory, it joins a thread and frees words and
- * streams through the driver, which takes far longer.
+ * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The
+ * end of a communicator cannot overtake these stores: before it unmaps peers' memory, it joins a
+ * thread and frees words and streams through the driver, which takes far longer.
  *
  * A graph runs a call repeatedly with the same arguments. Such calls have slots of their own, and number
  * themselves (struct cecl_counting).
@@ -56,31 +56,34 @@ struct cecl_small {
      * elements. */
     const void *send;
     void *recv;
-    uint64_t bytes; /* all bytes of an all-reduce; otherwise those of one block; 1 .. slot_bytes */
+    /* an all-reduce: bytes of the whole buffer; other calls: bytes of one block; 1 .. slot_bytes */
+    uint64_t bytes;
     ceclDataType_t type;
     ceclRedOp_t op;
-    /* of each rank: cecl_small_slots_bytes, 256-byte aligned */
+    /* the slots of each rank: cecl_small_slots_bytes bytes, 256-byte aligned */
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
-    /* The call's epoch: one more than that of the call before on these slots, equal on all ranks.
-     * It may wrap around. The slots are zeroed before the first call, whose epoch is 1. A call
-     * that counts takes it from its word instead. */
+    /* The call's epoch: one more than the epoch of the previous call on these slots, equal on all
+     * ranks. It may wrap around. The slots are zeroed before the first call, whose epoch is 1. A
+     * call that numbers itself ignores this field: `counting` gives it the epoch. */
     uint32_t epoch;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */
     const uint32_t *end;
-    /* a word on this rank's device that is set if recv is undefined: to 1 + a rank whose data had
-     * not come, if a wait ended early; to 1 + this rank, if `end` was set before the call began */
+    /* a word on this rank's device, which the call sets if recv is undefined. If a wait ended
+     * early, the value is 1 + a rank whose data had not come. If `end` was set before the call
+     * began, the value is 1 + this rank */
     uint32_t *late;
     /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
     uint64_t timeout_ns;
     uint32_t max_sms; /* CUDA: most SMs to use; 0: as many as kernels that wait may take */
-    /* NULL, or the part of a meeting that the kernel takes over. With CECL_MEET_SIGNAL_FIRST it
-     * signals while it sends data, without order, so that the watchdog sees that it has begun. With
-     * CECL_MEET_DONE it sets `done`. */
+    /* NULL, or the part of a meeting that the kernel carries out. With CECL_MEET_SIGNAL_FIRST the
+     * kernel signals peers while it sends data. These signals are not ordered with the data: they
+     * only show the watchdog that the kernel has begun. With CECL_MEET_DONE the kernel sets
+     * `done`. */
     const struct cecl_meeting *meeting;
-    /* not NULL: the call numbers itself, and takes its epoch from here. It must have a meeting with
-     * CECL_MEET_DONE */
+    /* not NULL: the call numbers itself, and takes its epoch from here. Such a call must have a
+     * meeting with CECL_MEET_DONE */
     const struct cecl_counting *counting;
 };
 

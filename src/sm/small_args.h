@@ -22,8 +22,8 @@ extern "C" {
 #define CECL_SMALL_LINES 4
 #define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
 
-/* A call may renew a line that it does not use. It writes into the line the call's epoch with this
- * bit flipped, half a cycle away from all epochs that come soon. */
+/* A call may renew a line that it does not use: it writes its own epoch into the line, with this
+ * bit flipped. That value is half a cycle away from all epochs that come soon. */
 #define CECL_SMALL_FAR 0x80000000u
 
 /* The most bytes of a slot, because offsets within slots are 32-bit numbers. */
@@ -40,9 +40,10 @@ struct cecl_small_args {
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row of this rank's slots that gets a far-away epoch, except in lines that hold data of this
-     * call: the lines of threads for which the block has vector `renewed_vector` + thread. If the
-     * call counts, it is the first row, and the kernel finds the others. */
+    /* A row of this rank's slots whose lines get a far-away epoch. Lines that hold data of this
+     * call are left out: those of the threads for which the block has vector `renewed_vector` +
+     * thread. If the call numbers itself, this is the first row of the slots, and the kernel finds
+     * the row to renew. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
@@ -52,7 +53,8 @@ struct cecl_small_args {
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
     struct cecl_division division;
-    /* If the call counts, `to` and `from` are the slots of half 0, and half 1 begins `half` bytes later. */
+    /* If the call numbers itself, `to` and `from` are the slots of half 0, and half 1 begins `half`
+     * bytes later. */
     uint64_t half;
     struct cecl_counting counting; /* for calls that number themselves; otherwise `count` is NULL */
 };

@@ -261,7 +261,7 @@ DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
     return a.is_scales ? line->scales_offset : line->recv_offset;
 }
 
-/* This rank's blocks in the order in which they are sent, which begins with the next rank. */
+/* This rank's blocks in the order in which they are sent: first those for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
@@ -279,8 +279,8 @@ DEVICE void find_block(const cecl_splits &call, const places &p, const sent &sen
     b->rows[i] = there.rows;
 }
 
-/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array would not lie in its
- * slice. `room`: as in sum_before. */
+/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array does not lie in
+ * the receiver's slice. `room`: as in sum_before. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
 {
     const cecl_splits_form &form = call.form;

@@ -43,21 +43,22 @@ extern "C" {
 /* What is equal on all ranks. */
 struct cecl_splits_form {
     uint32_t nranks;               /* 1 .. CECL_SPLITS_RANKS_MAX */
-    uint32_t experts;              /* of each rank */
+    uint32_t experts;              /* experts on each rank */
     bool back;                     /* the order of the received blocks */
     uint32_t align;                /* rows, >= 1; 1 for `back` */
     uint64_t send_rows, recv_rows; /* how many rows the buffers have */
     uint64_t row_bytes;
-    /* bytes of each row of a second array, which goes the same way; 0: there is none */
+    /* bytes of each row of a second array, whose rows go the same way; 0: there is no second
+     * array */
     uint64_t scale_bytes;
 };
 
-/* A rank's line of a table: where its recvbuff and its second array lie, its first block that ends beyond its
- * sendbuff, and how many rows each of its blocks has. Block number to * experts + expert goes to rank
- * `to`. */
+/* A rank's line in a table. It tells where the rank's recvbuff and second array lie, which of the
+ * rank's blocks is the first that ends beyond its sendbuff, and how many rows each block has. Block
+ * number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
-    uint64_t beyond; /* 1 + the number of that block; 0: all blocks lie in sendbuff */
+    uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
     /* behind it: [nranks * experts] rows of each block; see cecl_splits_rows */
 };
 
@@ -88,10 +89,11 @@ enum cecl_splits_trouble_kind {
     CECL_SPLITS_RECV  /* a recvbuff has no room for all of its blocks */
 };
 struct cecl_splits_trouble {
-    uint32_t what;            /* enum cecl_splits_trouble_kind */
-    uint32_t rank;            /* the rank whose buffer it is */
-    uint32_t to;              /* SEND: the receiver of the first block that does not fit */
-    uint32_t expert, experts; /* expert of the first block that does not fit; experts of a rank */
+    uint32_t what; /* enum cecl_splits_trouble_kind */
+    uint32_t rank; /* the rank whose buffer it is */
+    uint32_t to;   /* SEND: the receiver of the first block that does not fit */
+    /* the expert of the first block that does not fit; how many experts each rank has */
+    uint32_t expert, experts;
     uint32_t rows; /* RECV: rows that the rank would receive, CECL_SPLITS_ROWS_MAX + 1 at most */
     uint32_t room; /* rows of the buffer */
 };
@@ -111,9 +113,10 @@ struct cecl_splits {
     /* [2][nranks * experts] written: rows of each received block, and where it begins in recvbuff,
      * in rows; both in the order of the received blocks */
     uint64_t *out;
-    unsigned char *slices; /* where rank 0's slice begins; it holds its recvbuff and its table */
-    uint64_t slice;        /* bytes from one rank's slice to the next */
-    uint64_t table_offset; /* bytes from a slice's start; a multiple of 8 */
+    /* where rank 0's slice begins; a rank's slice holds its recvbuff and its table */
+    unsigned char *slices;
+    uint64_t slice;                      /* bytes from one rank's slice to the next */
+    uint64_t table_offset;               /* bytes from a slice's start; a multiple of 8 */
     uint64_t recv_offset, scales_offset; /* TELL: from this rank's slice's start */
     /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
     const uint32_t *end;
@@ -133,7 +136,8 @@ CECL_SPLITS_BOTH uint32_t cecl_splits_input(const struct cecl_splits_form *form,
     return form->back ? at % form->nranks * form->experts + at / form->nranks : at;
 }
 
-/* From which rank, and for which expert, the block at index `at` of the received order is. */
+/* Sets *from and *expert to the sender and the expert of the block at index `at` of the received
+ * order. */
 CECL_SPLITS_BOTH void cecl_splits_received(const struct cecl_splits_form *form, uint32_t at,
                                            uint32_t *from, uint32_t *expert)
 {
@@ -149,10 +153,11 @@ cecl_splits_line_at(const struct cecl_splits_form *form, const void *table, uint
     return (const struct cecl_splits_line *)((const unsigned char *)table + rank * apart);
 }
 
-/* Where the blocks for rank `to` lie in its recvbuff: rows and first row of each, in the order of
- * received blocks [nranks * experts]. Blocks are cut off where recvbuff ends. Returns the rows that
- * the rank would receive if there were room, CECL_SPLITS_ROWS_MAX + 1 at most. *first: the index of
- * the first block that does not fit; untouched if all fit. */
+/* Finds where the blocks for rank `to` lie in the recvbuff of that rank. rows and places, both
+ * [nranks * experts] in the order of received blocks: the number of rows and the first row of each
+ * block. Blocks are cut off where recvbuff ends. Returns the rows that the rank would receive if
+ * there were room, CECL_SPLITS_ROWS_MAX + 1 at most. *first: the index of the first block that does
+ * not fit; untouched if all fit. */
 uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *table, uint32_t to,
                            uint64_t *rows, uint64_t *places, uint32_t *first);
 
@@ -164,13 +169,13 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
     return bytes <= call->slice && offset <= call->slice - bytes;
 }
 
-/* What all ranks find wrong in a table: the lowest rank that sends beyond its sendbuff, or else the
- * lowest one that has no room. */
+/* The trouble that all ranks find in a table. It names the lowest rank that sends beyond its
+ * sendbuff or, if there is none, the lowest rank whose recvbuff has too little room. */
 struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form,
                                              const void *table);
 
-/* This rank's line, from its splits. Rows beyond sendbuff are left out. `at`: [nranks * experts] where
- * each block begins in sendbuff, by the blocks' numbers. */
+/* Makes this rank's line from its splits. Rows beyond sendbuff are left out of the line. `at`:
+ * [nranks * experts] where each block begins in sendbuff, indexed by the blocks' numbers. */
 void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line,
                            uint64_t *at);
 
