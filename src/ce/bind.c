@@ -263,8 +263,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* The last operation is on the word of slot 0. Makes it an operation on the slot that the caller gives at
- * each issue. */
+/* Changes the last operation, which uses the word of slot 0: from now on it uses the word of the slot that
+ * the caller gives at each issue. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];

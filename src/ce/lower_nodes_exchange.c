@@ -90,7 +90,7 @@ static int slots_of_turn(const struct swap *s, int node, int carrier)
            (takes_places(rails->part) ? cecl_rails_carried(rails, node, before, rails->size) : 0);
 }
 
-/* Where a block for `to` lies in the staging of its carrier, a rank of this node. */
+/* Where a block for rank `to` lies in the carrier's staging. The carrier is a rank of this node. */
 static struct cecl_place slot_of(const struct swap *s, int turn, int from, int to)
 {
     const struct cecl_rails *rails = s->rails;

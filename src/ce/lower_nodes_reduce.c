@@ -314,7 +314,7 @@ static ceclResult_t fold(struct fold *f)
 
 /* ---- the collectives */
 
-/* How many bytes each share has, if equal shares hold `total` bytes and are as small as possible. */
+/* The smallest number of bytes that a share can have if equal shares hold `total` bytes. */
 static uint64_t share_of(const struct cecl_part *part, uint64_t total)
 {
     const uint64_t n = (uint64_t)part->call.nranks;

@@ -39,7 +39,7 @@ static uint64_t bytes_in(const struct rows *r, uint64_t k)
                            r->rails->chunk);
 }
 
-/* Chunks of a round lie side by side, each of as many bytes as the round has. */
+/* All chunks of a round have equally many bytes, and lie side by side. */
 static struct cecl_place leaves_at(const struct rows *r, int rank, uint64_t k, uint64_t slot)
 {
     return cecl_rails_staging(r->rails, rank,
@@ -128,7 +128,8 @@ static uint64_t slots_before(const struct rows *r, int turn, int carrier)
     return slots;
 }
 
-/* All-to-all: the first slot of the chunks that this node's ranks have for rank `l` of another node. */
+/* All-to-all: this node's ranks have chunks for rank `l` of another node. Returns the first slot of these
+ * chunks. */
 static uint64_t slot_for(const struct rows *r, int turn, int l)
 {
     return slots_before(r, turn, l % r->rails->size) +

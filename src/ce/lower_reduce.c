@@ -145,8 +145,8 @@ static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
     return bytes - bytes % unit_of(part, bytes);
 }
 
-/* Bytes of a chunk: as few chunks as `most` allows, of about equal size, so that the last chunk is not
- * small. */
+/* How many bytes a chunk has. A chunk has at most `most` bytes, chunks are as few as that allows, and they
+ * have about equal sizes, so that the last chunk is not small. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
@@ -228,7 +228,7 @@ static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
               chunk_begin(chunks, k), chunk_bytes(chunks, k));
 }
 
-/* Sends to each peer's staging chunk k of this rank's input to that peer's block. */
+/* For every peer's block, sends chunk k of this rank's input to the peer's staging. */
 static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {

@@ -14,7 +14,7 @@ struct cecl_one_sided_signal {
     int peer;
     struct cecl_counted of; /* the signal */
     /* which call of this rank must be done first: the call that sent the previous signal of this number, or
-     * that waited for the previous one */
+     * the call that waited for the previous signal */
     struct cecl_counted after;
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
@@ -45,8 +45,8 @@ struct cecl_one_sided {
 };
 
 /* Makes the plan of this rank, in the memory of the previous plan. Source and destination of the copy
- * belong to part 0. If the peer is this rank itself, the one that is in the window belongs to part 1
- * instead. */
+ * belong to part 0. There is an exception: if the peer is this rank itself, the end that lies in the window
+ * belongs to part 1. */
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan);
 
 #endif

@@ -118,7 +118,8 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Adds the copies of waves before `wave` that other ranks leave to this one. Each wave is a batch. */
+/* Takes the waves before `wave`: adds the copies that other ranks leave to this rank in these waves. Each
+ * wave becomes a batch. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Notes the most side phases per main phase. A call with side phases always has main phases too, because
- * every call ends on the main lane. */
+/* Notes the largest number of side phases per main phase. A call with side phases always has main phases
+ * too, because every call ends on the main lane. */
 static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     const uint32_t main = advance->phases[CECL_LANE_MAIN], side = advance->phases[CECL_LANE_SIDE];

@@ -130,7 +130,8 @@ struct cecl_flags {
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
     /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.h */
     uint64_t slices_offset;
-    uint32_t epoch[CECL_COUNTERS_MAX]; /* the values of counters once every call so far is done */
+    /* the values that counters have when all calls so far are done */
+    uint32_t epoch[CECL_COUNTERS_MAX];
     /* like `epoch`, but including the call that is being enqueued */
     _Atomic uint32_t target[CECL_LANES];
     /* the number of calls without phases, including the call that is being enqueued. `done` counts these
@@ -138,7 +139,7 @@ struct cecl_flags {
     _Atomic uint32_t unsignalled_target;
     /* the number of exchanges with other nodes, including those of the call that is being enqueued */
     _Atomic uint32_t net_target;
-    /* the most side phases per main phase in any call so far */
+    /* the largest number of side phases per main phase in a call so far */
     _Atomic uint32_t side_a_main;
     /* -- used once the communicator has failed -- */
     _Atomic uint32_t releases; /* how often waits were released */
@@ -241,8 +242,8 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return atomic_load_explicit((_Atomic uint32_t *)flags->done, memory_order_acquire);
 }
-/* Whether `done` has reached `target`. Counts wrap around: a target more than 2^31 behind reads as not
- * reached. */
+/* Whether `done` has reached `target`. Both count modulo 2^32, so a target that `done` passed more than
+ * 2^31 ago seems not to be reached. */
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;

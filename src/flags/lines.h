@@ -3,7 +3,8 @@
  *
  * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than
  * CECL_LINES streams have pending calls, some share a line; a call on a shared line first waits for the
- * earlier calls on that line. A stream whose id is not known counts as a new stream at each call.
+ * earlier calls on that line. If a stream's id is not known, each call on it counts as a call on a new
+ * stream.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_LINES_H

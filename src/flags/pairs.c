@@ -93,8 +93,8 @@ static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl
     return note >> 32 == target && (note & NOTED) != 0;
 }
 
-/* If the group in progress is a single message, lists its peer. Otherwise lists the peers of all pending
- * groups, because no word says which group waits for which peer. */
+/* If the group in progress is a single message, lists the message's peer. Otherwise lists the peers of all
+ * pending groups, because no word says which group waits for which peer. */
 static void name_peers(const struct cecl_flags *flags, uint32_t target,
                        struct cecl_progress *progress)
 {

@@ -6,8 +6,8 @@
 #include "flags/lines.h"
 #include "flags/turns.h"
 
-/* A quarter of the flags' cycle, in epochs. A value up to half a cycle ahead counts as later, other values
- * as earlier. */
+/* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
+ * counts as later, and any other value counts as earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_calls_idle(const struct cecl_flags *flags)

@@ -355,8 +355,8 @@ static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
                      group->words);
 }
 
-/* Compares the group with the peers' groups, on all communicators whose ranks compare their calls. If this
- * rank refuses the group, the peers on those communicators are notified, because they wait for this rank. */
+/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
+ * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
 static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 {
     /* the description of a refused call may be incomplete */

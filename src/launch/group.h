@@ -52,7 +52,7 @@ void cecl_group_forget(ceclComm_t comm);
 void cecl_group_enter(struct cecl_group *group, const char *name);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
-/* Takes all calls out, if the thread has not entered their communicators. */
+/* Takes all calls out of the group. The thread must not have entered the calls' communicators. */
 void cecl_group_empty(struct cecl_group *group);
 /* The first launch of `comm`; NULL: the group has no calls on it. */
 const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);

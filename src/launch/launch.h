@@ -38,7 +38,7 @@ enum cecl_launch_state {
 enum cecl_launch_kind {
     CECL_LAUNCH_COLLECTIVES, /* calls that all ranks make */
     CECL_LAUNCH_MESSAGES,    /* ceclSend and ceclRecv: two ranks take part in each message */
-    CECL_LAUNCH_CARRIED      /* copies within this rank, before or behind another launch */
+    CECL_LAUNCH_CARRIED      /* copies within this rank, before or after another launch */
 };
 
 static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op)
@@ -125,8 +125,8 @@ struct cecl_launch {
     struct cecl_launch *runs;
     struct cecl_bound *program;  /* the launch's own program */
     struct cecl_imports imports; /* the peers' windows that the program uses */
-    uint64_t
-        checked;    /* kept launches: the generation of memory when the buffers were last checked */
+    /* for a kept launch: the generation of memory at the time when the launch's buffers were last checked */
+    uint64_t checked;
     uint64_t hash;  /* hash of the calls with effect; the key of kept launches */
     uint32_t users; /* kept launches: how many launches are about to run the program */
     bool is_kept;
@@ -189,9 +189,9 @@ static inline bool cecl_launch_is_owed(const struct cecl_launch *launch)
 void cecl_launch_owe(struct cecl_launch *launch);
 /* Notes that the launch has a program. The launch becomes BOUND, or OWED if peers rely on it. */
 void cecl_launch_bound(struct cecl_launch *launch);
-/* Gives up a launch in any state, because of an error whose message is recorded. If peers rely on the launch,
- * the communicator fails. Returns the communicator's error, or `result`. The state of a launch that has ended
- * does not change. */
+/* Gives up a launch in any state, because of an error. The error's message must be recorded. If peers rely
+ * on the launch, the communicator fails. Returns the communicator's error, or `result`. The state of a
+ * launch that has ended does not change. */
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
@@ -202,8 +202,8 @@ void cecl_launch_bound_waits(struct cecl_launch *launch);
 int cecl_launch_gone(const struct cecl_launch *launch);
 /* The error of a wait that cecl_launch_goes_on ended. */
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
-/* Whether the host goes on waiting for peers: the communicator has not failed, and the time limit of the
- * launch that is being made has not passed. The registry and the places ask this while they wait. */
+/* Whether the host goes on waiting for peers: the communicator has not failed, and the launch that is being
+ * made is still within its time limit. The registry and the places ask this while they wait. */
 bool cecl_launch_goes_on(void *comm);
 
 #endif

@@ -35,9 +35,9 @@ struct cecl_launcher {
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
     struct cecl_launch *captured;    /* a list of the launches that graphs hold */
     unsigned victim[CECL_KEPT_SETS]; /* which member of each set is replaced next */
-    const struct cecl_launch
-        *making;               /* the launch whose deadline ends the host's waits; NULL: no limit */
-    struct cecl_places places; /* where ranks tell each other places */
+    /* the launch that is being made: its deadline ends the host's waits; NULL: the waits have no limit */
+    const struct cecl_launch *making;
+    struct cecl_places places;         /* where ranks tell each other places */
     struct cecl_places request_places; /* where ranks tell each other the places of requests */
     ceclRequest_t requests;            /* a list, the oldest first */
     uint32_t nrequests;                /* how many requests with collectives were made so far */

@@ -26,7 +26,8 @@ ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
  * their calls differ, or that one of them refuses its call. */
 ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
                                      ceclResult_t local);
-/* Carries blocks between buffers of this rank, by separate launches on the launch's stream. */
+/* Copies blocks between private memory and bounce buffers of this rank, by separate launches on the stream
+ * of `launch`. */
 ceclResult_t cecl_launch_carry(const struct cecl_launch *launch,
                                const struct cecl_carried *carried);
 

@@ -185,7 +185,7 @@ static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct ce
     return cecl_one_sided_give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
-/* A step that waits for call `last`, if that call is on another line and not done. */
+/* The step that waits for call `last`. No step is needed if that call is on the same line, or is done. */
 static struct cecl_counted behind(const struct making *making, struct cecl_line_at last)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;

@@ -56,7 +56,8 @@ struct ceclRequest {
         uint32_t slot,
             /* this rank's slot and value; the value grows each time that the request is made ready */
             value;
-        uint64_t *slots; /* [nranks] slot and first value of each rank; NULL: not read yet */
+        /* [nranks] each rank's slot and the slot's first value; NULL: these were not read yet */
+        uint64_t *slots;
         uint32_t count;  /* how often the request was made ready */
         uint64_t *given; /* [2 * nranks] the slots and values that `signals` is issued with */
         bool

@@ -82,7 +82,7 @@ static bool has_own_layout(const struct cecl_call *call)
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
 }
 
-/* Whether SMs of peers can read a rank's input, or there is no input. */
+/* Whether SMs of peers can read `input`. Also true if there is no input. */
 static bool is_readable(struct cecl_buffer input)
 {
     return !input.window || cecl_buffer_is_shared(input);

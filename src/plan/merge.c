@@ -1,4 +1,4 @@
-/* Plans of several calls as one: side by side, between the same barriers, or one behind the other. */
+/* Plans of several calls as one: side by side, between the same barriers, or one after the other. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -56,13 +56,15 @@ struct cecl_copy {
      * at least 1 and at most `bytes`, and there is one row */
     uint32_t given;
 };
-/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The call
- * `part` gives type and operation. */
+/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The type
+ * and the operation are those of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
-    uint32_t part;        /* index of the call in a group; all places may be in staging */
+    /* index of the reduction's call in a group, because the places may all be in staging and do not show
+     * the call */
+    uint32_t part;
     /* `dst` gets the result for only some ranks' elements, so an average is not divided yet */
     bool partial;
 };
@@ -259,8 +261,8 @@ void cecl_plan_free(struct cecl_plan *plan);
 
 /* -- early.c: two plans for a request whose receivers say, before the start, that they are ready -- */
 
-/* Whether a plan may begin without its first barrier, if all ranks have said before that their recvbuffs may
- * be written. Equal on all ranks. */
+/* Whether a plan needs no first barrier if all ranks have said earlier that their recvbuffs may be written.
+ * Equal on all ranks. */
 bool cecl_plan_may_be_early(const struct cecl_plan *plan);
 /* Takes the signals of the first barrier out of such a plan. The waits of that barrier become waits for
  * `counter`. k: as in cecl_plan_await. */
@@ -298,8 +300,8 @@ static inline bool cecl_plan_is_small(const struct cecl_plan *plan)
     return !plan->parts && plan->part.way.small;
 }
 
-/* The part that a copy belongs to: the part whose buffers hold at least one end of the copy, or
- * else part 0. */
+/* The part that a copy belongs to. This is the part that has the copy's source or destination in its
+ * buffers; if there is no such part, it is part 0. */
 static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 {
     const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
