@@ -151,8 +151,8 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
 }
 
 /* Called when the last lease has ended. Frees replaced buffers whose calls are done. A later call tries to
- * free the other ones. After a failure nothing is freed, because peers may know of memory that this rank
- * never used. */
+ * free the other ones. In a failed communicator nothing is freed, because peers may know of a buffer that
+ * this rank never used. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
