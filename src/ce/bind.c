@@ -2,7 +2,7 @@
 #include "ce/bound.h"
 #include "flags/turns.h"
 
-/* Adds a command. `first` is the index of its first item, or the lane that it follows. */
+/* Adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
 static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first)
 {
@@ -79,7 +79,7 @@ static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind
     return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
 }
 
-/* A peer's buffer in a call, as own_buffer returns this rank's. */
+/* A peer's buffer in a call; own_buffer returns this rank's buffer. */
 static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
                                            uint32_t kind)
 {
@@ -125,7 +125,8 @@ static ceclResult_t address_of(const struct cecl_engine *engine, const struct ce
     return ceclSuccess;
 }
 
-/* How many bytes a copy spans at one of its ends, where rows are `pitch` apart. */
+/* How many bytes lie between the beginning and the end of a copy in source or destination memory. `pitch`:
+ * from row to row there. */
 static uint64_t span_of(const struct cecl_copy *copy, uint64_t pitch)
 {
     return copy->rows > 1 ? (copy->rows - 1) * pitch + copy->bytes : copy->bytes;
@@ -143,8 +144,7 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* Binds either the row copies of a step or its contiguous ones. The device has an array for each
- * kind. */
+/* Binds either the row copies of a step or its contiguous copies. The device has an array for each kind. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
@@ -182,8 +182,8 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
-/* A reduction reads a peer's input. The places that the peer has published show whether it is in
- * place. */
+/* The place of a peer's input, for a reduction. The places that the peer has published show whether the
+ * peer's call is in place. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;
@@ -263,7 +263,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* Moves the last operation, which is on the word of slot 0, to the slot that the caller gives. */
+/* Changes the last operation, which uses the word of slot 0: from now on it uses the word of the slot that
+ * the caller gives at each issue. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -320,7 +321,8 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
                          (uint32_t *)&counter->awaited[step->peer]);
 }
 
-/* Binds an exchange with other nodes, and the write that tells this rank's other lanes that it has ended. */
+/* Binds an exchange with other nodes, and the write that tells this rank's other lanes when the exchange
+ * has ended. */
 static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -349,7 +351,7 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* After the last of several waits, resets the words of all of them. Until then the words tell the watchdog
+/* After the last of several waits, resets the words of all of them. Before that the words tell the watchdog
  * which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
@@ -376,8 +378,8 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
                      add_op(bound, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the side lane already follows the main lane, because the main lane's last command runs on
- * the side lane's stream. */
+/* Whether the main lane's last command runs on the side lane's stream. If so the side lane already follows
+ * the main lane. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
     const struct cecl_command *last = last_command(bound);
@@ -407,7 +409,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Binds the copies of a reduction's result that its kernel makes. */
+/* Binds the copies of a reduction's result that the reduction's kernel makes. */
 static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_reduction *reduction,
                               struct cecl_bound *bound)
@@ -423,7 +425,7 @@ static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Binds a reduction whose kernel takes over the flags around it. */
+/* Binds a reduction whose kernel also does the signals and waits around the reduction. */
 static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                const struct cecl_fused *fused, const struct cecl_step *first,
                                struct cecl_bound *bound)
@@ -450,7 +452,7 @@ static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct ce
     return fused->sends ? bind_also(engine, plan, step + 1, reduction, bound) : ceclSuccess;
 }
 
-/* Writes `done` before a phase of the main lane that is far from the last such write. */
+/* Writes `done` before a phase of the main lane, if many phases have passed since the last write of `done`. */
 static void mark(const struct cecl_engine *engine, const struct cecl_step *step, uint32_t *marked,
                  struct cecl_bound *bound)
 {
@@ -461,7 +463,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* The call's last kernel marks the end of the call, if it can. Otherwise the stream does. */
+/* The call's last kernel marks the end of the call if the kernel is able to. Otherwise the stream does so. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);

@@ -3,7 +3,7 @@
 #include "ce/bound.h"
 #include "flags/pads.h"
 
-/* Where memory of the pool lies in this rank's slice; 0 for NULL. */
+/* The offset of an address in this rank's slice of the pool; 0 for NULL. */
 static uint64_t offset_of(const struct cecl_engine *engine, const void *at)
 {
     const char *slice = cecl_pool_at(engine->pool, engine->rank, 0);

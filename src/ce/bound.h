@@ -5,7 +5,7 @@
 
 #include "ce/engine.h"
 
-/* A command is work of one kind that one call to the device issues. */
+/* A command: work of one kind, which a single call to the device issues. */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -14,14 +14,14 @@ enum cecl_command_kind {
      * later phase before an earlier one. */
     CECL_COMMAND_FLAGS,
     CECL_COMMAND_REDUCTIONS,
-    CECL_COMMAND_AFTER, /* its lane waits for lane `first` */
+    CECL_COMMAND_AFTER, /* the command's lane waits for lane `first` */
     CECL_COMMAND_SMALL, /* bound->small */
     CECL_COMMAND_EXCHANGE,
     CECL_COMMAND_SPLITS /* bound->splits[first] */
 };
 struct cecl_command {
     uint8_t kind;
-    uint8_t lane;          /* the lane on which it is issued */
+    uint8_t lane;          /* the lane on which the command is issued */
     bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
     uint8_t counter;       /* FLAGS */
     uint32_t first, count; /* in ops, rows, reductions, transfers, or batch */
@@ -34,13 +34,13 @@ struct cecl_ends {
 };
 
 struct cecl_bound {
-    /* the plan's calls, and what ranks have told each other about them; their owner keeps both for as
-     * long as this bound plan lives */
+    /* the plan's calls, and what ranks have told each other about these calls. The owner must keep both as
+     * long as this bound plan exists */
     const struct cecl_call *calls;
     const struct cecl_told *told;
-    struct cecl_advance advance;  /* by how much this call moves the flags */
-    uint32_t chunks, chunk_phase; /* the plan's */
-    /* -- all arrays from here on lie in `memory`, with room for all that the plan can need -- */
+    struct cecl_advance advance;  /* by how much this call advances the counters */
+    uint32_t chunks, chunk_phase; /* as in the plan */
+    /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
     uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
@@ -48,13 +48,14 @@ struct cecl_bound {
     struct cecl_row_copy *rows; /* the copies of rows of all commands */
     struct cecl_reduction *reductions;
     const void **sources; /* of all reductions */
-    /* [nreductions] used by reductions whose kernels exchange flags */
+    /* [nreductions] for reductions whose kernels signal and wait */
     struct cecl_meeting *meetings;
     struct cecl_net_transfer *transfers; /* of all exchanges */
     void **also;                         /* further places to which reductions write */
-    struct cecl_cell *cells; /* places in these arrays, and in `small`, that are filled late */
+    /* places in these arrays and in `small` that are filled at each issue */
+    struct cecl_cell *cells;
     void *memory;
-    uint32_t steps, copies, transfers_room; /* for which there is room */
+    uint32_t steps, copies, transfers_room; /* how many there is room for */
     int nlanes;                             /* highest lane of a command, plus 1 */
     /* for a plan of messages: both ends of each message; NULL: places come from `told` */
     const struct cecl_ends *ends;
@@ -62,7 +63,7 @@ struct cecl_bound {
     const uint64_t *given;
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
-    struct cecl_counting counting; /* used by a captured call that is one kernel */
+    struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
     struct cecl_splits splits[2];  /* the steps of a call by splits on the device */
     ceclExplanation_t explanation;
 };
@@ -70,24 +71,24 @@ struct cecl_bound {
 /* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
-/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing for
- * a plan of copies alone if an earlier one had at least as many. A zeroed bound plan is valid: it has no room
- * yet. */
+/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan
+ * has only copies, and an earlier plan had at least as many. A zeroed bound plan may be passed: it has no
+ * memory yet. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
 /* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
- * With more than half a cycle between two writes, comparing `done` modulo 2^32 could not tell whether the
- * call has begun. */
+ * If two writes were more than half a cycle apart, a comparison of `done` modulo 2^32 could not tell
+ * whether the call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);
 
-/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. For
- * cells of fixed values this is all that a run needs. */
+/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane. If all cells
+ * have fixed values, a run needs nothing else. */
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work);
 
-/* bind.c: lists a word of the bound plan as a cell that gets the value of a counter at +k. */
+/* bind.c: makes a word of the bound plan a cell, which gets the counter's value for +k at each issue. */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
@@ -99,17 +100,17 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                       uint32_t which, struct cecl_bound *bound);
 
-/* fuse.c: steps that one kernel carries out: a reduction, and the signals and waits of all peers
- * around it. */
+/* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits for all
+ * peers around it. */
 struct cecl_fused {
-    uint32_t count;       /* number of steps, the first one included */
-    uint32_t at;          /* index of the reduction among them */
-    bool sends;           /* whether the step after it is copies of its result */
+    uint32_t count;       /* number of steps, including the first one */
+    uint32_t at;          /* index of the reduction among these steps */
+    bool sends;           /* whether the next step copies the reduction's result */
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */
 };
-/* Finds the steps, from step `at` of the plan on, that one kernel can carry out. Returns false if
- * there are none. */
+/* Finds which steps one kernel can carry out, beginning with step `at` of the plan. Returns false if there
+ * are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 /* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
  * ranks of a call. */

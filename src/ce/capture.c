@@ -6,7 +6,8 @@
 #include "ce/bound.h"
 #include "flags/turns.h"
 
-/* A thing that a captured call does, in order: the signals or waits of a phase, or a step. */
+/* One thing that a captured call does: all signals of a phase, all waits of a phase, or a step. Items are
+ * in the order of the call. */
 enum item_kind { ITEM_SIGNAL, ITEM_WAIT, ITEM_STEP };
 struct item {
     enum item_kind kind;
@@ -15,7 +16,8 @@ struct item {
 
 /* A phase. Phases are listed in the order of their signals. */
 struct phase {
-    uint32_t counter, number;    /* in the call's own plan; number 0: the plan does not have it */
+    /* in the call's own plan; number 0: the phase is not in that plan */
+    uint32_t counter, number;
     uint32_t signalled, awaited; /* indices of items, or NOWHERE */
     uint32_t turn;
 };
@@ -39,7 +41,7 @@ static void add_signal(struct capture *capture, uint32_t counter, uint32_t numbe
     add_item(capture, ITEM_SIGNAL, capture->nphases++);
 }
 
-/* Waits for all phases of a counter up to this one for which no lane has waited yet. */
+/* Adds waits for phases of a counter, up to this phase: for each phase that no lane has waited for yet. */
 static void add_waits(struct capture *capture, uint32_t counter, uint32_t number)
 {
     for (uint32_t p = 0; p < capture->nphases; p++) {
@@ -95,7 +97,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     return ceclSuccess;
 }
 
-/* The item after which peers may set the word of a phase again; NOWHERE: it is in the next call. */
+/* The item after which peers may set the word of a phase again; NOWHERE: only in the next call. */
 static uint32_t free_from(const struct capture *capture, const struct phase *phase)
 {
     for (uint32_t p = 0; p < capture->nphases; p++)
@@ -104,8 +106,8 @@ static uint32_t free_from(const struct capture *capture, const struct phase *pha
     return NOWHERE;
 }
 
-/* Whether phase p may take a word. Words that the previous call used in its last phases are free once ranks
- * have met in this call's first phase. */
+/* Whether phase p may take a word. Words of the previous call's last phases are free once ranks have met in
+ * the first phase of this call. */
 static bool may_take(const struct capture *capture, uint32_t p, uint32_t turn)
 {
     const struct phase *mine = &capture->phases[p];
@@ -179,7 +181,7 @@ ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets)
 {
     if (cecl_plan_is_small(plan) || (meets && cecl_fuses_all(plan)))
         return ceclSuccess;
-    /* a phase has a signal and a wait, and one phase may be added */
+    /* each phase has a signal and a wait, and one phase may be added to the plan's phases */
     const size_t most = 2 * ((size_t)plan->nsteps + 1);
     struct capture capture = {.items = malloc(most * sizeof(*capture.items)),
                               .phases = malloc(most * sizeof(*capture.phases))};

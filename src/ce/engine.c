@@ -7,13 +7,14 @@
 
 #define SLOT_ALIGN 512u
 
-/* Bytes of the slots of eager calls. Captured calls have as many more. */
+/* Bytes of the slots of calls that are not captured. Captured calls have slots of their own, with as many
+ * bytes. */
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
 }
 
-/* The largest table that ranks and experts can need. */
+/* The size of the largest table that calls by splits can need with this many ranks. */
 static uint64_t table_bytes(int nranks)
 {
     return nranks > CECL_SPLITS_RANKS_MAX
@@ -23,7 +24,7 @@ static uint64_t table_bytes(int nranks)
                                SLOT_ALIGN);
 }
 
-/* Afterwards no line of a slot holds a flag that a call could wait for. */
+/* Clears the slots, so that no line of a slot holds a flag that a call could wait for. */
 static ceclResult_t clear_slots(const struct cecl_engine *engine)
 {
     char *staging = cecl_pool_at(engine->pool, engine->rank, engine->staging_offset);

@@ -15,12 +15,12 @@ struct cecl_bound;
 struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
-    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Empty for ranks that came
-     * later, and for buffers that no peer touches. nbuffers 0: in the pool, at the same offsets as on this
-     * rank */
+    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. Empty for ranks that came later,
+     * and for buffers that no peer touches. nbuffers 0: on each rank they lie in the pool, at the same
+     * offsets as on this rank */
     const struct cecl_peer_buffer *buffers;
     size_t nbuffers;
-    /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs it */
+    /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     const uint64_t *send_at;
     size_t nsend_at;
     /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: what holds for this rank holds for
@@ -34,17 +34,16 @@ struct cecl_engine {
     struct cecl_pool *pool;
     const struct cecl_windows *windows; /* set by the opener */
     int rank, nranks;
-    const struct cecl_nodes
-        *nodes;           /* set by the opener, as is the next one; NULL: there is one node */
-    struct cecl_net *net; /* how exchanges leave the node */
+    const struct cecl_nodes *nodes;   /* set by the opener, as is `net`; NULL: there is one node */
+    struct cecl_net *net;             /* how exchanges leave the node */
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* slots of small calls: bytes from the start of staging to the first one, and to the first one of
-     * captured calls; bytes of each, or 0: no slots */
+    /* slots of small calls, as bytes from the start of staging: where the first slot lies, and where the
+     * first slot for captured calls lies. Then the bytes of a slot; 0: there are no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
-    /* bytes from the start of staging to the table of calls by splits on the device, and bytes of it;
-     * 0: too many ranks */
+    /* the table for calls by splits on the device: bytes from the start of staging, and the table's bytes;
+     * 0: no table, because there are too many ranks */
     uint64_t table_offset, table_bytes;
     /* bytes from the start of staging to the part that only the rank before this one uses, and
      * bytes of that part */
@@ -52,15 +51,15 @@ struct cecl_engine {
     /* time limit of waits in small calls' kernels; 0: none; set by the opener */
     uint64_t small_timeout_ns;
     ceclStream_t side; /* the side lane's stream, made when a plan first needs it */
-    /* streams of the lanes of messages and of the network, which are numbered after the side lane; the opener
-     * owns them */
+    /* streams for the lanes of messages and of the network. The opener owns them. These lanes are numbered
+     * after the side lane */
     ceclStream_t *lanes;
     /* -- graphs: graph.h -- */
     struct cecl_event
         *order;          /* marks the end of the last launch, once a call was captured; or NULL */
     ceclStream_t before; /* the stream that first recorded `order`, behind the calls so far */
     bool used;           /* whether last_stream is set */
-    /* id of the last call's stream: a call on another stream must wait for it */
+    /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
 };
 
@@ -74,8 +73,8 @@ ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool
 /* Local. No work may be pending. */
 void cecl_engine_close(struct cecl_engine *engine);
 
-/* Binds `plan`, which was made from `calls` and `told`. Both must outlive the bound plan, which the
- * caller frees. */
+/* Binds `plan`, which was made from `calls` and `told`. Both must outlive the bound plan. The caller frees
+ * the bound plan. */
 ceclResult_t cecl_engine_bind(struct cecl_engine *engine, const struct cecl_call *calls,
                               const struct cecl_told *told, const struct cecl_plan *plan,
                               struct cecl_bound **bound);
@@ -87,9 +86,9 @@ static inline uint8_t cecl_engine_half(const struct cecl_engine *engine)
     return cecl_flags_half(&engine->flags);
 }
 
-/* Fills the cells of a bound plan, and enqueues the plan. Waits only where the driver's queue is
- * full. After a failure, *started says whether a part of the plan may be enqueued. If so the
- * communicator must fail, because peers wait for signals that will not come. */
+/* Fills the cells of a bound plan, and enqueues the plan. Waits only where the driver's queue is full.
+ * After a failure, *started says whether a part of the plan may have been enqueued. If so the communicator
+ * must fail, because peers will wait for signals that will not come. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, struct cecl_bound *bound,
                              ceclStream_t stream, bool *started);
 

@@ -3,13 +3,13 @@
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
- * Any of these may be missing, except the reduction. A wait without a signal just before it stays
- * with the stream, because it may be long, and kernels that wait beside copies make the copies
- * slower. */
+ * Any of these steps may be missing, except the reduction. If no signal comes just before a wait, the
+ * stream waits and not the kernel. Such a wait may be long, and kernels that wait beside copies make the
+ * copies slower. */
 #include "ce/bound.h"
 
-/* Whether the nranks - 1 steps from `at` on are of this kind, one for each peer, in the order that
- * plans use. */
+/* Whether the nranks - 1 steps from `at` on all have this kind, and are for one peer each, in the order
+ * that plans use. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step_kind kind,
                        uint8_t lane)
 {
@@ -63,8 +63,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
     return true;
 }
 
-/* Whether kernels before step `at` have written to peers since this lane's last flags. A kernel's own signal
- * is only known to come behind its own writes, so the stream signals then. */
+/* Whether kernels before step `at` have written to peers since this lane's last flags. If so the stream
+ * must signal, because a kernel's signal is only known to come behind the writes of the same kernel. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&
@@ -104,7 +104,8 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     return fused->does != 0 || fused->sends;
 }
 
-/* Whether all ranks have a share to reduce, plans of one form, and a kernel that counts captured calls. */
+/* Whether each rank has a share to reduce and a kernel that counts captured calls, and all ranks have plans
+ * of the same form. */
 static bool are_alike(const struct cecl_part *part)
 {
     const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;

@@ -24,8 +24,8 @@ static ceclResult_t make_event(struct cecl_engine *engine, const struct cecl_mem
     return result;
 }
 
-/* Makes the event `order`, unless it exists. At first it marks the end of the calls so far, and from then on
- * the end of each launch. */
+/* Makes the event `order`, unless it exists. At first the event marks the end of the calls so far, and from
+ * then on the end of the latest launch. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     const struct cecl_memop wait = cecl_flags_wait_last(&engine->flags);

@@ -1,9 +1,9 @@
 /* Captured calls on a stream, and their order among the launches of a communicator.
  *
- * Launches run in the order in which the host makes them, on any streams: calls that no graph captured,
- * and launches of graphs. Once a first call was captured, an event marks the end of the last launch. Each
- * call and each graph waits for the event at its start and records it at its end. So one set of words, one
- * staging and one set of halves serve all graphs. */
+ * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on
+ * any streams. Once a first call was captured, an event marks the end of the last launch. Each call and
+ * each graph waits for the event at its start and records it at its end. So one set of words, one staging
+ * and one set of halves serve all graphs. */
 #ifndef CECL_CE_GRAPH_H
 #define CECL_CE_GRAPH_H
 
@@ -17,8 +17,8 @@ ceclResult_t cecl_graph_capture(struct cecl_engine *engine, const struct cecl_bo
                                 ceclStream_t stream, const struct cecl_capture *capture,
                                 bool *started);
 
-/* Like cecl_graph_capture, but for a one-sided call, which has an order of its own: in each launch it
- * waits for `events` and then records them. It does not join the order of other calls. */
+/* Like cecl_graph_capture, but for a one-sided call. Such a call does not join the order of other calls.
+ * Instead it waits for `events` in each launch of the graph, and then records them. */
 ceclResult_t cecl_graph_capture_aside(struct cecl_engine *engine, const struct cecl_bound *bound,
                                       ceclStream_t stream, const struct cecl_capture *capture,
                                       struct cecl_event *const *events, uint32_t nevents);

@@ -24,10 +24,10 @@
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
  * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
  *
- * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call
- * the later one of two ranks makes both copies: the block to its receiver, and the piece back
- * (route.c). No other rank touches the piece in between, so the order of that rank's stream is
- * enough. So a rank need not know whether a later rank is in place: that changes no barrier. */
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the
+ * later one of two ranks makes both copies between them: the block to the receiver, and the piece back to
+ * the owner (route.c). No other rank touches the piece in between, so the order of the later rank's stream
+ * is enough. So no rank need know whether a later rank is in place, because no barrier depends on that. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -49,8 +49,8 @@ static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, int
                     chunk->bytes);
 }
 
-/* Barrier 1, and the blocks. A signal to all peers follows each chunk but the last, which a barrier
- * follows. */
+/* Barrier 1, and the blocks. After each chunk but the last comes a signal to all peers. After the last
+ * chunk comes a barrier. */
 static void push_to_peers(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const uint32_t chunks = part->call.chunks > 1 ? part->call.chunks : 1;
@@ -90,7 +90,8 @@ static void push(const struct cecl_part *part, struct cecl_plan *plan)
                           : "one batch");
 }
 
-/* Returns this rank's piece to the `i`-th rank before it; i begins at 0. */
+/* Copies the piece that this rank has of another rank's block back to that rank, the `i`-th before this
+ * rank; i begins at 0. */
 static void return_piece(const struct cecl_part *part, struct cecl_plan *plan, int i)
 {
     const int owner = cecl_peer_before(part, i + 1);
@@ -131,7 +132,8 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
                       : "one batch");
 }
 
-/* Equal on all ranks, except if a rank came late. In that case the answer changes no barrier. */
+/* The answer is equal on all ranks, except if a rank came late. Then the barriers do not depend on the
+ * answer. */
 static bool some_are_outside(const struct cecl_part *part)
 {
     for (int i = 0; i < cecl_part_peers(part); i++)

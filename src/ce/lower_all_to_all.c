@@ -92,7 +92,7 @@ static ceclResult_t staging_too_small(const struct cecl_part *part, uint64_t lea
                      part->call.nranks, least);
 }
 
-/* The rounds in which a rank's own block goes through its peers' staging. */
+/* The rounds in which a rank's own block goes through the staging of the rank's peers. */
 struct rounds {
     struct cecl_pieces pieces;
     uint64_t bytes; /* bytes of the own block in one round */

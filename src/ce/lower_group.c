@@ -10,8 +10,9 @@
 
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
  * that only move data, and the reductions that need no staging. The other reductions join it, or the next
- * one, as far as staging has room for all of a bundle. In no bundle are reductions in chunks, which have steps
- * of more kinds, and calls over several nodes: they come last, one after the other. */
+ * one, as far as staging has room for all of a bundle. Two kinds of calls are in no bundle, and come last,
+ * one after the other: reductions in chunks, because they have steps of more kinds, and calls over several
+ * nodes. */
 struct bundles {
     uint32_t *order; /* [calls] bundle by bundle, and then the calls in no bundle */
     uint32_t *ends;  /* [count] where each bundle ends in `order` */
@@ -19,7 +20,8 @@ struct bundles {
     uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
 };
 
-/* Whether a call shares staging evenly with the other calls that do. */
+/* Whether a call gets an equal part of staging. All calls of the group for which this holds get equal
+ * parts. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -63,8 +65,8 @@ static void end_bundle(struct bundles *bundles, const struct cecl_part *parts, u
     bundles->ends[bundles->count++] = end;
 }
 
-/* Bundles the calls, and gives to each reduction its part of staging. `used`: bytes of staging that are taken
- * in the first bundle. */
+/* Bundles the calls, and gives to each reduction its part of staging. `used`: how many bytes of staging are
+ * taken already in the first bundle. */
 static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, struct bundles *bundles)
 {
     uint64_t staging;
@@ -81,7 +83,8 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        means->staging_bytes = staging; /* enough for the same way, so may_join says the same */
+        /* enough for the same way, so that may_join still gives the same answer */
+        means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;
     }
@@ -136,8 +139,8 @@ static ceclResult_t lower_together(struct cecl_part *parts, uint32_t nparts,
     ceclResult_t result = ceclSuccess;
     for (uint32_t i = 0; i < nparts; i++) {
         parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
-        parts[i].way.small = false;       /* the kernel of a small call serves only one call */
-        parts[i].way.by_host = false;     /* one half of the host memory serves only one call */
+        parts[i].way.small = false;       /* a small call's kernel can carry out only one call */
+        parts[i].way.by_host = false;     /* a half of the host memory has room for only one call */
     }
     bundle(parts, nparts, share_staging(parts, nparts) > 0 ? staging : 0, bundles);
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)

@@ -1,5 +1,5 @@
-/* Calls through memory of the host. Each rank has a part of that memory, which only it writes.
- * Calls alternate between the two halves of the part:
+/* Calls through memory of the host. Each rank has a part of that memory, and no other rank writes to that
+ * part. Calls alternate between the two halves of the part:
  *
  *     my blocks -> my half | signal all | wait for all | halves of the peers -> my recvbuff
  *
@@ -10,11 +10,11 @@
  * A call is not cut into chunks that overlap: a stream that changes between these engines loses 11
  * us each time, and a call of 1 MiB took longer in 2 or 4 chunks.
  *
- * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in
- * call k + 1. Every rank signals in call k + 1 only after it has read its blocks of call k. Calls
- * through slots alternate with these (lower_small.c): there a rank waits for the lines of all
- * ranks. Other calls in between change nothing, because a rank's calls run in order. No rank
- * touches a peer's buffers. */
+ * There is no barrier in front. A rank that writes a half in call k + 2 has waited for all ranks in call k
+ * + 1. Every rank signals in call k + 1 only after it has read its blocks of call k. Calls through slots
+ * (lower_small.c) also change the half that the next call uses. In such a call a rank waits for the lines
+ * of all ranks. Other calls in between change nothing, because a rank's calls run in order. No rank touches
+ * a peer's buffers. */
 #include "ce/lowering.h"
 
 /* Where the block from rank `from` to rank `to` lies in memory of the host. */
@@ -25,7 +25,7 @@ static struct cecl_extent hosted(const struct cecl_part *part, int from, int to)
     return (struct cecl_extent){.at = cecl_place_at(CECL_AREA_HOST, from, half + at)};
 }
 
-/* Bytes of a block that must be sent; 0: none. */
+/* How many bytes of a block must be sent; 0: nothing need be sent. */
 static uint64_t bytes_of(const struct cecl_part *part, int from, int to)
 {
     const bool is_there = from == to && part->call.in_place;

@@ -15,19 +15,19 @@
  *     lane of a   wait for ready, copies, signal moved  |
  *     lane of b   wait for ready, copies, signal moved  |
  *
- * There is no deadlock. A group begins when its stream reaches it. A message ends once both of its
- * groups have begun, whatever other messages do:
- * - The first rank signals as its group begins, and waits for nothing before that.
- * - The second rank waits for that signal on the lane of that peer. Before it on the lane are only
+ * There is no deadlock. A group begins when its stream reaches the group. A message ends once the sender's
+ * group and the receiver's group have begun, whatever other messages do: - The first rank signals as its
+ * group begins, and waits for nothing before that. - The second rank waits for that signal on the lane of
+ * that peer. Before it on the lane are only
  *   messages with earlier groups of the same peer. The peer's groups follow each other, so these
  *   messages have ended when the peer's group begins. That is why a lane has the messages of one
  *   peer, in the order of that peer's groups.
- * So a group ends once the groups that it exchanges messages with have begun. NCCL has the same
- * rule, so every program that ends with NCCL ends here. With a single lane for all peers some would
- * not: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
+ * So a group ends once the groups that it exchanges messages with have begun. NCCL has the same rule, so
+ * every program that ends with NCCL ends here. With a single lane for all peers, some programs would not
+ * end: a copy for peer a would wait behind peer b, and b may come late because it waits for a.
  *
  * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. By the same
- * rule it ends once each group that it has messages with has begun its own exchange.
+ * rule the exchange ends once each group at the other end of these messages has begun its own exchange.
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -48,8 +48,8 @@ static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t 
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` comes before message `b` on the lanes: by peer, then by the peer's group. The
- * order within a group is that of the caller. */
+/* Whether message `a` comes before message `b` on the lanes. Messages are sorted by peer, then by the
+ * peer's group. Within a group they keep the caller's order. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
@@ -58,8 +58,8 @@ static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t 
     return one->group != two->group ? one->group < two->group : a < b;
 }
 
-/* Sorts by lane the messages in which this rank came second. A Shell sort allocates nothing.
- * Returns how many such messages there are. */
+/* Sorts the messages in which this rank came second, so that each lane's messages lie together. A Shell
+ * sort allocates nothing. Returns how many such messages there are. */
 static uint32_t sort_seconds(const struct cecl_message *messages, uint32_t count, uint32_t *order)
 {
     uint32_t n = 0;

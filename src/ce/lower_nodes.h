@@ -13,21 +13,23 @@
 struct cecl_rails {
     const struct cecl_part *part;
     const struct cecl_nodes *nodes;
-    int me, node, local, size; /* this rank, its node, its index in the node; ranks of the node */
-    int wave;                  /* the most nodes with which a wave exchanges */
-    uint64_t chunk;            /* bytes of each block that one exchange carries */
-    /* the rails' part of the call's staging: where it begins, and its bytes; the part for copies within the
-     * node comes before it */
+    /* me: this rank; node: this rank's node; local: this rank's index in the node; size: how many ranks the
+     * node has */
+    int me, node, local, size;
+    int wave;       /* the most nodes with which a wave exchanges */
+    uint64_t chunk; /* how many bytes of each block one exchange carries */
+    /* the rails' part of the call's staging: where this part begins, and how many bytes it has. The part
+     * for copies within the node comes before it */
     uint64_t staging_at, staging_bytes;
     uint32_t awaited; /* for building: the last exchange that the main lane waited for */
 };
 
-/* Halves staging between the part of the call within the node, *inner, and the rails. */
+/* Gives half of staging to *inner, the part of the call within the node, and half to the rails. */
 struct cecl_rails cecl_rails_of(const struct cecl_part *part, struct cecl_part *inner);
 
-/* Turn i, from 1 on: this node sends to the node at a distance d after it, and receives from the node at the
- * same distance before it. An odd turn and the next one are a pair: in each of them this node receives from
- * the node to which it sends in the other. */
+/* Turn i, from 1 on: this node sends to the node at a distance d after it, and receives from the node at
+ * the same distance before it. An odd turn and the next turn are a pair: the node that this node sends to
+ * in one of them is the node that it receives from in the other. */
 static inline int cecl_rails_distance(const struct cecl_rails *rails, int turn)
 {
     return turn % 2 ? (turn + 1) / 2 : rails->nodes->count - turn / 2;
@@ -55,7 +57,8 @@ static inline int cecl_rails_last(const struct cecl_rails *rails, int wave)
     const int end = (wave + 1) * rails->wave, all = rails->nodes->count - 1;
     return end < all ? end : all;
 }
-/* How many ranks of `node` are carried by the rank with local index `local` of a node of `size` ranks. */
+/* For how many ranks of `node` the rank with local index `local`, in a node of `size` ranks, is the
+ * carrier. */
 static inline int cecl_rails_carried(const struct cecl_rails *rails, int node, int local, int size)
 {
     const int n = cecl_node_size(rails->nodes, node);
@@ -79,7 +82,8 @@ static inline struct cecl_place cecl_rails_staging(const struct cecl_rails *rail
 {
     return cecl_staging_at(rails->part, rank, rails->staging_at + offset);
 }
-/* The largest chunk of at most `bytes`: whole elements, and aligned if it is not small. */
+/* The largest chunk of at most `bytes` bytes: a whole number of elements, and aligned unless the chunk is
+ * small. */
 uint64_t cecl_rails_aligned(const struct cecl_rails *rails, uint64_t bytes);
 ceclResult_t cecl_rails_too_small(const struct cecl_rails *rails, uint64_t least);
 
@@ -88,8 +92,8 @@ void cecl_rails_follow(struct cecl_plan *plan);
 /* The main lane waits for exchange k. */
 void cecl_rails_await(struct cecl_rails *rails, struct cecl_plan *plan, uint32_t k);
 
-/* Equal shares of a whole that begins at byte `base` of a buffer: rank r has bytes [r * each, (r + 1) *
- * each) of it, but none beyond `total`. */
+/* Equal shares of `total` bytes that begin at byte `base` of a buffer. Rank r has bytes [r * each, (r + 1)
+ * * each) of these, but none beyond `total`. */
 struct cecl_shares {
     uint64_t base, each, total;
 };
@@ -98,12 +102,13 @@ static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int ra
     return cecl_chunk_left(shares->total, (uint64_t)rank * shares->each, shares->each);
 }
 
-/* lower_nodes_gather.c: each rank's block goes to all ranks; with shares, each rank's share, which lies in
- * its recvbuff. No rank of the node may still read the bytes of recvbuff that will be written. */
+/* lower_nodes_gather.c: each rank sends its block to all ranks. If `shares` is given, each rank sends its
+ * share instead, which lies in its recvbuff. When this begins, no rank of the node may still read bytes of
+ * recvbuff that will be written. */
 void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
                        const struct cecl_shares *shares);
-/* lower_nodes_root.c: each rank of another node sends its block to the root, or, with shares, its
- * share. `at`: where that block or share lies. Meanwhile the root's own node carries out the call `within`;
+/* lower_nodes_root.c: each rank of another node sends its block to the root, or its share if `shares` is
+ * given. `at`: where that block or share lies. Meanwhile the root's own node carries out the call `within`;
  * NULL: its ranks push their shares. */
 ceclResult_t cecl_rails_to_root(struct cecl_rails *rails, struct cecl_plan *plan,
                                 const struct cecl_shares *shares, struct cecl_place at,
@@ -111,9 +116,9 @@ ceclResult_t cecl_rails_to_root(struct cecl_rails *rails, struct cecl_plan *plan
 
 cecl_lower_fn cecl_lower_nodes; /* any call over several nodes */
 cecl_lower_fn cecl_lower_nodes_gathered;
-cecl_lower_fn cecl_lower_nodes_exchanged; /* also of blocks by a layout */
+cecl_lower_fn cecl_lower_nodes_exchanged; /* also for blocks that a layout describes */
 cecl_lower_fn cecl_lower_nodes_at_root;
 cecl_lower_fn cecl_lower_nodes_reduction;
-cecl_lower_fn cecl_lower_nodes_rows; /* of strided blocks */
+cecl_lower_fn cecl_lower_nodes_rows; /* for strided blocks */
 
 #endif

@@ -1,8 +1,8 @@
 /* All-to-all over several nodes, of equal blocks or by layouts, and scatter, where only the root sends.
  *
- * A rank first hands its blocks for rank t of another node to the carrier: the rank of its own node that is
- * on t's rail. The carrier has all that its node sends to t, and sends it over the rail to t's recvbuff. So a
- * rail carries one message for each pair of nodes, and not one for each pair of ranks.
+ * A rank first hands each block for a rank t of another node to a carrier. This is the rank of the sender's
+ * own node that is on t's rail. The carrier has all that its node sends to t, and sends it over the rail to
+ * t's recvbuff. So a rail carries one message for each pair of nodes, and not one for each pair of ranks.
  *
  *     main | barrier | round 0: my blocks for a wave of nodes -> staging of their carriers | barrier
  *          | round 1 -> the next room | barrier | blocks within the node | after 0: round 2 ... |
@@ -11,13 +11,13 @@
  * Staging has three rooms. The barrier of round k says: my blocks of this round are with you, and the room
  * of round k - 2 is free. So one exchange travels while the next round is handed over.
  *
- * Out of place a carrier sends its own block from where it lies. In place it cannot, because the received
- * block is written to the place of the sent one. So the next rank carries that block too. In a wave a rank
- * receives from the ranks that it sends to (cecl_rails_distance). So a block has left its place before
- * another one arrives there.
+ * Out of place a carrier sends its own block directly from sendbuff. In place it cannot, because the
+ * received block is written where the sent block lies. So the next rank carries that block too. In a wave a
+ * rank sends to the same ranks from which it receives (cecl_rails_distance). So a block has left its place
+ * before another block arrives there.
  *
- * If each rank has a layout of its own, a carrier must know how much its node sends (node_sends). If it does
- * not know, each rank sends its own blocks, without staging. */
+ * If each rank has a layout of its own, a carrier must know how many bytes the ranks of its node send
+ * (node_sends). If that is not known, each rank sends its own blocks, without staging. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -27,11 +27,12 @@
 struct swap {
     struct cecl_rails *rails;
     struct cecl_plan *plan;
-    bool direct;             /* each rank carries its own blocks */
-    uint64_t chunk, room;    /* bytes of a chunk and of a room */
-    uint64_t handed, rounds; /* chunks of a wave that this node hands over, and all of them */
-    uint64_t begun;          /* rounds that were handed over so far */
-    uint32_t sent[ROOMS];    /* the exchanges that sent the last rounds */
+    bool direct;          /* each rank carries its own blocks */
+    uint64_t chunk, room; /* bytes of a chunk and of a room */
+    /* how many chunks of a wave this node hands over, and how many in all waves */
+    uint64_t handed, rounds;
+    uint64_t begun;       /* rounds that were handed over so far */
+    uint32_t sent[ROOMS]; /* the exchanges that sent the last rounds */
 };
 
 static bool is_alike(const struct cecl_part *part)
@@ -45,8 +46,8 @@ static bool knows_all(const struct cecl_part *part)
     return part->call.op->family != CECL_FAMILY_OWN_LAYOUT;
 }
 
-/* Whether received blocks take the places of sent ones, so that a rank cannot send its own block from its
- * place. */
+/* Whether received blocks are written where sent blocks lie, so that a rank cannot send its own block
+ * directly from there. */
 static bool takes_places(const struct cecl_part *part)
 {
     return is_alike(part) && part->call.in_place;
@@ -61,7 +62,7 @@ static uint64_t bytes_of(const struct swap *s, int from, int to)
                : part->node_sends[(size_t)nodes->local[from] * (size_t)nodes->nranks + (size_t)to];
 }
 
-/* The rank of `from`'s node that sends its block to `to`. */
+/* The rank that sends the block from rank `from` to rank `to`: it is on the same node as `from`. */
 static int carrier_of(const struct swap *s, int from, int to)
 {
     const struct cecl_nodes *nodes = s->rails->nodes;
@@ -89,7 +90,7 @@ static int slots_of_turn(const struct swap *s, int node, int carrier)
            (takes_places(rails->part) ? cecl_rails_carried(rails, node, before, rails->size) : 0);
 }
 
-/* Where a block for `to` lies in the staging of its carrier, a rank of this node. */
+/* Where a block for rank `to` lies in the carrier's staging. The carrier is a rank of this node. */
 static struct cecl_place slot_of(const struct swap *s, int turn, int from, int to)
 {
     const struct cecl_rails *rails = s->rails;
@@ -108,7 +109,7 @@ static struct cecl_place slot_of(const struct swap *s, int turn, int from, int t
                               s->begun % ROOMS * s->room + (uint64_t)slot * s->chunk);
 }
 
-/* The most slots that any rank needs in any wave, if a wave has `wave` nodes. */
+/* The largest number of slots that a rank needs in a wave, if waves have `wave` nodes. */
 static uint64_t most_slots(const struct cecl_rails *rails, int wave)
 {
     const struct cecl_nodes *nodes = rails->nodes;
@@ -151,7 +152,7 @@ static ceclResult_t make_rooms(struct swap *s)
 /* ---- rounds */
 
 /* How many consecutive ranks, from local index `l` of a node on, have their blocks for `to` side by side at
- * one carrier, so that it sends them as one. */
+ * one carrier, so that the carrier sends them as one message. */
 static int run_of(const struct swap *s, int node, int l, int to)
 {
     const struct cecl_nodes *nodes = s->rails->nodes;
@@ -258,8 +259,8 @@ static uint64_t chunks_in(const struct swap *s, uint64_t bytes)
     return s->chunk ? bytes / s->chunk + (bytes % s->chunk > 0) : 0;
 }
 
-/* Counts the chunks of the largest block that leaves this node, and of the largest one that this rank
- * receives. */
+/* Counts the chunks of the largest block that leaves this node, and the chunks of the largest block that
+ * this rank receives. */
 static void count_rounds(struct swap *s)
 {
     const struct cecl_rails *rails = s->rails;

@@ -34,7 +34,7 @@ static uint64_t bytes_of(const struct gather *g, int rank)
                      : cecl_call_block(&g->rails->part->call, rank, rank).bytes;
 }
 
-/* Where a rank's block lies in the recvbuff of another one. */
+/* Where a rank's block lies in another rank's recvbuff. */
 static struct cecl_place place_of(const struct gather *g, int rank, int at)
 {
     return g->shares ? cecl_place_at(CECL_AREA_RECV, at,
@@ -48,7 +48,8 @@ static struct cecl_place input_of(const struct gather *g)
     return g->shares ? place_of(g, me, me) : cecl_sent(g->rails->part, me, me).at;
 }
 
-/* Receives a chunk of each block of a node that this rank carries. fan_out_of copies it to a peer. */
+/* Receives a chunk of each of the node's blocks for which this rank is the carrier. fan_out_of copies these
+ * chunks to a peer. */
 static void receive_from(const struct gather *g, int node, uint64_t first)
 {
     const struct cecl_rails *rails = g->rails;
@@ -141,7 +142,7 @@ struct chain {
     struct cecl_plan *plan;
     int root, rails_used;        /* a rail for each rank of the root's node */
     int hops;                    /* from the root's node to this one */
-    uint64_t all, piece, chunks; /* bytes of the block and of a piece; chunks of a piece */
+    uint64_t all, piece, chunks; /* bytes of the block; bytes of a piece; chunks in a piece */
 };
 
 static uint64_t chunk_at(const struct chain *c, int piece, uint64_t k, uint64_t *bytes)

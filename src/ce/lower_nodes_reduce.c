@@ -1,6 +1,6 @@
-/* Reduce-scatter, all-reduce and reduce over several nodes. Each node reduces what its ranks have for a rank
- * of another node, sends the partial result over that rank's rail, and the rank reduces the partial
- * results of all nodes:
+/* Reduce-scatter, all-reduce and reduce over several nodes. For each rank of another node, a node reduces
+ * the blocks that its own ranks have for that rank, and sends the partial result over that rank's rail.
+ * Each rank reduces the partial results of all nodes:
  *
  *     main | barrier | for each round k: my blocks for ranks of a wave of nodes -> staging of their
  *          |   carriers in my node; signal "they are there"
@@ -13,11 +13,12 @@
  * Sums are made in the order of ranks within a node, and then in the order of nodes. So they depend on which
  * ranks share a node, and on nothing else: all ranks have the same bits, every time.
  *
- * An all-reduce is a reduce-scatter of equal shares, and an all-gather of them. A reduce gathers them at the
- * root, in parts if staging is too small for a share.
+ * An all-reduce is a reduce-scatter of equal shares, and then an all-gather of these shares. A reduce
+ * gathers the shares at the root, in parts if staging is too small for a share.
  *
- * Staging has two rooms for blocks that peers send, three for partial results (one is made while two are
- * sent), and two for the partial results of all nodes, which chunks use by turns. */
+ * Staging has three kinds of rooms, and each kind is used by turns: two rooms for blocks that peers send,
+ * three for partial results (one is filled while two are sent), and two in which a chunk's partial results
+ * arrive from all nodes. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -35,9 +36,10 @@ struct fold {
     struct cecl_shares shares;
     struct cecl_place result; /* where this rank's share of the result goes */
     uint64_t chunk;
-    uint64_t chunks, per_chunk, rounds; /* rounds of a chunk, and in all */
-    uint64_t inputs, partials;          /* places in a room of each kind */
-    uint32_t sent[PARTIAL_ROOMS];       /* the exchanges that sent the last partial results */
+    uint64_t chunks, per_chunk, rounds; /* per_chunk: rounds of a chunk; rounds: of all chunks */
+    /* how many places a room has: for inputs, for partial results */
+    uint64_t inputs, partials;
+    uint32_t sent[PARTIAL_ROOMS]; /* the exchanges that sent the last partial results */
 };
 
 /* ---- places */
@@ -83,7 +85,7 @@ static int node_at(const struct fold *f, int turn)
     return turn == 0 ? f->rails->node : cecl_rails_to(f->rails, turn);
 }
 
-/* For how many ranks a carrier has blocks in the earlier turns of a round. */
+/* The number of ranks for which a carrier has blocks in a round before turn `turn`. */
 static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carrier)
 {
     uint64_t count = 0;
@@ -92,9 +94,10 @@ static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carr
     return count;
 }
 
-/* sent_at, partial_at: where a carrier has, for the `index`-th of its ranks in a round, what a peer sent, and
- * its own partial result. node_result_at: where a rank has a node's partial result for the rank's own
- * block. */
+/* Places in staging. In a round a carrier has blocks for several ranks; `index` counts these ranks.
+ * sent_at: where a peer's block for such a rank lies at the carrier. partial_at: where this rank, as a
+ * carrier, has its partial result for such a rank. node_result_at: where this rank has a node's partial
+ * result for its own block. */
 static struct cecl_place sent_at(const struct fold *f, uint64_t k, uint64_t index, int carrier,
                                  int sender)
 {
@@ -161,7 +164,8 @@ static void reduce_blocks(const struct fold *f, uint64_t k, uint64_t index, int 
         sources, (uint32_t)rails->size, bytes_of(f, to, k));
 }
 
-/* For each rank whose blocks of round k this rank carries: sends their partial result, or reduces them. */
+/* For each rank whose blocks this rank carries in round k: reduces the blocks to a partial result, or sends
+ * that result. */
 static void each_carried(const struct fold *f, uint64_t k, bool sends)
 {
     const struct cecl_rails *rails = f->rails;
@@ -228,8 +232,8 @@ static void finish_chunk(const struct fold *f, uint64_t k, uint32_t last)
     cecl_plan_on(f->plan, CECL_LANE_MAIN);
 }
 
-/* A chunk's last reduction comes after the rounds of the next chunk, so that these rounds need not wait
- * for the network. */
+/* The last reduction of a chunk comes after the rounds of the next chunk, so that these rounds need not
+ * wait until the network has brought the partial results. */
 static void fold_rounds(struct fold *f)
 {
     uint32_t last = 0, before = 0;
@@ -256,7 +260,8 @@ static void fold_rounds(struct fold *f)
 
 /* ---- how much goes at a time */
 
-/* Finds the most ranks whose blocks a carrier has in one round, and the most blocks that peers send to it. */
+/* Finds for how many ranks a carrier has blocks in one round, at most, and how many blocks peers send to a
+ * carrier in one round, at most. */
 static void measure(struct fold *f, int wave)
 {
     const struct cecl_rails *rails = f->rails;
@@ -309,7 +314,7 @@ static ceclResult_t fold(struct fold *f)
 
 /* ---- the collectives */
 
-/* Bytes of the smallest equal shares that hold `total` bytes. */
+/* The smallest number of bytes that a share can have if equal shares hold `total` bytes. */
 static uint64_t share_of(const struct cecl_part *part, uint64_t total)
 {
     const uint64_t n = (uint64_t)part->call.nranks;
@@ -353,8 +358,8 @@ static ceclResult_t to_all(struct cecl_rails *rails, struct cecl_plan *plan)
     return ceclSuccess;
 }
 
-/* Staging: a half to reduce, a quarter for the share of the result, and a quarter for shares that the root's
- * node receives. */
+/* Staging is divided: a half for the reductions, a quarter for this rank's share of the result, and a
+ * quarter for the shares that the root's node receives. */
 static ceclResult_t to_root(struct cecl_rails *rails, struct cecl_plan *plan)
 {
     const struct cecl_part *part = rails->part;

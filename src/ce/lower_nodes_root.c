@@ -1,4 +1,4 @@
-/* Gather over several nodes, also of the shares of a reduce.
+/* Gather over several nodes. A reduce uses this too, to gather the shares of its result.
  *
  *     other nodes | net: chunk 0 of my block -> its carrier on the root's node | chunk 1 | ...
  *     root's node | net: chunks of a wave of nodes -> my staging | the next, -> the other room | ...
@@ -15,7 +15,7 @@ struct collect {
     struct cecl_rails *rails;
     struct cecl_plan *plan;
     const struct cecl_shares *shares;
-    struct cecl_place at; /* of this rank's share */
+    struct cecl_place at; /* where this rank's share lies */
     int home;             /* the root's node */
     uint64_t chunks, room;
 };
@@ -33,7 +33,8 @@ static struct cecl_place target_of(const struct collect *c, int rank)
                      : cecl_received(c->rails->part, rank, root).at;
 }
 
-/* The node whose blocks come at a turn, in order after the root's node. */
+/* The node whose blocks come at a turn. Nodes take turns in order, beginning with the node after the root's
+ * node. */
 static int node_at(const struct collect *c, int turn)
 {
     return (c->home + turn) % c->rails->nodes->count;

@@ -10,10 +10,10 @@
  *     main | pack 0 (barrier) | blocks within the node | pack 1 (barrier) | after 0: spread 0 | pack 2 ...
  *     net  |                  | exchange 0             |                  | exchange 1        | ...
  *
- * Chunks leave from three rooms of staging, and land in two. Only the all-to-all has the barrier, which says:
- * my chunks of this round are with you, and my room of two rounds ago is free. In a wave a rank receives from
- * the nodes that it sends to. So in an all-to-all in place a chunk is packed before another one takes its
- * place. */
+ * Chunks leave from three rooms of staging, and land in two. Only the all-to-all has the barrier, which
+ * says: my chunks of this round are with you, and my room of two rounds ago is free. In a wave a rank sends
+ * to the same nodes from which it receives. So in an all-to-all in place a chunk is packed before a
+ * received chunk overwrites it. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -24,8 +24,9 @@
 struct rows {
     struct cecl_rails *rails;
     struct cecl_plan *plan;
-    bool gathers;             /* one block for all ranks */
-    uint64_t out, in;         /* slots of a room; a slot holds a chunk */
+    bool gathers; /* one block for all ranks */
+    /* how many slots a room has, for sent and for received chunks; a slot holds a chunk */
+    uint64_t out, in;
     uint64_t chunks, rounds;  /* chunks of a block; all rounds */
     uint32_t ends[OUT_ROOMS]; /* the exchanges of the last rounds */
 };
@@ -38,7 +39,7 @@ static uint64_t bytes_in(const struct rows *r, uint64_t k)
                            r->rails->chunk);
 }
 
-/* Chunks of a round lie side by side, each of as many bytes as the round has. */
+/* All chunks of a round have equally many bytes, and lie side by side. */
 static struct cecl_place leaves_at(const struct rows *r, int rank, uint64_t k, uint64_t slot)
 {
     return cecl_rails_staging(r->rails, rank,
@@ -52,7 +53,7 @@ static struct cecl_place lands_at(const struct rows *r, uint64_t k, uint64_t slo
                                   slot * bytes_in(r, k));
 }
 
-/* The most slots that any rank needs. The first rank of a node carries most. */
+/* The most slots that any rank needs. The first rank of a node carries blocks for the most ranks. */
 static void count_slots(struct rows *r)
 {
     const struct cecl_rails *rails = r->rails;
@@ -97,7 +98,8 @@ static ceclResult_t make_rooms(struct rows *r)
 
 /* ---- a round */
 
-/* Copies the round's chunk of a block into dense memory (pack_block), or out of it (spread_block). */
+/* pack_block copies the round's chunk of a block from rows to dense memory. spread_block copies it from
+ * dense memory to rows. */
 static void pack_block(const struct rows *r, uint64_t k, struct cecl_place to,
                        struct cecl_extent block)
 {
@@ -114,7 +116,7 @@ static void spread_block(const struct rows *r, uint64_t k, struct cecl_place fro
                     first, bytes_in(r, k));
 }
 
-/* All-to-all: how many slots the earlier turns of the wave take at a carrier of this node. */
+/* All-to-all: how many slots the earlier turns of the wave take at a carrier in this node. */
 static uint64_t slots_before(const struct rows *r, int turn, int carrier)
 {
     const struct cecl_rails *rails = r->rails;
@@ -126,7 +128,8 @@ static uint64_t slots_before(const struct rows *r, int turn, int carrier)
     return slots;
 }
 
-/* All-to-all: the first slot of the chunks that this node's ranks have for rank `l` of another node. */
+/* All-to-all: this node's ranks have chunks for rank `l` of another node. Returns the first slot of these
+ * chunks. */
 static uint64_t slot_for(const struct rows *r, int turn, int l)
 {
     return slots_before(r, turn, l % r->rails->size) +

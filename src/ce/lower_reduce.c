@@ -1,6 +1,6 @@
-/* Reduce-scatter, all-reduce, reduce. Every rank reduces one share for all ranks: its own. Copy
- * engines bring the peers' parts of the share into its staging, in chunks. SMs only reduce what
- * lies in their own memory; meanwhile the next chunk arrives.
+/* Reduce-scatter, all-reduce, reduce. Each rank has a share, which it reduces for all ranks. Copy engines
+ * bring the peers' parts of the share to the rank's staging, in chunks. SMs only reduce what lies in their
+ * own GPU's memory; meanwhile the next chunk arrives.
  *
  *     main | barrier | for each chunk k: once peers sent chunk k - 1 and reduced k - IN_FLIGHT:
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
@@ -49,12 +49,11 @@
  *     -> root |
  *
  * The input may be tiles (call/tiles.h), whose rows copy engines move to staging, where they lie densely. A
- * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. It does so in
- * chunks on the side lane, so that lanes need not wait for each other more often.
+ * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
+ * chunks the side lane makes these copies, so that lanes need not wait for each other more often.
  *
- * In place, the recvbuff is the input. When p pushes its result to a peer, it overwrites that
- * peer's input to block p. This is safe, because p reduced the block only after that input had
- * arrived. */
+ * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
+ * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -70,12 +69,12 @@ struct chunks {
     uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
     uint64_t count;
     uint64_t equal; /* how many chunks have `bytes` */
-    /* where each further chunk begins in a share, and where the last ends */
+    /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
     uint64_t begin[HALVINGS + 2];
-    /* bytes of staging that a chunk takes, from all senders together */
+    /* bytes of staging that a chunk takes, for all senders together */
     uint64_t room;
-    uint64_t
-        own; /* where the reduced chunk of a reduce, or a chunk of the own tiles, lies in `room` */
+    /* where in `room` a reduce has its reduced chunk, or this rank has a chunk of its own tiles */
+    uint64_t own;
 };
 
 /* The three kinds: each rank receives its own share, all ranks receive everything, or the root
@@ -121,8 +120,7 @@ static struct cecl_place input_at(const struct cecl_part *part, int rank, int bl
                          share_begin(part, block) + first);
 }
 
-/* Where a rank's result lies. Out of place, the recvbuff of a reduce-scatter holds that block
- * only. */
+/* Where a rank's result lies. Out of place, the recvbuff of a reduce-scatter holds only the result. */
 static struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
                                    uint64_t first)
 {
@@ -147,8 +145,8 @@ static uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
     return bytes - bytes % unit_of(part, bytes);
 }
 
-/* Bytes of a chunk: as few chunks as `most` allows, of about equal size, so that the last is not
- * small. */
+/* How many bytes a chunk has. A chunk has at most `most` bytes, chunks are as few as that allows, and they
+ * have about equal sizes, so that the last chunk is not small. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
@@ -184,7 +182,7 @@ static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
 
 static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
 {
-    /* blocks that the room of a chunk holds */
+    /* how many blocks the room of a chunk holds */
     const uint64_t places =
         (uint64_t)part->call.nranks - !(to_root(part) || part->call.op->has_tiles);
     const uint64_t whole = part->means.staging_bytes / places,
@@ -210,7 +208,7 @@ static uint64_t room_at(const struct chunks *chunks, uint64_t k)
     return k % IN_FLIGHT * chunks->room;
 }
 
-/* Copies a range of my part of a rank's block to staging. */
+/* Copies to staging, at `dst`, a range of this rank's input to block `block`. */
 static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                   int block, uint64_t first, uint64_t bytes)
 {
@@ -230,7 +228,7 @@ static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
               chunk_begin(chunks, k), chunk_bytes(chunks, k));
 }
 
-/* Sends chunk k of my part of every peer's block to that peer's staging. */
+/* For every peer's block, sends chunk k of this rank's input to the peer's staging. */
 static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
                        const struct chunks *chunks, uint64_t k)
 {
@@ -287,7 +285,7 @@ static void send_result(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-/* Sends a range of an all-reduce's result, which lies in the rank's own recvbuff. */
+/* Sends a range of the result of an all-reduce. The result lies in this rank's own recvbuff. */
 static void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                      uint64_t most)
 {
@@ -301,8 +299,7 @@ static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
                 chunk_bytes(chunks, k));
 }
 
-/* Sends all that an all-reduce has reduced so far, as soon as all ranks have sent their last
- * chunk. */
+/* Waits until all ranks have sent their last chunk, then sends all results that an all-reduce has so far. */
 static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, uint64_t bytes)
 {
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
@@ -310,14 +307,15 @@ static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, u
     send_own(part, plan, 0, bytes);
 }
 
-/* Later steps of the side lane come after all steps so far of the main lane. */
+/* Steps that are added to the side lane from now on run after all steps that the main lane has so far. */
 static void side_follows(struct cecl_plan *plan)
 {
     cecl_begin_side(plan);
     cecl_end_side(plan);
 }
 
-/* The side lane's steps for chunk k, which has arrived from all ranks by main phase `arrived`. */
+/* The side lane's steps for chunk k. All ranks' parts of the chunk have arrived when main phase `arrived`
+ * is reached. */
 static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks, uint64_t k, uint32_t arrived)
 {
@@ -330,8 +328,8 @@ static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* The main lane's steps for chunk k, which send it to staging. Returns the phase by which the chunk
- * has arrived. */
+/* The main lane's steps for chunk k: they send the chunk to the peers' staging. Returns the phase that
+ * shows that the chunk has arrived. */
 static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
                           const struct chunks *chunks, uint64_t k)
 {
@@ -348,7 +346,7 @@ static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
 static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct chunks *chunks)
 {
-    /* the result of each chunk lies in staging, and is sent by itself */
+    /* the result of each chunk lies in staging, and is sent separately */
     const bool each = to_root(part), meet = part->way.reduce.meet_first;
     cecl_plan_barrier(plan);
     /* flags would order the inputs too, but CUDA does not see flags as dependencies */
@@ -431,8 +429,8 @@ static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *pla
                      total_of(part));
 }
 
-/* Reduces those of the bytes [first, first + most) that this rank's block has, reading all inputs
- * at the peers. */
+/* Reduces bytes [first, first + most) of this rank's block, or fewer where the block ends before. SMs read
+ * all inputs in the peers' memory. */
 static void reduce_at_peers(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {
@@ -476,7 +474,8 @@ static bool is_one_shot(const struct cecl_part *part)
            total_of(part) <= part->means.staging_bytes / ((uint64_t)part->call.nranks - 1);
 }
 
-/* Where SMs reduce the end of a share separately; 0: they do not. */
+/* The byte of a share from which SMs reduce the end of the share separately; 0: they do not reduce it
+ * separately. */
 static uint64_t end_begin(const struct cecl_part *part)
 {
     const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;

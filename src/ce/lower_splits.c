@@ -4,9 +4,9 @@
  *
  * (sm/splits.h says what the kernels do.) Tables lie in a part of staging that only these calls use,
  * because peers may still read their staging when a call has ended here: a reduce-scatter ends with a
- * reduction. A rank may write to its peers' tables at once, because the last barrier of its previous call by
- * splits says that these tables were read. The first barrier says that all lines are there, and that the
- * peers' streams have come to the call, so that their recvbuffs may be written. No kernel waits. */
+ * reduction. A rank may write to its peers' tables at once, because the last barrier of the previous call
+ * by splits said that all ranks had read these tables. The first barrier says that all lines are there, and
+ * that the peers' streams have come to the call, so that their recvbuffs may be written. No kernel waits. */
 #include <inttypes.h>
 
 #include "call/splits.h"

@@ -17,10 +17,10 @@
 struct pieces {
     int root;
     uint64_t all; /* bytes of the block */
-    /* bytes of each peer's piece in a round; the last pieces may be smaller or empty */
+    /* how many bytes each peer's piece has in a round; the last pieces may be smaller or empty */
     uint64_t piece;
     uint64_t round;  /* bytes of all peers' pieces in a round */
-    uint64_t rounds; /* at most as many as way.move.spread */
+    uint64_t rounds; /* at most way.move.spread rounds */
 };
 
 static struct pieces pieces_of(const struct cecl_part *part)

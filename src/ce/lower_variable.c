@@ -10,11 +10,10 @@
  *     | round 1 -> the other half there; round 0 -> its place in my recvbuff
  *     | round 2 -> the first half; round 1 -> its place in my recvbuff | ... | barrier 2 |
  *
- * Only the owner knows the size of its own block, so the owner itself both sends and fetches it.
- * Both batches are on the owner's stream, so no flag is needed between them, and all ranks have two
- * barriers whatever the sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be
- * written", barrier 2 "my data is with you". The direction is always push, because sendbuff may be
- * any memory. */
+ * Only the owner knows the size of its own block, so the owner itself both sends the block and fetches it
+ * back. Both batches are on the owner's stream, so no flag is needed between them, and all ranks have two
+ * barriers whatever the sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be written",
+ * barrier 2 "my data is with you". The direction is always push, because sendbuff may be any memory. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -31,7 +30,7 @@ static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
     return own.at;
 }
 
-/* The rounds in which a rank's own block goes to its neighbour and back. */
+/* The rounds in which a rank's own block goes to the next rank's staging and back. */
 struct rounds {
     uint64_t bytes; /* bytes of the own block in one round */
     uint64_t count; /* 0: no own block goes to the neighbour */
@@ -104,8 +103,8 @@ ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan 
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }
-    /* Staging that is too small must be refused by all ranks or by none. So the refusal does not
-     * depend on whether this rank has an own block. */
+    /* If staging is too small, all ranks must refuse the call, or none. So the refusal does not depend on
+     * whether this rank has a block for itself. */
     if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64

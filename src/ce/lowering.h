@@ -31,12 +31,12 @@ static inline uint64_t cecl_sender_place(const struct cecl_part *part, int sende
     return (uint64_t)(at - (sender > receiver)) * bytes;
 }
 
-/* lower.c: the reason that ceclExplain gives for a plan that only moves data: it needs no SM, or it
- * needs SMs because ranks share a GPU. NULL: it copies within a GPU. */
+/* lower.c: the reason that ceclExplain gives for a plan that only moves data: the plan needs no SM, or it
+ * needs SMs because ranks share a GPU. NULL: the plan has copies within a GPU. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
 /* lower_block.c, up to cecl_pieces_of */
-/* A block, or a part of it, as it lies in memory. */
+/* Where a block, or a part of a block, lies in memory. */
 struct cecl_extent {
     struct cecl_place at; /* where byte `from` of the block lies */
     uint64_t from;
@@ -62,16 +62,16 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
                                                     cecl_call_block(call, from, to).send_offset),
                                 .pitch = shape->width ? pitch : 0};
 }
-/* Copies bytes [first, first + bytes) of a block from `src` to `dst`, which say where the block
- * lies. Takes up to three copies: the rest of a row, whole rows, and the beginning of a row. */
+/* Copies bytes [first, first + bytes) of a block. `src` and `dst` say where the block lies. Takes up to
+ * three copies: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
-/* lower_reduce.c: whether the plan of a reduction within one node has the main lane alone, and reduces each byte
- * between its first two barriers, or behind them. *staging: the bytes of staging that it takes. Alike on all
- * ranks. */
+/* lower_reduce.c: whether a reduction within one node has a plan that uses the main lane alone and makes
+ * all its reductions between its first two barriers, or after them. *staging: the bytes of staging that the
+ * plan takes. Equal on all ranks. */
 bool cecl_reduces_at_once(const struct cecl_part *part, uint64_t *staging);
-/* lower_tiles.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to`, counted as if they
- * were dense, to `dst`. */
+/* lower_tiles.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to` to `dst`. Bytes are
+ * counted as if the tiles were dense. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                       int to, uint64_t first, uint64_t bytes);
 /* Copies the whole block from one rank to another, directly. */
@@ -80,8 +80,8 @@ void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int 
 /* Copies the block of a communicator's only rank, unless the call is in place. */
 void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Steps between cecl_begin_side and cecl_end_side are on the side lane, behind all steps so far of
- * the main lane. Later steps of the main lane run at the same time, until cecl_plan_after_other. */
+/* Steps between cecl_begin_side and cecl_end_side are on the side lane. They run after all steps that the
+ * main lane had before. Later steps of the main lane run at the same time, until cecl_plan_after_other. */
 static inline void cecl_begin_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
@@ -92,17 +92,17 @@ static inline void cecl_end_side(struct cecl_plan *plan)
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* A rank's own block in pieces, which come into its recvbuff without an SM. The pieces go to the
- * `count` ranks after it (piece i to rank + 1 + i), and each of these ranks returns its piece from
- * its own memory. */
+/* Moves a rank's own block into its recvbuff without an SM, in pieces. The owner sends the pieces to the
+ * `count` ranks after it (piece i to rank + 1 + i). Each of these ranks returns its piece from its own
+ * memory. */
 struct cecl_pieces {
     int count;
     uint64_t bytes; /* of each piece; the last may be smaller */
 };
-/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`,
- * these are the pieces of the first of several rounds. */
+/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`, there are
+ * several rounds, and these are the pieces of the first round. */
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most);
-/* Bytes of piece `i`, where the pieces begin at byte `first` of `bytes`. */
+/* How many bytes piece `i` has if the pieces begin at byte `first` of a block of `bytes` bytes. */
 static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,
                                         uint64_t first, int i)
 {
@@ -111,8 +111,8 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
     return left < pieces->bytes ? left : pieces->bytes;
 }
 
-/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Each rank starts with the next one,
- * so the ranks do not all send to the same GPU at once. */
+/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Each rank starts with its next rank,
+ * so that ranks do not all send to the same GPU at once. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
     return cecl_part_peer(part, cecl_part_peers(part) - i);

@@ -5,20 +5,20 @@
 #include "alloc/posts.h"
 #include "plan/plan.h"
 
-/* A message of a group, as one of its two ranks sees it when it has posted. */
+/* A message of a group, as one of the message's two ranks sees it after posting it. */
 struct cecl_message {
     int32_t peer;
     uint8_t role;   /* enum cecl_role: what this rank does */
     bool second;    /* the peer came first, so this rank moves the bytes */
     bool away;      /* the peer is on another node: the network moves the bytes */
-    uint64_t bytes; /* may be 0: then nothing is copied */
+    uint64_t bytes; /* 0: nothing is copied */
     uint64_t number;
     uint64_t group; /* if `second`: the number of the peer's group */
 };
 
-/* Makes the plan of a group in the memory of `plan`, which was initialized. Message i is part i.
- * Pure. Allocates only if no earlier group had as many messages. No message may have this
- * rank itself as its peer. Messages of one role and peer must be in the order of their numbers.
+/* Makes the plan of a group in `plan`, which must be an initialized plan. Message i is part i. Pure.
+ * Allocates only if no earlier group had as many messages. No message may have this rank itself as its
+ * peer. Messages of one role and peer must be in the order of their numbers.
  *
  * order  [count] room for the messages that this rank moves, lane by lane */
 ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t count,

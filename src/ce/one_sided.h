@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* A counter and a value of it, as in struct cecl_step. k 0: none. */
+/* A counter and a value of that counter, as in struct cecl_step. k 0: no counter. */
 struct cecl_counted {
     uint32_t counter, k;
 };
@@ -13,8 +13,8 @@ struct cecl_counted {
 struct cecl_one_sided_signal {
     int peer;
     struct cecl_counted of; /* the signal */
-    /* which call of this rank must be done first: the one that sent the previous signal of this number,
-     * or waited for it */
+    /* which call of this rank must be done first: the call that sent the previous signal of this number, or
+     * the call that waited for the previous signal */
     struct cecl_counted after;
     struct cecl_counted reached; /* waits: tells this rank's host that the stream waits */
 };
@@ -23,10 +23,10 @@ struct cecl_one_sided_signal {
  * for which this rank waits. */
 struct cecl_one_sided_handed {
     int peer;
-    /* tell this rank's host that the stream waits, and that it no longer waits */
+    /* tell this rank's host that the stream waits, and later that the stream no longer waits */
     struct cecl_counted begun, ended;
     struct cecl_counted awaited; /* HANDED if the rank waits for a signal, TAKEN if it sends one */
-    struct cecl_counted told;    /* the other one of HANDED and TAKEN, at the peer */
+    struct cecl_counted told;    /* the other counter of the two, HANDED or TAKEN, at the peer */
 };
 
 struct cecl_one_sided {
@@ -44,8 +44,9 @@ struct cecl_one_sided {
     uint32_t nhanded;
 };
 
-/* Makes the plan of this rank, in the memory of the previous plan. Both ends of the copy belong to part 0,
- * except if the peer is this rank itself: then the end in the window belongs to part 1. */
+/* Makes the plan of this rank, in the memory of the previous plan. Source and destination of the copy
+ * belong to part 0. There is an exception: if the peer is this rank itself, the end that lies in the window
+ * belongs to part 1. */
 ceclResult_t cecl_lower_one_sided(const struct cecl_one_sided *call, struct cecl_plan *plan);
 
 #endif

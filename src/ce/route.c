@@ -1,9 +1,9 @@
 /* Decides which rank moves which bytes in a late call, that is, a call to which a rank came late.
  *
- * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each
- * other when they make the call (alloc/places.h), and no rank waits long for another. So the
- * earlier one of two ranks may not know the buffers of the later one. That rank then moves the
- * bytes between the two in both directions.
+ * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each other
+ * these places when they make the call (alloc/places.h), and no rank waits long for another. So the earlier
+ * one of two ranks may not know the buffers of the later one. The later rank then moves the bytes between
+ * the two in both directions.
  *
  * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
  * and of the ranks that came before, this file makes the plan in which
@@ -35,7 +35,7 @@ static bool is_users(const struct cecl_place *place, int mine)
     return place->rank != mine && cecl_area_is_users(place->area);
 }
 
-/* Returns the rank whose buffer a copy of rank `mine` touches, or -1 if it touches no other rank's
+/* Returns the rank whose buffer a copy made by rank `mine` touches. -1: the copy touches no other rank's
  * buffer. */
 static int foreign_rank(const struct cecl_copy *copy, int mine)
 {
@@ -50,8 +50,8 @@ struct reader {
     uint32_t at;
 };
 
-/* Adds the copies of a wave of a phase that `reader`'s rank leaves to `rank`. Returns whether later
- * waves of the phase are left. */
+/* Reads one wave of a phase in `reader`, and adds the copies of this wave that the plan's own rank leaves
+ * to `rank`. Returns whether the phase has later waves. */
 static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int rank,
                       struct cecl_plan *out)
 {
@@ -74,7 +74,7 @@ static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int 
     return false;
 }
 
-/* The plans of the ranks that came before, and the read position in each. */
+/* The plans of the ranks that came before, and how far each plan has been read. */
 struct others {
     struct cecl_plan *plans;
     struct reader *readers;
@@ -95,8 +95,9 @@ struct route {
     const struct others *others;
     struct cecl_plan *out;
     uint32_t phase;
-    uint32_t wave; /* the wave to take next from others; `out` has earlier waves of this phase */
-    bool more;     /* later waves of this phase have more for this rank */
+    /* the wave to take next from the others' plans; `out` already has the phase's earlier waves */
+    uint32_t wave;
+    bool more; /* later waves of this phase have more copies for this rank */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)
@@ -105,7 +106,7 @@ static bool keeps(const struct route *route, const struct cecl_copy *copy)
     return rank < 0 || came_before(route->plan, rank);
 }
 
-/* Adds to the open batch what others leave to this rank in the next wave. */
+/* Adds to the open batch the copies of the next wave that other ranks leave to this rank. */
 static void take_next(struct route *route)
 {
     const int rank = route->plan->part.call.rank;
@@ -117,7 +118,8 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Adds the copies of waves before `wave` that other ranks leave to this one. Each wave is a batch. */
+/* Takes the waves before `wave`: adds the copies that other ranks leave to this rank in these waves. Each
+ * wave becomes a batch. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {
@@ -167,8 +169,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* Lowers the call of rank `rank`, because this rank needs the copies between the two ranks. `parts` are this
- * rank's parts before they were lowered. */
+/* Lowers the call as rank `rank` makes it, because this rank takes over copies between the two ranks.
+ * `parts` are this rank's parts before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* Rewrites the plan that was made from `parts`, of a late call. `parts` must be as they were before
+/* Rewrites a plan that was made from `parts`, the parts of a late call. Pass `parts` as they were before
  * lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
 ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 

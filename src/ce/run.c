@@ -2,10 +2,10 @@
 #include "ce/bound.h"
 #include "ce/graph.h"
 
-/* Calls of one communicator share flags, so calls must run in the order in which they were made.
- * One stream keeps that order. A call on another stream first waits until the last call is done. It
- * waits for a word that another stream writes, a dependency that CUDA does not see. This cannot
- * deadlock, because the write was enqueued before. */
+/* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream
+ * keeps that order. A call on another stream first waits until the last call is done. It waits for a word
+ * that the other stream writes. CUDA does not see this dependency, but it cannot deadlock, because the
+ * write was enqueued before the wait. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
     if (engine->order) /* graphs run between the calls */
@@ -20,9 +20,9 @@ static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
     return ceclSuccess;
 }
 
-/* A reduction's kernel waits for SMs behind all thread blocks of kernels that came before. On a
- * stream of higher priority, such as the side lane's, it gets SMs before those blocks that still
- * wait. */
+/* On an ordinary stream a reduction's kernel gets SMs only after all thread blocks of earlier kernels have
+ * got theirs. On a stream of higher priority, such as the side lane's stream, the kernel gets SMs before
+ * the blocks that still wait. */
 static ceclResult_t issue_reductions(const struct cecl_engine *engine,
                                      const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
@@ -89,10 +89,10 @@ static ceclResult_t begin(struct cecl_engine *engine, const struct cecl_bound *b
     return bound->ncommands > 0 ? follow(engine, work) : ceclSuccess;
 }
 
-/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory
- * would never be freed. After `done` the buffers are the caller's again, so the write waits for all
- * lanes of the call that can be joined. If main and side cannot be joined, the write goes on the
- * side lane, which so far follows the main lane. */
+/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would
+ * never be freed. After `done` the buffers are the caller's again, so the write must come after all lanes
+ * of the call, as far as the streams can still be made to wait for each other. If the main lane cannot be
+ * made to wait for the side lane, the write goes on the side lane, which so far follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {

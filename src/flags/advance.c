@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Notes the most side phases per main phase. Every call with side phases also has main phases, because it
- * ends on the main lane. */
+/* Notes the largest number of side phases per main phase. A call with side phases always has main phases
+ * too, because every call ends on the main lane. */
 static void note_side_phases(struct cecl_flags *flags, const struct cecl_advance *advance)
 {
     const uint32_t main = advance->phases[CECL_LANE_MAIN], side = advance->phases[CECL_LANE_SIDE];
@@ -36,7 +36,7 @@ bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
     return false;
 }
 
-/* Stores words atomically, because the watchdog may read them. */
+/* Stores words atomically, because the watchdog may read them at the same time. */
 void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32_t *epoch,
                      const uint64_t *given)
 {

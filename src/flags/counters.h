@@ -1,8 +1,9 @@
 /* Counters and cells: how a plan's signals and waits become words and values.
  *
- * A counter is a number by which one rank knows how far another rank is; util/lane.h lists all counters. Each
- * has a row in a table with all that binding and issuing need: where its words lie, which rank writes them,
- * how a value travels, and which value means +k. To add a kind of counter, add a row.
+ * A counter is a number by which one rank knows how far another rank is; util/lane.h lists all counters. A
+ * table has a row for each counter, with all that binding and issuing need: where the counter's words lie,
+ * which rank writes these words, how a value travels, and which value means +k. To add a kind of counter,
+ * add a row.
  *
  * A cell is a value in a program that is known only when the program is issued: a flag's value, that
  * value's place in a table, a pointer into one of two halves, a number of bytes, or an address. Cells are
@@ -21,36 +22,37 @@
 /* Whether a call that uses the counter can run again with the same values, as a captured call does. */
 enum cecl_replay {
     CECL_REPLAY_NEVER, /* no: a later run would mistake an earlier run's values for its own */
-    /* yes: the lane that waits for the word sets it to 0 after the wait; each signal has only one wait */
+    /* yes: the lane that waits for a word sets the word to 0 after the wait, so each signal may have only
+     * one wait */
     CECL_REPLAY_RESET,
     CECL_REPLAY_KERNEL /* yes: kernels count by themselves, in memory of the device */
 };
 
 struct cecl_counter {
-    /* The words that rank 0 holds, one for each rank that writes. The words of rank r lie r * apart bytes
-     * further. NULL: only kernels know the words. `own`: there is a single word, which the rank writes for
-     * its own host. */
+    /* The words that rank 0 holds, one for each rank that writes. The words that rank r holds lie r * apart
+     * bytes further. NULL: only kernels know where the words are. `own`: each rank has a single word, which
+     * it writes for its own host. */
     char *words;
     uint64_t apart;
     bool own;
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: there are several slots of such words, at this distance in bytes. The caller of
-     * cecl_cells_fill gives slot and value, as given[k - 1] and given[k]. */
+    /* Not 0: there are several slots of such words, at this distance in bytes from each other. The caller
+     * of cecl_cells_fill gives the slot as given[k - 1] and the value as given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */
     uint32_t *values;
-    /* [nranks] the last values for which streams wait; NULL: these are not noted */
+    /* [nranks] the last values for which streams wait; NULL: nobody notes these values */
     _Atomic uint32_t *awaited;
 };
 
 #define CECL_CELL_GIVEN 255 /* instead of a counter: the input is given by the caller */
 
 /* A cell that is a word holds scale * input. Any other cell is a pointer or a number of bytes, and holds
- * base + scale * input. The input is the epoch of `counter` plus k; if the cell is not a word, only the
- * bits in `mask` count. With CECL_CELL_GIVEN the input is given[k]. */
+ * base + scale * input. The input is the epoch of `counter` plus k; if the cell is not a word, the bits
+ * outside `mask` are cleared. With CECL_CELL_GIVEN the input is given[k]. */
 struct cecl_cell {
     void *at;
     uintptr_t base;

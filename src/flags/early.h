@@ -1,9 +1,9 @@
 /* Words by which ranks signal early that the buffers of a request may be written.
  *
- * A rank has slots in memory of the host, each with a word for every peer, which that peer writes.
- * A request has a slot at each rank, and ranks tell each other which one, so they may free requests in any
- * order. A slot is used by one request at a time. Its value grows by one each time that the request is made
- * ready (modulo 2^32).
+ * A rank has slots in memory of the host. Each slot has a word for every peer, and only that peer writes
+ * the word. A request has a slot at each rank. Ranks tell each other which slot that is, so they may free
+ * requests in any order. A slot is used by one request at a time. The slot's value grows by one each time
+ * that the request is made ready (modulo 2^32).
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_EARLY_H
@@ -19,7 +19,7 @@ ceclResult_t cecl_early_describe(struct cecl_flags *flags, const struct cecl_hos
 void cecl_early_forget(struct cecl_flags *flags);
 
 /* cecl_early_take takes a slot, and sets *value to the value of its words; CECL_EARLY_NONE: there is no
- * free slot. cecl_early_give gives a slot back with the value that its words have then. */
+ * free slot. cecl_early_give gives a slot back. `value`: the value that the slot's words have then. */
 uint32_t cecl_early_take(struct cecl_flags *flags, uint32_t *value);
 void cecl_early_give(struct cecl_flags *flags, uint32_t slot, uint32_t value);
 /* Notes that a stream will wait for this value of a slot. */

@@ -62,7 +62,7 @@ static ceclResult_t send_probe(const struct cecl_flags *flags, enum cecl_flag_wa
     return result != ceclSuccess ? result : waited;
 }
 
-/* Checks that the flags that peers sent as probes are in this rank's row. */
+/* Checks that this rank's row has received the flags that peers sent as probes. */
 static ceclResult_t check_probe(const struct cecl_flags *flags, uint32_t value)
 {
     uint32_t *row = malloc((size_t)flags->nranks * sizeof(*row));

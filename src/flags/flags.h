@@ -43,20 +43,20 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 
 enum cecl_flag_way {
     CECL_FLAGS_WRITE, /* remote stream writes */
-    /* copies of a word by a copy engine, which all drivers allow */
+    /* a copy engine copies a word; all drivers allow this */
     CECL_FLAGS_COPY,
-    /* stream writes to memory of the host, which all drivers allow and no copy engine holds up */
+    /* a stream writes to memory of the host; all drivers allow this, and it need not wait for a copy engine */
     CECL_FLAGS_HOST
 };
 
-/* Captured calls that are one kernel are numbered by kind, because a small call renews the rows of its
- * slots in the order of its numbers, one row for each number. */
+/* The kinds of captured calls that are one kernel. Each kind has numbers of its own: a small call renews
+ * one row of its slots for each number, in the order of the numbers, so no number may be missing. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
 /* The words of requests that are made ready early: see early.h. */
 struct cecl_early {
     struct cecl_early_slot {
-        uint32_t value;           /* the value of the words, while no request has the slot */
+        uint32_t value;           /* the value of the slot's words while no request has the slot */
         uint8_t state;            /* used by early.c */
         _Atomic uint32_t awaited; /* the last value for which a stream waits */
     } * slots;                    /* [count] */
@@ -72,27 +72,27 @@ struct cecl_lines {
         _Atomic uint64_t calls;
     } list[CECL_LINES];
     _Atomic uint32_t count; /* lines from here on were never used */
-    uint32_t next;          /* the line that is shared next */
-    uint32_t *done;         /* [CECL_LINES] host-visible: how many calls of each are done */
+    uint32_t next;          /* the line that will be shared next */
+    uint32_t *done;         /* [CECL_LINES] host-visible: how many calls of each line are done */
 };
 
 /* A one-sided call of this rank. */
 struct cecl_line_at {
     uint32_t line;
-    uint64_t call; /* its number on that line, from 1 on; 0: no call */
+    uint64_t call; /* the call's number on that line, from 1 on; 0: no call */
 };
 
 /* The signals of one-sided calls: see signals.h. Arrays are [CECL_SIGNALS][nranks]; NULL: there are none. */
 struct cecl_signals {
     struct cecl_signal_sent {
         uint32_t value;
-        struct cecl_line_at last; /* the call that sent it */
+        struct cecl_line_at last; /* the call that sent the last signal */
     } * sent;
     struct cecl_signal_taken {
         _Atomic uint32_t value; /* the value for which the latest wait waits */
         struct cecl_line_at last;
         /* -- used by the watchdog -- */
-        /* the time, in ms, since when a stream has waited without progress; 0: none waits */
+        /* since when a stream has waited without progress, in ms; 0: no stream waits */
         int64_t since;
         uint32_t seen_word, seen_reached;
     } * taken;
@@ -101,8 +101,8 @@ struct cecl_signals {
     /* -- of captured calls, see handed.h -- */
     /* [2][..] this rank's words. [0]: a signal has come; [1]: the peer has taken the last signal */
     uint32_t *handed;
-    uint32_t *holds; /* [2][..] host-visible: whether a stream waits for that word */
-    /* [2][..] used by the watchdog: the time, in ms, since when; 0: none waits */
+    uint32_t *holds; /* [2][..] host-visible: whether a stream waits for the word with this index */
+    /* [2][..] used by the watchdog: since when a stream has waited for the word, in ms; 0: no stream waits */
     int64_t *held_since;
     _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
@@ -119,8 +119,8 @@ struct cecl_flags {
     const struct cecl_hosted *hosted; /* where the words of messages lie; NULL: there are none */
     /* [4][nranks] values of the counters of messages for which streams wait */
     _Atomic uint32_t *awaited;
-    /* for recent groups of a single message: that message. The index is the group's target, modulo the
-     * size */
+    /* for recent groups that have a single message: which message. The index is the group's target modulo
+     * CECL_PAIR_NOTES */
     _Atomic uint64_t notes[CECL_PAIR_NOTES];
     struct cecl_early early;
     struct cecl_lines lines;
@@ -130,12 +130,16 @@ struct cecl_flags {
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */
     /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.h */
     uint64_t slices_offset;
-    uint32_t epoch[CECL_COUNTERS_MAX];   /* the values of counters once every call so far is done */
-    _Atomic uint32_t target[CECL_LANES]; /* the same, including the call that is being enqueued */
-    /* like `target`: how many calls without phases. `done` counts these calls, and epochs do not */
+    /* the values that counters have when all calls so far are done */
+    uint32_t epoch[CECL_COUNTERS_MAX];
+    /* like `epoch`, but including the call that is being enqueued */
+    _Atomic uint32_t target[CECL_LANES];
+    /* the number of calls without phases, including the call that is being enqueued. `done` counts these
+     * calls, but epochs do not */
     _Atomic uint32_t unsignalled_target;
-    _Atomic uint32_t net_target; /* like `target`: how many exchanges with other nodes */
-    /* the most side phases per main phase in any call so far */
+    /* the number of exchanges with other nodes, including those of the call that is being enqueued */
+    _Atomic uint32_t net_target;
+    /* the largest number of side phases per main phase in a call so far */
     _Atomic uint32_t side_a_main;
     /* -- used once the communicator has failed -- */
     _Atomic uint32_t releases; /* how often waits were released */
@@ -195,10 +199,11 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 /* What a call adds to the counters. Phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    bool unsignalled; /* it has no phases: only `done` reports its end. Ranks may differ in this */
-    /* it uses slots or memory of the host, where calls alternate between two halves */
+    /* the call has no phases, and only `done` reports its end. Ranks may differ in this */
+    bool unsignalled;
+    /* the call uses slots or memory of the host; such calls alternate between two halves */
     bool small;
-    uint32_t exchanges; /* with other nodes */
+    uint32_t exchanges; /* how many exchanges with other nodes the call makes */
 };
 
 /* What the call adds to `done`. */
@@ -215,14 +220,14 @@ void cecl_flags_commit(struct cecl_flags *flags, const struct cecl_advance *adva
 /* Must be called if nothing of the call was enqueued. */
 void cecl_flags_roll_back(struct cecl_flags *flags);
 
-/* The value of `done` once every call that was enqueued, or is being enqueued, is done. */
+/* The value that `done` has when all calls are done that were enqueued or are being enqueued. */
 static inline uint32_t cecl_flags_done_target(const struct cecl_flags *flags)
 {
     return atomic_load(&flags->target[CECL_LANE_MAIN]) + atomic_load(&flags->unsignalled_target);
 }
-/* Waits until every earlier call is done, not counting the call that has begun. */
+/* An operation that waits until all calls before the one that has begun are done. */
 struct cecl_memop cecl_flags_wait_last(const struct cecl_flags *flags);
-/* Marks every call so far as done, including the call that has begun. */
+/* An operation that marks all calls so far as done, including the call that has begun. */
 struct cecl_memop cecl_flags_mark_end(const struct cecl_flags *flags);
 
 /* Which half of the slots the next small call uses. */
@@ -237,8 +242,8 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return atomic_load_explicit((_Atomic uint32_t *)flags->done, memory_order_acquire);
 }
-/* Whether `done` has reached `target`. Counts wrap around: a target more than 2^31 behind reads as not
- * reached. */
+/* Whether `done` has reached `target`. Both count modulo 2^32, so a target that `done` passed more than
+ * 2^31 ago seems not to be reached. */
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;
@@ -254,7 +259,7 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
 }
 
 /* Whether the kernels of a call with splits on the device have found that rows do not fit. If so, *trouble
- * says which. */
+ * describes the rows. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
 /* How far the call in progress is. */
@@ -264,26 +269,26 @@ struct cecl_progress {
     struct cecl_rank_list late; /* the peers whose flags are furthest behind those of this rank */
     uint32_t messages;          /* changes whenever a signal of a message arrives; see pairs.h */
     bool in_message;            /* a message waits for `late`, and not a collective */
-    /* in_message: the peer of the message that waits. -1: several messages wait, or it is not known which;
-     * the next two fields are then undefined. */
+    /* used if in_message: the peer of the message that waits. -1: several messages wait, or it is not known
+     * which message waits. Then the next two fields are undefined. */
     int message_peer;
-    bool message_sends;      /* this rank sends it */
-    uint32_t message_target; /* the value of `done` after the message */
+    bool message_sends;      /* this rank sends that message */
+    uint32_t message_target; /* the value of `done` once that message is done */
 };
 /* Finds out the progress of the call that runs. rows: [out] [CECL_LANES][nranks] the flags that peers
  * have signalled to this rank. */
 ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
                                  struct cecl_progress *progress);
-/* Silences flags: from then on no call can begin, and enqueued copies of flags, when their waits are
- * released, signal nothing to peers. Flags by stream writes cannot be silenced, because their values are
- * in the stream; peers then learn of the failure only from the mesh. */
+/* Silences flags. From then on no call can begin. Enqueued copies of flags still run when waits are
+ * released, but signal nothing to peers. Flags by stream writes cannot be silenced, because their values
+ * are in the stream; peers then learn of the failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
 /* Ends the waits for exchanges with other nodes. No exchange may be running. */
 void cecl_flags_release_net(struct cecl_flags *flags);
-/* Reads words of rows, and writes a row of this rank. Uses the driver only if rows are in memory of the
- * device. */
+/* Reads words of rows, and writes a row of this rank. If rows are in memory of the device, the driver is
+ * used for this; otherwise it is not. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);

@@ -39,7 +39,7 @@ static uint32_t read_word(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* The number of words of both kinds; 0 as long as nothing was captured. */
+/* The number of words, HANDED and TAKEN together; 0 as long as nothing was captured. */
 static uint32_t count_of(const struct cecl_flags *flags)
 {
     return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_signal_words(flags->nranks) : 0;
@@ -59,8 +59,8 @@ bool cecl_handed_waits(const struct cecl_flags *flags)
     return waits;
 }
 
-/* Notes since when this wait has lasted, and returns whether the word is still missing. Turns BEGUN into
- * SEEN, so that a later look can tell a new wait from this one. */
+/* Notes since when this wait has lasted. Returns whether the awaited word is still not set. Turns BEGUN
+ * into SEEN, so that a later look can tell a new wait from this one. */
 static bool look_at(struct cecl_flags *flags, uint32_t i, int64_t now_ms)
 {
     int64_t *since = &flags->signals.held_since[i];

@@ -5,12 +5,12 @@
  *     the rank that waits     | wait for HANDED, reset it           | set TAKEN
  *
  * Each rank has both words for each signal number and each peer, in memory of the host. TAKEN is set at
- * first. A signal waits until the previous one was taken, so none is lost. An event orders the captured
- * signals of one number to one peer, and also the waits for them, in the order in which the host launched
- * their graphs.
+ * first. A signal waits until the previous one was taken, so none is lost. Captured signals with the same
+ * number and peer run in the order in which the host launched their graphs, because they share an event.
+ * The same holds for the waits for such signals.
  *
- * Before and after such a wait, a stream writes a word for this rank's host (enum cecl_replay_state). In
- * these words the watchdog sees which peer is late, and for how long.
+ * Before and after such a wait, a stream writes a word for this rank's host (enum cecl_replay_state). From
+ * these words the watchdog learns which peer is late, and for how long.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_HANDED_H
@@ -23,14 +23,15 @@
 ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
                                   uint32_t *own);
 
-/* The index of signal `number`, to a peer or from it, in the last two dimensions of the arrays of struct
- * cecl_signals. It is also the slot of the counter HOLDS for waits for HANDED; the slots for TAKEN follow. */
+/* The index of signal `number`, to a peer or from a peer, in each half of the arrays [2][..] of struct
+ * cecl_signals. This index is also a slot of the counter HOLDS: the slot for a wait for HANDED. The slots
+ * for waits for TAKEN follow behind these. */
 static inline uint32_t cecl_handed_index(const struct cecl_flags *flags, int peer, int number)
 {
     return (uint32_t)(number * flags->nranks + peer);
 }
 
-/* Whether a captured call waits for a peer now, as far as streams have written it. */
+/* Whether a captured call waits for a peer now, according to the words that streams have written. */
 bool cecl_handed_waits(const struct cecl_flags *flags);
 
 /* -- for the watchdog -- */
@@ -41,7 +42,7 @@ struct cecl_handed_wait {
     bool sends;       /* this rank's signal waits until the peer has taken the previous one */
     int64_t since;    /* ms; the time when the wait was first seen */
 };
-/* Looks at all waits. *first: the one that has lasted longest. `late`: adds the peers of all. */
+/* Looks at all waits. *first: the wait that has lasted longest. Adds the peers of all waits to `late`. */
 void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,
                       struct cecl_rank_list *late);
 /* Ends all waits, without the driver. Must be called repeatedly as long as a graph may be launched. */

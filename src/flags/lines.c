@@ -16,8 +16,8 @@ static struct cecl_line_at last_of(const struct cecl_flags *flags, uint32_t line
     return (struct cecl_line_at){line, atomic_load(&flags->lines.list[line].calls)};
 }
 
-/* How many calls of a line are pending. These are always far fewer than 2^32, so 32 bits of their numbers
- * are enough. */
+/* How many calls of a line are pending. Always far fewer than 2^32 calls are pending, so 32 bits of a
+ * call's number are enough. */
 static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
 {
     const uint32_t done = atomic_load_explicit((const _Atomic uint32_t *)&flags->lines.done[line],
@@ -25,8 +25,8 @@ static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
     return cecl_line_value(last_of(flags, line)) - done;
 }
 
-/* The stream's own line, or a free line, or a new one; if there is none, the line that is next to be
- * shared. */
+/* The stream's own line if it has one; otherwise a free line, or a line that was never used. If there is no
+ * such line either, the line that is the next to be shared. */
 static uint32_t find(struct cecl_flags *flags, uint64_t stream)
 {
     struct cecl_lines *lines = &flags->lines;
@@ -59,14 +59,15 @@ struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
 
 void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
 {
-    /* if the line is shared, the stream has not waited for the other's calls */
+    /* if the line is shared, this stream has not waited for the other stream's calls */
     flags->lines.list[at.line].stream = 0;
     atomic_fetch_sub(&flags->lines.list[at.line].calls, 1);
 }
 
 bool cecl_line_is_done(const struct cecl_flags *flags, struct cecl_line_at at)
 {
-    const uint64_t later = last_of(flags, at.line).call - at.call; /* calls after it on the line */
+    /* how many calls came after this one on the line */
+    const uint64_t later = last_of(flags, at.line).call - at.call;
     return at.call == 0 || later >= pending(flags, at.line);
 }
 

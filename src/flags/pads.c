@@ -7,8 +7,8 @@
  *     1 for each kind    the number of captured calls that are one kernel
  *     [nranks]           words by which the kernels of those calls wait for each other
  *
- * The library zeroes the pads and ends kernels' waits for them. The library itself never waits for a
- * barrier or a signal. */
+ * The library zeroes the pads, and ends waits of kernels on them. The library itself never waits for a
+ * barrier's word or a signal's word. */
 #include "flags/pads.h"
 
 #include <stdlib.h>

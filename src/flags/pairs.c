@@ -5,7 +5,7 @@
 
 #include "flags/early.h"
 
-/* Counters of a pair of ranks: two of the sender's and two of the receiver's. */
+/* Counters for a pair of ranks: the sender has two, and the receiver has two. */
 #define PAIR_COUNTERS (CECL_COUNTER_EARLY - CECL_COUNTER_READY)
 _Static_assert(CECL_COUNTER_MOVED - CECL_COUNTER_READY == CECL_ROLES, "a counter for each role");
 _Static_assert(PAIR_COUNTERS == 4, "cecl_hosted_pair_words has room for so many");
@@ -21,7 +21,7 @@ static uint32_t read_word(const uint32_t *word)
 }
 
 /* After the words of the counters comes a word that the rank itself writes: how far its messages have
- * begun. It starts with the value of `done`, which means that no message is in progress. */
+ * begun. At first this word has the value of `done`, which means that no message is in progress. */
 ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
     const uint32_t count = words_of_peers(flags);
@@ -65,7 +65,7 @@ void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer)
                           memory_order_relaxed);
 }
 
-/* Whether a word of this rank is behind the last value for which a stream waits. */
+/* Whether a word of this rank has not yet reached the last value for which a stream waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     const uint32_t awaited = atomic_load(&flags->awaited[index]);
@@ -81,7 +81,8 @@ bool cecl_pair_is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
-/* Whether the launch of this target is a single message. If so, sets its role and peer. */
+/* Whether the launch that ends when `done` reaches this target is a single message. If so, sets that
+ * message's role and peer. */
 static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl_role *role,
                       int *peer)
 {
@@ -92,8 +93,8 @@ static bool read_note(const struct cecl_flags *flags, uint32_t target, enum cecl
     return note >> 32 == target && (note & NOTED) != 0;
 }
 
-/* If the group in progress is a single message, lists its peer. Otherwise lists the peers of all pending
- * groups, because no word says which group waits for which peer. */
+/* If the group in progress is a single message, lists the message's peer. Otherwise lists the peers of all
+ * pending groups, because no word says which group waits for which peer. */
 static void name_peers(const struct cecl_flags *flags, uint32_t target,
                        struct cecl_progress *progress)
 {

@@ -8,10 +8,10 @@
  *     ready   the stream of the rank that came first has reached the call: its buffer may be used
  *     moved   the stream of the rank that came second has moved the bytes
  *
- * In each message the rank that came first writes `ready`, and the other rank writes `moved`. These are
- * separate words, because the same rank may come first in one message and second in the next. Streams
- * write the values themselves, so the values cannot be silenced when the communicator has failed (see
- * cecl_flags_silence). */
+ * In each message the rank that came first writes `ready`, and the rank that came second writes `moved`.
+ * These are separate words, because the same rank may come first in one message and second in the next.
+ * Streams write the values themselves, so the values cannot be silenced when the communicator has failed
+ * (see cecl_flags_silence). */
 #ifndef CECL_FLAGS_PAIRS_H
 #define CECL_FLAGS_PAIRS_H
 
@@ -24,16 +24,16 @@ ceclResult_t cecl_pairs_describe(struct cecl_flags *flags, const struct cecl_hos
 /* For cecl_flags_close. */
 void cecl_pairs_forget(struct cecl_flags *flags);
 
-/* Notes that the next call is a single message, so that an error can name it if it waits too long. Must be
- * called before that call is enqueued. */
+/* Notes that the next call is a single message, so that an error can name the message if the message waits
+ * too long. Call this function before the message is enqueued. */
 void cecl_pair_note(struct cecl_flags *flags, enum cecl_role role, int peer);
 
 /* -- how far messages are, and ending waits -- */
 
 /* Adds to `progress` what the words of messages show about the call in progress. */
 void cecl_pair_progress(const struct cecl_flags *flags, struct cecl_progress *progress);
-/* Whether a peer waits for a message in the other direction, which this rank makes only after the message
- * in progress: for example, both ranks have posted a send first. */
+/* Whether a peer waits for a message in the other direction, and this rank makes that message only after
+ * the one in progress. This happens, for example, if both ranks have posted a send first. */
 bool cecl_pair_is_mutual(const struct cecl_flags *flags, const struct cecl_posts *posts,
                          const struct cecl_progress *progress);
 /* Whether a stream of this rank waits for a signal of the peer, or will wait for one. */

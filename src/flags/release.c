@@ -6,8 +6,8 @@
 #include "flags/lines.h"
 #include "flags/turns.h"
 
-/* A quarter of the flags' cycle, in epochs. A value up to half a cycle ahead counts as later, other values
- * as earlier. */
+/* A quarter of the flags' cycle, in epochs. Flags are compared cyclically: a value up to half a cycle ahead
+ * counts as later, and any other value counts as earlier. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_calls_idle(const struct cecl_flags *flags)
@@ -29,15 +29,16 @@ bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_troub
     return true;
 }
 
-/* The main epoch up to which calls are done. `done` also counts calls without phases. Pending calls
- * without phases are counted as done, so the epoch may be too low by their number, but never too high. */
+/* The main epoch up to which calls are done. `done` also counts calls without phases. This function assumes
+ * that all calls without phases are done. So the result may be too low by the number of such calls that are
+ * pending, but never too high. */
 static uint32_t epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
 
-/* The ranks with which this rank exchanges flags, itself included: how many there are, and the i-th one
- * after this rank. */
+/* The ranks with which this rank exchanges flags, including this rank. The first function returns how many
+ * they are, and the second one returns the i-th rank after this rank. */
 static int peers_of(const struct cecl_flags *flags)
 {
     const struct cecl_nodes *nodes = flags->nodes;
@@ -52,7 +53,7 @@ static int peer_of(const struct cecl_flags *flags, int i)
                  : (flags->rank + i) % n;
 }
 
-/* How far a peer's flags are behind this rank's signals, on the lane on which they are further behind. */
+/* How far a peer's flags are behind this rank's signals, on the lane with the larger difference. */
 static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
                       const struct cecl_progress *progress, int rank)
 {
@@ -123,8 +124,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, uint32_t *rows,
     return ceclSuccess;
 }
 
-/* Overwrites the values for the `count` epochs of a lane that follow `first` with the value of the epoch
- * `earlier`. */
+/* Overwrites a lane's values for the `count` epochs after `first`. They get the value for epoch `earlier`. */
 static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t first,
                               uint32_t count, uint32_t earlier)
 {

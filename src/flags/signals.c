@@ -5,8 +5,8 @@
 
 #include "flags/handed.h"
 
-/* The words in which streams write how far waits are, also of captured calls. If there is only one rank,
- * its own signals lie here, too. */
+/* Words of this rank's host. Streams write into them how far waits are, also waits of captured calls. If
+ * there is only one rank, the words of its signals to itself lie here, too. */
 size_t cecl_signals_own_words(int nranks)
 {
     return (nranks == 1 ? 6u : 3u) * (size_t)cecl_hosted_signal_words(nranks);
@@ -75,7 +75,7 @@ uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int numb
     return (int32_t)ahead > 0 ? ahead : 0;
 }
 
-/* Notes since when this wait has lasted, and returns how many signals are missing. */
+/* Notes since when this wait has lasted. Returns how many signals the wait still lacks. */
 static uint32_t look_at(struct cecl_flags *flags, uint32_t index, int64_t now_ms)
 {
     struct cecl_signal_taken *taken = &flags->signals.taken[index];
@@ -113,7 +113,7 @@ void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_sig
     }
 }
 
-/* Whether a word is behind the value of the latest wait. */
+/* Whether a word has not yet reached the value for which the latest wait waits. */
 static bool is_behind(const struct cecl_flags *flags, uint32_t index)
 {
     return (int32_t)(atomic_load(&flags->signals.taken[index].value) -

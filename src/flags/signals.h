@@ -1,9 +1,10 @@
 /* The signals of one-sided calls (ceclPutSignal, ceclSignal, ceclWaitSignal).
  *
- * Each rank has CECL_SIGNALS words for each peer, in memory of the host, which only that peer writes. A word
- * counts the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one peer are
- * sent in the order in which the host made the calls, also on different streams: each first waits for the
- * line (lines.h) of the previous signal. Waits for these signals are ordered likewise. So words only grow.
+ * In memory of the host, each rank has CECL_SIGNALS words for each peer. Only that peer writes these words.
+ * A word counts the signals of one number that the peer has sent, modulo 2^32. Signals of one number to one
+ * peer are sent in the order in which the host made the calls, also on different streams: each signal first
+ * waits until the call that sent the previous signal is done (lines.h). Waits for these signals are ordered
+ * in the same way. So words only grow.
  *
  * When a stream reaches a wait, it writes a word for this rank's host: the value for which it waits. In these
  * words the watchdog sees which peer is late, and for how long.
@@ -22,14 +23,14 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
                                    uint32_t *words);
 void cecl_signals_forget(struct cecl_flags *flags);
 
-/* The index of signal `number`, to a peer or from it, in the arrays of struct cecl_signals. It is also the
- * slot of the counter REACHED. */
+/* The index of signal `number`, to a peer or from a peer, in the arrays of struct cecl_signals. The counter
+ * REACHED has its slots in the same order. */
 static inline uint32_t cecl_signal_index(const struct cecl_flags *flags, int peer, int number)
 {
     return (uint32_t)(number * flags->nranks + peer);
 }
 
-/* How many signals of a number, of those for which waits were enqueued, have not come from the peer yet. */
+/* How many signals of this number are still to come from the peer for the waits that are enqueued. */
 uint32_t cecl_signals_awaited(const struct cecl_flags *flags, int peer, int number);
 
 /* -- for the watchdog -- */
@@ -40,8 +41,8 @@ struct cecl_signal_wait {
     uint32_t missing; /* signals */
     int64_t since;    /* ms; the time when the wait was first seen, or when the last signal came */
 };
-/* Looks at all waits. *first: the one that has lasted longest; its peer is -1 if there is none. `late`:
- * adds the peers of all waits. */
+/* Looks at all waits. *first: the wait that has lasted longest; its peer is -1 if there is no wait. Adds
+ * the peers of all waits to `late`. */
 void cecl_signals_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_signal_wait *first,
                        struct cecl_rank_list *late);
 /* Whether a stream waits for a signal of the peer, or will wait for one. */

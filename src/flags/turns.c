@@ -42,14 +42,15 @@ struct cecl_counting cecl_turns_counting(const struct cecl_flags *flags, enum ce
                                   .begun_value = CECL_REPLAY_BEGUN};
 }
 
-/* How far rank `writer` is in captured calls of a kind, as far as this rank knows. */
+/* The last number that rank `writer` has written for captured calls of this kind, as far as this rank
+ * knows. */
 static uint32_t count_of(const struct cecl_flags *flags, int kind, int writer)
 {
     const uint32_t *words = counts_of(flags, flags->rank, (enum cecl_numbering)kind);
     return atomic_load_explicit((const _Atomic uint32_t *)&words[writer], memory_order_acquire);
 }
 
-/* Whether a peer is behind this rank in captured calls of one kernel. */
+/* Whether a peer is behind this rank in captured calls of one kernel, that is, has written a lower number. */
 static bool is_behind(const struct cecl_flags *flags, int peer)
 {
     for (int kind = 0; kind < CECL_NUMBERINGS; kind++)

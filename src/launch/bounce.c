@@ -13,9 +13,11 @@ struct cecl_bounce {
     char *base;
     size_t bytes;
     struct cecl_mem mem;
-    bool replaced;                /* calls that are not enqueued yet may still use it */
-    uint32_t last_use;            /* the value of `done` after the last call that used it */
-    uint64_t low, high, moves_to; /* for cecl_bounce_keep: the leased bytes, and where they go */
+    /* a newer buffer is in use; calls that are not enqueued yet may still use this one */
+    bool replaced;
+    uint32_t last_use; /* the value of `done` after the last call that used it */
+    /* for cecl_bounce_keep: which bytes are leased, and where these bytes go */
+    uint64_t low, high, moves_to;
     struct cecl_bounce *next;
 };
 
@@ -84,7 +86,7 @@ static ceclResult_t make(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
     bounce->bytes = (size_t)cecl_round_up(wanted, unit);
     ceclResult_t result = create(comm, bounce);
-    if (result != ceclSuccess && wanted > bytes) { /* only what is needed */
+    if (result != ceclSuccess && wanted > bytes) { /* tries again with only what is needed */
         bounce->bytes = (size_t)cecl_round_up(bytes, unit);
         result = create(comm, bounce);
     }
@@ -148,9 +150,9 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     return ceclSuccess;
 }
 
-/* Called when the last lease has ended. Frees replaced buffers whose calls are done; others are tried again
- * at a later call. After a failure nothing is freed, because peers may know of memory that this rank never
- * used. */
+/* Called when the last lease has ended. Frees replaced buffers whose calls are done. A later call tries to
+ * free the other ones. In a failed communicator nothing is freed, because peers may know of a buffer that
+ * this rank never used. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;

@@ -1,5 +1,5 @@
-/* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A launch
- * leases a part of one until the launch is enqueued or given up. */
+/* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A
+ * launch leases a part of a bounce buffer, until the launch is enqueued or given up. */
 #ifndef CECL_LAUNCH_BOUNCE_H
 #define CECL_LAUNCH_BOUNCE_H
 
@@ -8,8 +8,8 @@
 struct cecl_bounce;
 
 struct cecl_bounces {
-    struct cecl_bounce *memory; /* a list; leases are parts of the first one */
-    uint64_t used;              /* leased bytes of the first one */
+    struct cecl_bounce *memory; /* a list of bounce buffers; all leases are in the first one */
+    uint64_t used;              /* how many bytes of the first buffer are leased */
     uint32_t leases;            /* how many launches have a lease */
 };
 
@@ -18,11 +18,11 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
                                struct cecl_buffer *bounce);
 /* Ends the leases of a launch. */
 void cecl_bounce_end(struct cecl_launch *launch);
-/* Ends the leases of a request, and gives it a bounce buffer of its own instead, because each of its starts
- * needs the same memory. */
+/* Ends a request's leases. The request gets its own bounce buffer instead, because every start of the
+ * request needs the same memory. */
 ceclResult_t cecl_bounce_keep(struct cecl_launch *launch);
-/* Frees that buffer, if there is one. No work of the request may be pending. `is_known`: peers know the
- * buffer, and are notified. */
+/* Frees the request's own bounce buffer, if the request has one. No work of the request may be pending.
+ * `is_known`: peers know the buffer, so this function notifies them. */
 void cecl_bounce_drop(struct cecl_launch *launch, bool is_known);
 /* Frees all bounce buffers. No work may be pending. */
 void cecl_bounces_close(ceclComm_t comm);

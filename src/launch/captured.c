@@ -107,8 +107,8 @@ static bool touches(struct cecl_buffer buffer, uint64_t needed, uint64_t offset,
            offset < buffer.offset + needed;
 }
 
-/* Whether kernels of this rank or of peers use these bytes as an array of a call whose splits are on the
- * device. */
+/* Whether the bytes touch an array of a call with splits on the device. Kernels of this rank and of peers
+ * use these arrays. */
 static bool splits_touch(ceclComm_t comm, const struct cecl_call *call, uint64_t offset,
                          uint64_t bytes)
 {

@@ -1,6 +1,6 @@
 /* Captured calls. If a call's stream captures a graph, the graph holds the call's launch: the program, the
  * windows and the imports stay until the graph, and everything that was made from it, is gone. All ranks
- * capture the call. While they do, they learn each other's places, once for all replays.
+ * capture the call. During the capture the ranks learn each other's places, once for all replays.
  *
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands
  * the launch over (cecl_launch_return), and the next call of the communicator drops it. */
@@ -11,15 +11,15 @@
 
 /* Refuses a launch that cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
-/* Returns ceclTimeout, because some rank has not captured the launch in time. */
+/* Returns ceclTimeout. Call it when some rank has not captured the launch in time. */
 ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
-/* Adds the launch's program to the graph, which holds the launch from then on. */
+/* Adds the launch's program to the graph. From then on the graph holds the launch. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch);
 
-/* Waits up to 2 s until no graph holds a call of the communicator. Returns how many calls graphs hold then.
- * The caller is inside the communicator, or ends it. */
+/* Waits up to 2 s until no graph holds a call of the communicator. Returns how many calls are still held by
+ * graphs. The caller must be inside the communicator, or be ending it. */
 uint32_t cecl_captured_await(ceclComm_t comm);
 /* Returns an error if a captured call uses the allocation at `offset` of the pool. */
 ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset);

@@ -52,8 +52,8 @@ static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *ca
     return ceclSuccess;
 }
 
-/* Adds the blocks that this rank sends, from `src` to the same offsets of `dst`. A block that is
- * the same for all ranks is carried once. */
+/* Adds copies of the blocks that this rank sends, from `src` to `dst` at equal offsets. If all ranks
+ * receive the same block, it is copied once. */
 static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_call *call,
                                 struct cecl_buffer src, struct cecl_buffer dst, uint64_t pitch)
 {
@@ -65,7 +65,7 @@ static ceclResult_t carry_input(struct cecl_carried *carried, const struct cecl_
     return ceclSuccess;
 }
 
-/* Adds the blocks that this rank receives. In place its own block needs no copy. */
+/* Adds the blocks that this rank receives. In place this rank's own block needs no copy. */
 static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl_call *call,
                                  struct cecl_buffer src, struct cecl_buffer dst)
 {
@@ -79,8 +79,8 @@ static ceclResult_t carry_output(struct cecl_carried *carried, const struct cecl
     return ceclSuccess;
 }
 
-/* Whether recvbuff is private and peers must write to it. A call that keeps to its own buffers outside a
- * group may not do so in a group. */
+/* Whether recvbuff is private and peers must write to it. Peers may write to recvbuff in a group even if
+ * they would not when the same call is made alone. */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
@@ -89,8 +89,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* Even in place, the root of a rooted call sends out of the caller's memory, and so does every rank in a call
- * whose layout differs between ranks. */
+/* Two kinds of ranks send out of the caller's memory even in place: the root of a rooted call, and every
+ * rank of a call whose layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

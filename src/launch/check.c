@@ -17,7 +17,7 @@ struct told {
     struct cecl_verdict verdict;
     struct cecl_call call;
     uint64_t op;       /* enum cecl_op_index */
-    uint64_t layout;   /* a hash of the layout's words that are equal on all ranks */
+    uint64_t layout;   /* a hash of those words of the layout that must be equal */
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
 };
 _Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES,
@@ -82,7 +82,7 @@ static const char *const directions[] = {"CECL_DIRECTION_AUTO", "CECL_DIRECTION_
 static const char *const captures[] = {"none", "under way"};
 const char *const cecl_placements[2] = {"out of place", "in place"};
 
-/* A field that ranks compare: its name, and the names of its values if they have names. */
+/* A field that ranks compare: the field's name, and the names of the field's values, if there are any. */
 struct field {
     const char *name;
     size_t offset, bytes;
@@ -177,8 +177,8 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
     return comm->is_one_process ? local : cecl_comm_break(comm, local);
 }
 
-/* Adds to a timeout's message what to do if one thread has several ranks. If the process has other threads,
- * only the timeout shows that none of them makes the calls. */
+/* If one thread has several ranks, adds to a timeout's message what the program should do. This cannot be
+ * said earlier if the process has other threads, because these could still make the calls. */
 static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -242,7 +242,7 @@ static ceclResult_t check_part(void *argument)
     return part->result;
 }
 
-/* Compares the calls on all communicators that have no result yet, at the same time. */
+/* Compares the calls on all communicators at the same time, except on those that have a result already. */
 static ceclResult_t check_together(struct cecl_check_part *parts, uint32_t count)
 {
     struct cecl_task *tasks = calloc(count, sizeof(*tasks));
@@ -282,7 +282,8 @@ static ceclResult_t refuse_incomplete(struct cecl_check_part *parts, uint32_t co
     return result;
 }
 
-/* Whether a part is the first one of its communicator, of which this thread may have several ranks. */
+/* Whether a part is the first one in the list with this communicator id. This thread may have several ranks
+ * of a communicator, and each rank is a part. */
 static bool is_first_of(const struct cecl_check_part *parts, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
@@ -311,7 +312,7 @@ ceclResult_t cecl_check_parts(struct cecl_check_part *parts, uint32_t count, cec
     if (result == ceclSuccess)
         result = cecl_fail_with(local, words);
     cecl_keep_message(words);
-    /* parts for which no thread could be started: their peers are notified why */
+    /* no thread could be started for these parts: tells their peers why */
     for (uint32_t i = 0; i < count; i++) {
         if (!parts[i].is_told) {
             parts[i].local = result;

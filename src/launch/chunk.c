@@ -1,10 +1,10 @@
 /* ceclWaitChunk: a stream waits for a chunk of a gather that was started.
  *
  * Each peer signals after each chunk, in words of its own (ce/lower_all_gather.c). So a second stream can
- * wait for any chunk of any peer, while the gather's own stream waits for all chunks. If the gather's program
- * has no such signals, the second stream waits for the end of the gather. The wait has a line
- * (flags/lines.h), as a one-sided call has. So the wait counts as pending until it has ended, and it ends if
- * the communicator fails.
+ * wait for any chunk of any peer, while the gather's own stream waits for all chunks. If the gather's
+ * program has no such signals, the second stream waits for the end of the gather. Like a one-sided call,
+ * the wait is counted on a line (flags/lines.h). So the wait counts as pending until it has ended, and a
+ * failure of the communicator ends it.
  *
  * Peers' words have only 16 bits of their epochs. If a stream reached the wait half a cycle of these words
  * later, it would wait for the next cycle. So the wait is enqueued only while the gather is pending or soon
@@ -42,8 +42,8 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
                            (void *)stream);
 }
 
-/* How far `done` is behind the end of the last start; 0: the start has ended, at any time before. Pending
- * calls are far fewer than the cycle of `done`. */
+/* How far `done` is behind its value at the end of the last start; 0: that start has ended. `done` counts
+ * modulo 2^32, and far fewer calls than that are pending. */
 static uint32_t left(ceclRequest_t request)
 {
     const struct cecl_flags *flags = &request->comm->engine.flags;
@@ -52,10 +52,10 @@ static uint32_t left(ceclRequest_t request)
     return later < pending ? pending - later : 0;
 }
 
-/* Whether signals of peers show that the chunk has arrived. They do not for this rank's own block, unless
- * the call is in place, because that block may arrive last. They do not if bytes are carried, because
- * these arrive last. They do not over several nodes, because ranks of other nodes send no such signals.
- * They do not if the words are far behind, because such words would count as ahead. */
+/* Whether signals of peers show that the chunk has arrived. They do not show it in four cases. The chunk is
+ * of this rank's own block and the call is out of place: that block may arrive last. Bytes are carried: the
+ * carried bytes arrive last. There are several nodes: ranks of other nodes send no such signals. The words
+ * are far behind: they would count as ahead. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;

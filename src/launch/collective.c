@@ -7,7 +7,8 @@
 #include "launch/make.h"
 #include "launch/plan.h"
 
-/* Ends the trace of a call. The description of a refused call may be incomplete, so it is not read. */
+/* Ends the trace of a call. The trace does not use the description of a refused call, because that
+ * description may be incomplete. */
 static void trace_end(const struct cecl_traced *traced, const struct cecl_call *call,
                       const char *path, ceclResult_t result)
 {

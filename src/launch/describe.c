@@ -14,7 +14,8 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Describes a call, again and again until settling its buffers changes no window. */
+/* Describes a call. Settling the call's buffers may change windows; then the call is described again, until
+ * no window changes. */
 static ceclResult_t describe(const struct cecl_launch *launch, const struct cecl_args *args,
                              struct cecl_call *call)
 {

@@ -6,10 +6,10 @@
  *              (plan/early.c). The signals usually arrived long before, so the start does not wait.
  *
  * Each rank waits for words in a slot of its own (flags/early.h). Requests that are made ready together use
- * the slot of the first one, so one exchange serves all of them.
+ * the first request's slot, so one exchange of signals serves all of them.
  *
- * If a rank has no slot, or if the plan must keep its first barrier, the request can be made ready, but that
- * has no effect: its start exchanges flags as any other start does. All ranks decide this alike. */
+ * If a rank has no slot, or if the plan must keep its first barrier, making the request ready has no
+ * effect: the request's start exchanges flags as any other start does. All ranks decide this alike. */
 #include "ce/bound.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
@@ -38,7 +38,7 @@ static ceclResult_t bind_signals(ceclRequest_t request)
     uint32_t k[CECL_MAX_RANKS];
     struct cecl_plan plan;
     for (uint32_t r = 0; r < (uint32_t)launch->comm->nranks; r++)
-        k[r] = 1 + 2 * r; /* the number of the given value */
+        k[r] = 1 + 2 * r; /* the index of rank r's value in `given`; the slot is just before it */
     CECL_TRY(cecl_plan_ready(&part, CECL_COUNTER_EARLY, k, &plan));
     const ceclResult_t result = cecl_engine_bind(&launch->comm->engine, launch->calls,
                                                  &launch->told, &plan, &request->early.signals);

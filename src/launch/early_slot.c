@@ -21,7 +21,7 @@ void cecl_early_begin(ceclRequest_t request)
     struct cecl_launch *launch = request->collectives;
     struct cecl_early_part *early = &request->early;
     early->slot = CECL_EARLY_NONE;
-    /* ranks of other nodes have no words on this host */
+    /* ranks of other nodes have no words in this host's memory */
     if (launch->comm->nranks > 1 && !launch->comm->nodes && launch->nfull > 0 &&
         cecl_early_gathers(launch) && !request->messages)
         early->slot = cecl_early_take(&launch->comm->engine.flags, &early->value);

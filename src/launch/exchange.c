@@ -1,6 +1,6 @@
-/* Ranks exchange the sizes of the blocks that they send, and the places where they receive blocks: before an
- * all-to-all whose senders do not know these places, and under CECL_CHECK, to compare the senders' places
- * with the receivers' places. */
+/* Ranks exchange the sizes of the blocks that they send, and the places where they receive blocks. They do
+ * so before an all-to-all in which senders do not know these places. Under CECL_CHECK they do so to compare
+ * the senders' places with the receivers' places. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>

@@ -20,7 +20,8 @@ ceclResult_t cecl_exchange_places(ceclComm_t comm, const struct cecl_call *call,
 /* Collective. Compares the places of blocks that senders gave with the places that receivers expect. */
 ceclResult_t cecl_exchange_compare(ceclComm_t comm, const struct cecl_call *call);
 
-/* The result of checking a rank's own arguments. All data that ranks exchange about a call begins with it. */
+/* The result of checking a rank's own arguments. All data that ranks exchange about a call begins with this
+ * struct. */
 struct cecl_verdict {
     int32_t status; /* ceclResult_t */
     int32_t
@@ -28,9 +29,10 @@ struct cecl_verdict {
     char text[180]; /* the message of an error */
 };
 
-/* Collective. Gathers `bytes` bytes of each rank, from `mine` into `all`. Fills in *mine from `local`, whose
- * message is recorded. Returns this rank's own error, whose message says most, or else the error of the first
- * peer that refused its call.
+/* Collective. Gathers `bytes` bytes from each rank's `mine` into `all`. First fills in *mine from `local`,
+ * the result of this rank's own checks, whose message must be recorded. Returns this rank's own error if
+ * there is one, because its message says most. Otherwise returns the error of the first peer that refused
+ * its call.
  *
  * name  of the public call, for messages; what: the exchanged data, for messages */
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *what,

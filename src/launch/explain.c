@@ -14,7 +14,7 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds the copies of blocks that are carried for a launch. */
+/* Adds the copies between private memory and bounce buffers that a launch needs. */
 static ceclResult_t add_carried(ceclComm_t comm, const struct cecl_carried *carried,
                                 ceclExplanation_t *explanation)
 {

@@ -54,7 +54,7 @@ static bool make_key(void)
 
 struct cecl_group *cecl_group_current(void)
 {
-    /* reading it is cheaper than pthread_getspecific, which is a function call */
+    /* reading this variable is cheaper than calling pthread_getspecific */
     static _Thread_local struct cecl_group *mine;
     if (mine)
         return mine;
@@ -103,8 +103,9 @@ ceclResult_t cecl_group_refuse_on(ceclComm_t comm, ceclResult_t result)
     return remember(cecl_group_current(), comm, result);
 }
 
-/* The place of a launch of this kind in the list, or where to insert it: beside the communicator's other
- * launch, or else last. So communicators are in the order of their first calls. */
+/* Where the list has the communicator's launch of this kind, or where to insert that launch: next to the
+ * communicator's other launch, or else at the end. So the list has communicators in the order of their
+ * first calls. */
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
@@ -124,7 +125,7 @@ const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclC
     return launch;
 }
 
-/* Requires one stream for each communicator, because its calls are carried out as one. */
+/* Requires that a communicator's calls are all on one stream, because they are carried out as one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
@@ -149,7 +150,8 @@ static bool has_parts(struct cecl_group *group, uint32_t count)
     return true;
 }
 
-/* The group's launch of this kind on `comm`, which is made if it is missing. NULL without host memory. */
+/* Returns the group's launch of this kind on `comm`. Makes the launch if it is missing. NULL without host
+ * memory. */
 static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
                                       ceclStream_t stream, enum cecl_launch_kind kind)
 {
@@ -231,7 +233,8 @@ static void take_out(struct cecl_group *group, ceclComm_t comm)
     struct cecl_launch **at = &group->first;
     while (*at) {
         struct cecl_launch *launch = *at;
-        /* launches of other communicators stay: their peers must learn that the group is refused */
+        /* launches of other communicators stay, because the peers there must learn that the group is
+         * refused */
         if (launch->comm != comm) {
             at = &launch->next;
             continue;
@@ -298,8 +301,8 @@ static ceclResult_t tell(struct cecl_group *group, struct cecl_launch *launch)
                : cecl_launch_tell(launch, group->nlaunches == 1);
 }
 
-/* The next launch over hosts whose places must be exchanged: communicators come in the order of their
- * ids, from id `from` on. NULL: none is left. */
+/* The next launch over hosts whose places must be exchanged. Communicators are taken in the order of their
+ * ids, from id `from` on. NULL: no launch is left. */
 static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint64_t from)
 {
     struct cecl_launch *next = NULL;
@@ -310,8 +313,8 @@ static struct cecl_launch *next_over_hosts(const struct cecl_group *group, uint6
     return next;
 }
 
-/* Exchanges the places of launches over hosts. This waits for the peers, whose groups may have the
- * communicators in a different order, so all ranks use the order of the ids. */
+/* Exchanges the places of launches over hosts. The exchange waits for the peers. Their groups may have the
+ * communicators in a different order, so all ranks go by the communicators' ids. */
 static void tell_over_hosts(struct cecl_group *group)
 {
     struct cecl_launch *launch = next_over_hosts(group, 0);
@@ -332,17 +335,18 @@ static ceclResult_t prepare(struct cecl_group *group, struct cecl_launch *launch
     return cecl_launch_prepare(launch, &group->pending_ns);
 }
 
-/* Issues collectives before messages. All ranks have the same collectives in the group, but the two ranks of
- * a message may have it in different groups. If messages came first, a rank could wait for a peer that waits
- * for it in a collective. */
+/* Issues collectives before messages. All ranks have the same collectives in the group, but the sender and
+ * the receiver of a message may have it in different groups. If messages came first, rank A could wait in a
+ * message for rank B, while B waits in a collective for A. */
 static ceclResult_t issue(struct cecl_group *group, struct cecl_launch *launch)
 {
     (void)group;
     return cecl_launch_issue(launch, cecl_ops[CECL_OP_GROUP_END].name);
 }
 
-/* The group's failure, with a message for the ranks of `comm`. A message with rank numbers is valid only on
- * its own communicator. */
+/* The group's failure, with a message for the ranks of `comm`. A message may have rank numbers, which are
+ * valid only on the communicator of the failed call. So other communicators get a message which says that
+ * the group failed elsewhere. */
 static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
 {
     if (group->failed == ceclSuccess || !group->failed_on || group->failed_on == comm)
@@ -351,8 +355,8 @@ static ceclResult_t failure_for(const struct cecl_group *group, ceclComm_t comm)
                      group->words);
 }
 
-/* Compares the group with the peers' groups, on all communicators whose ranks compare their calls. If this
- * rank refuses the group, the peers on those communicators are notified, because they wait for this rank. */
+/* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank
+ * refuses the group, the peers on those communicators are notified, because they wait for this rank. */
 static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
 {
     /* the description of a refused call may be incomplete */
@@ -377,9 +381,9 @@ static ceclResult_t compare_parts(struct cecl_group *group, uint32_t *nparts)
         group->failed == ceclSuccess ? ceclSuccess : cecl_fail_with(group->failed, group->words));
 }
 
-/* If ranks agree on one communicator but not on another, this rank does not make the agreed calls. Peers rely
- * on these calls, so that communicator fails. It does not fail if all of its ranks compare calls on the other
- * communicator, too, because none of them then makes the calls. */
+/* If ranks agree on communicator A but not on communicator B, this rank does not make the calls on A
+ * either. The peers on A rely on these calls, so A fails. There is one exception: if all ranks of A compare
+ * calls on B, too, none of them makes the calls on A, so A does not fail. */
 static void compare(struct cecl_group *group)
 {
     uint32_t nparts = 0;
@@ -408,7 +412,7 @@ static void for_each(struct cecl_group *group,
     }
 }
 
-/* Gives up all launches. Peers may know of some of them, of all, or of none. */
+/* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
 static ceclResult_t refuse(const struct cecl_group *group)
 {
     for (struct cecl_launch *launch = group->first; launch; launch = launch->next)
@@ -418,8 +422,8 @@ static ceclResult_t refuse(const struct cecl_group *group)
 }
 
 /* Everything that can be refused is checked before peers learn of a launch, and before anything is
- * enqueued. The places of all launches are published before one launch waits for its peers, because
- * several launches may belong to ranks of one communicator. */
+ * enqueued. The places of all launches are published before any launch waits for its peers, because several
+ * launches may belong to ranks of one communicator. */
 ceclResult_t cecl_group_carry_out(struct cecl_group *group)
 {
     for_each(group, check);

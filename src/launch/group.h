@@ -5,17 +5,18 @@
 #include "launch/check.h"
 #include "launch/launch.h"
 
-/* A thread keeps this memory for its next group. */
+/* The group of a thread. When the group has ended, the thread keeps this memory for its next group. */
 struct cecl_group {
     int depth;
     bool is_traced; /* at least one call is on a communicator with a trace */
-    /* a list; for each communicator the launch of its collectives, then the launch of its messages */
+    /* a list: for each communicator first the launch with its collectives, then the launch with its
+     * messages */
     struct cecl_launch *first;
     struct cecl_check_part *parts; /* [parts_room] the communicators where ranks compare calls */
     uint32_t nlaunches, parts_room;
     uint64_t pending_ns;  /* see cecl_launch_prepare */
     ceclResult_t failed;  /* the result of the first refused call */
-    ceclComm_t failed_on; /* the communicator of that call, or NULL */
+    ceclComm_t failed_on; /* the communicator of the first refused call, or NULL */
     char words[CECL_MESSAGE_BYTES];
     /* joins and allocations that wait for the group's end (api/waiting.h); freed when the thread ends */
     void *others;
@@ -35,7 +36,7 @@ void cecl_group_close(void);
  * too. The thread must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
-/* Refuses the open group because of `result`, the error of a call in it, whose message is recorded. Returns
+/* Refuses the open group because a call in it failed with `result`. The message must be recorded. Returns
  * `result`. No effect if `result` is success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
 /* Like cecl_group_refuse, for a call on `comm`. The message may have rank numbers of `comm`. */
@@ -45,12 +46,13 @@ uint32_t cecl_group_waiting(ceclComm_t comm);
 /* Takes the calls on `comm` out of this thread's group. */
 void cecl_group_forget(ceclComm_t comm);
 
-/* Enters the communicators of the group's calls, for the call `name`. If another thread is inside
- * one of them, the group is refused, and that communicator's calls are taken out of it. */
+/* Enters the communicators of the group's calls. `name`: the public call that does this, for messages. If
+ * another thread is inside one of these communicators, refuses the group and takes the calls on that
+ * communicator out of the group. */
 void cecl_group_enter(struct cecl_group *group, const char *name);
 /* Drops the launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);
-/* Takes all calls out, if the thread has not entered their communicators. */
+/* Takes all calls out of the group. The thread must not have entered the calls' communicators. */
 void cecl_group_empty(struct cecl_group *group);
 /* The first launch of `comm`; NULL: the group has no calls on it. */
 const struct cecl_launch *cecl_group_first(const struct cecl_group *group, ceclComm_t comm);

@@ -69,7 +69,7 @@ void cecl_kept_add(struct cecl_launch *launch)
         return;
     if (*place)
         cecl_launch_unkeep(*place);
-    /* so that the next lone call finds a launch in the store */
+    /* the store gets a new launch, so that the next lone call finds one there */
     else if (!cecl_launch_spare(launch->comm))
         return;
     *place = launch;

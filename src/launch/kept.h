@@ -1,12 +1,14 @@
-/* Launches that are kept because their programs may run again. They are in small sets, whose members are
- * replaced in turn. The key is the calls with effect, and what ranks told each other about these calls. */
+/* Launches that are kept because their programs may run again. A launch is found by its calls with effect,
+ * and by what ranks told each other about these calls. A hash of the calls chooses one of several small
+ * sets; in a full set the launches are replaced in turn. */
 #ifndef CECL_LAUNCH_KEPT_H
 #define CECL_LAUNCH_KEPT_H
 
 #include "launch/launch.h"
 
-/* Returns a kept launch with the same calls as `launch`, about which ranks told the same; NULL if there is
- * none. The peers' memory that its program uses stays open while the call is made. */
+/* Returns a kept launch that has the same calls as `launch`, and about which ranks told each other the
+ * same. NULL: there is no such launch. The peers' memory that the kept program uses stays open while the
+ * call is made. */
 struct cecl_launch *cecl_kept_find(const struct cecl_launch *launch);
 /* Keeps a launch that has a program. May drop another kept launch. */
 void cecl_kept_add(struct cecl_launch *launch);

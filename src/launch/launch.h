@@ -37,8 +37,8 @@ enum cecl_launch_state {
 
 enum cecl_launch_kind {
     CECL_LAUNCH_COLLECTIVES, /* calls that all ranks make */
-    CECL_LAUNCH_MESSAGES,    /* ceclSend and ceclRecv: two ranks make each of them */
-    CECL_LAUNCH_CARRIED      /* copies within this rank, before or behind another launch */
+    CECL_LAUNCH_MESSAGES,    /* ceclSend and ceclRecv: two ranks take part in each message */
+    CECL_LAUNCH_CARRIED      /* copies within this rank, before or after another launch */
 };
 
 static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op)
@@ -47,8 +47,8 @@ static inline enum cecl_launch_kind cecl_launch_kind_of(const struct cecl_op *op
 }
 
 /* A launch's order among the launches of its communicator. Launches run in the order in which they are
- * enqueued, even on different streams. If a launch is on a different stream than the previous launch, its
- * stream first waits until `done` says that the previous launch has ended. */
+ * enqueued, even on different streams. If two consecutive launches are on different streams, the second
+ * launch's stream first waits until `done` says that the first launch has ended. */
 struct cecl_order {
     ceclStream_t stream;
     int64_t deadline; /* when the host's waits for peers end (see cecl_deadline) */
@@ -60,10 +60,10 @@ struct cecl_carried {
     uint32_t count, room;
 };
 
-/* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging, slots and
- * halves need no lease, because launches use them in their order. */
+/* Parts of the communicator's memory that a launch uses until it is enqueued or given up. Staging and the
+ * slots of small calls need no lease, because launches use them one after the other. */
 struct cecl_leases {
-    bool has_bounce; /* the launch has a part of a bounce buffer: see bounce.h */
+    bool has_bounce; /* the launch has leased a part of a bounce buffer (bounce.h) */
     uint64_t first,
         behind; /* bytes [first, behind) of the bounce buffer, if no later lease follows */
     struct cecl_carried before, after;
@@ -73,7 +73,7 @@ struct cecl_leases {
 /* Facts about a call that are not part of its description. */
 struct cecl_origin {
     size_t layout;    /* where the call's layout begins in `layouts`, in words */
-    uint64_t changes; /* the registry's `changes` when the call's windows were found */
+    uint64_t changes; /* the registry's `changes` at the time when the call's windows were found */
 };
 
 /* Where a message's bytes lie on both ranks. */
@@ -82,7 +82,7 @@ struct cecl_pair_place {
     struct cecl_buffer here;       /* the caller's buffer */
     struct cecl_buffer posted;     /* the buffer that peers use: `here`, or a bounce buffer */
     struct cecl_peer_buffer there; /* the peer's buffer, if this rank came second */
-    /* how many messages about its memory the peer had sent when it posted */
+    /* how many messages about memory the peer had sent before it posted this message */
     uint64_t version;
 };
 
@@ -90,42 +90,43 @@ struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
     uint8_t state, kind;
-    bool is_grouped;  /* its calls are in a group */
+    bool is_grouped;  /* the launch's calls are in a group */
     bool is_request;  /* the launch is made once and started often: see request.h */
-    bool is_captured; /* a graph captures the launch, and replays it: captured.h */
+    bool is_captured; /* a graph captures the launch and replays it; see captured.h */
     bool is_held;     /* a graph holds the launch */
-    bool is_gone;     /* that graph is gone */
+    bool is_gone;     /* the graph that held the launch is gone */
     struct cecl_capture capture;
     struct cecl_launch *next_held; /* in the list of launches that graphs hold */
     struct cecl_order order;
     struct cecl_leases leases;
 
-    /* -- the calls; first those with effect (nfull), then those without -- */
+    /* -- the calls: first the `nfull` calls with effect, then the calls without effect -- */
     struct cecl_call *calls;
     struct cecl_origin *origins; /* [ncalls] */
     uint32_t ncalls, nfull, room;
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
-    uint32_t signature; /* of the calls with effect; set if the launch owns a program */
+    uint32_t signature; /* signature of the calls with effect; set if the launch owns a program */
 
     /* -- what ranks have told each other -- */
-    uint64_t slot; /* of a request: its slot << 32 | the first value; see flags/early.h */
-    struct cecl_places *ring;        /* the places in which ranks tell the launch */
+    uint64_t slot; /* for a request: its slot << 32 | the slot's first value; see flags/early.h */
+    struct cecl_places *ring;        /* where ranks publish the places of their buffers */
     struct cecl_places_group places; /* the entries of `ring` that the launch uses */
     bool is_open;                    /* published, and the result is not known yet */
-    struct cecl_told told; /* what ranks have told each other; its arrays are the next three: */
+    /* what ranks have told each other; the next three arrays belong to it: */
+    struct cecl_told told;
     struct cecl_peer_buffer *buffers;
     uint64_t *send_at, *outside;
     struct cecl_buffer *lent; /* this rank's inputs, or the bounce buffers that peers use instead */
-    uint32_t told_room;       /* these four arrays have room for this many calls */
+    uint32_t told_room;       /* for how many calls the four arrays above have room */
 
     /* -- the program -- */
     /* the launch whose program this launch runs: itself or a kept launch; NULL: none */
     struct cecl_launch *runs;
     struct cecl_bound *program;  /* the launch's own program */
     struct cecl_imports imports; /* the peers' windows that the program uses */
-    uint64_t
-        checked;    /* kept launches: the generation of memory when the buffers were last checked */
+    /* for a kept launch: the generation of memory at the time when the launch's buffers were last checked */
+    uint64_t checked;
     uint64_t hash;  /* hash of the calls with effect; the key of kept launches */
     uint32_t users; /* kept launches: how many launches are about to run the program */
     bool is_kept;
@@ -155,14 +156,14 @@ void cecl_launch_drop(struct cecl_launch *launch);
 void cecl_launch_return(struct cecl_launch *launch);
 /* Drops the launches that cecl_launch_return has handed over. */
 void cecl_launch_take_returned(ceclComm_t comm);
-/* Puts a kept launch that has lost its place back into the store. */
+/* Puts a kept launch back into the store, because another launch is kept instead of it. */
 void cecl_launch_unkeep(struct cecl_launch *launch);
 void cecl_launch_free(struct cecl_launch *launch);
 /* Whether the launch's communicator has ended, or belongs to the parent of this forked process. */
 bool cecl_launch_is_left(const struct cecl_launch *launch);
 
-/* Adds a copy of a call's description, which holds references to its windows. *index: the call's index. This
- * may change the index of an empty call that was added before. */
+/* Adds a copy of a call's description. The copy holds references to the call's windows. *index: [out] the
+ * call's index. Adding a call may change the index of an empty call that was added before. */
 ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call *call,
                              uint32_t *index);
 /* Replaces call `index` by a call that was derived from it. Both must have layouts of equal size. */
@@ -178,31 +179,31 @@ void cecl_launch_trim(struct cecl_launch *launch);
 /* Whether a launch may go from one state to another. state.c has the only table of transitions. */
 bool cecl_launch_may(enum cecl_launch_state from, enum cecl_launch_state to);
 void cecl_launch_go(struct cecl_launch *launch, enum cecl_launch_state to);
-/* Whether peers rely on the launch, and not all of it is enqueued yet. */
+/* Whether peers rely on the launch, but the launch is not completely enqueued yet. */
 static inline bool cecl_launch_is_owed(const struct cecl_launch *launch)
 {
     return launch->state == CECL_LAUNCH_TOLD || launch->state == CECL_LAUNCH_OWED;
 }
-/* Notes that peers rely on the launch from now on: TOLD, or OWED if it has a program. No effect if the launch
- * has ended. */
+/* Notes that peers rely on the launch from now on. The launch becomes TOLD, or OWED if it has a program. No
+ * effect if the launch has ended. */
 void cecl_launch_owe(struct cecl_launch *launch);
-/* Notes that the launch has a program: BOUND, or OWED if peers rely on the launch. */
+/* Notes that the launch has a program. The launch becomes BOUND, or OWED if peers rely on it. */
 void cecl_launch_bound(struct cecl_launch *launch);
-/* Gives up a launch in any state, because of an error whose message is recorded. If peers rely on the launch,
- * the communicator fails. Returns the communicator's error, or `result`. The state of a launch that has ended
- * does not change. */
+/* Gives up a launch in any state, because of an error. The error's message must be recorded. If peers rely
+ * on the launch, the communicator fails. Returns the communicator's error, or `result`. The state of a
+ * launch that has ended does not change. */
 ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result);
 /* Starts the time limit of the host's waits for peers of this launch. */
 void cecl_launch_bound_waits(struct cecl_launch *launch);
 /* -- missing.c -- */
 
-/* Returns a rank that has left, or made a different call, instead of making this request or call; or -1.
- * Other calls do not wait long for a rank. */
+/* For a request, or a call over several nodes, because only these wait long for a rank: returns a rank that
+ * will not come, because it has left or made a different call instead. -1: there is no such rank. */
 int cecl_launch_gone(const struct cecl_launch *launch);
 /* The error of a wait that cecl_launch_goes_on ended. */
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
-/* Whether the host goes on waiting for peers: the communicator has not failed, and the time limit of the
- * launch that is being made has not passed. For the registry and the places. */
+/* Whether the host goes on waiting for peers: the communicator has not failed, and the launch that is being
+ * made is still within its time limit. The registry and the places ask this while they wait. */
 bool cecl_launch_goes_on(void *comm);
 
 #endif

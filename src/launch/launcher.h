@@ -19,8 +19,9 @@ struct cecl_messenger {
     /* the plan of the last launch of messages; later launches reuse the memory */
     struct cecl_plan plan;
     struct cecl_bound bound;
-    uint64_t groups;  /* how many groups this rank has posted */
-    uint32_t *counts; /* [CECL_ROLES][nranks] how many messages the group that is being made has */
+    uint64_t groups; /* how many groups this rank has posted */
+    /* [CECL_ROLES][nranks] messages of the group that is being made, by role and peer */
+    uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which outlive plans */
     int nlanes;
     uint32_t *order; /* [room] for lowering */
@@ -29,15 +30,15 @@ struct cecl_messenger {
 
 struct cecl_launcher {
     struct cecl_launch *spare; /* the store */
-    /* launches that threads outside the communicator have dropped */
+    /* launches that were dropped by threads outside the communicator */
     _Atomic(struct cecl_launch *) returned;
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
     struct cecl_launch *captured;    /* a list of the launches that graphs hold */
     unsigned victim[CECL_KEPT_SETS]; /* which member of each set is replaced next */
-    const struct cecl_launch
-        *making;               /* the launch whose deadline ends the host's waits; NULL: no limit */
-    struct cecl_places places; /* where ranks tell each other places */
-    struct cecl_places request_places; /* the same for requests */
+    /* the launch that is being made: its deadline ends the host's waits; NULL: the waits have no limit */
+    const struct cecl_launch *making;
+    struct cecl_places places;         /* where ranks tell each other places */
+    struct cecl_places request_places; /* where ranks tell each other the places of requests */
     ceclRequest_t requests;            /* a list, the oldest first */
     uint32_t nrequests;                /* how many requests with collectives were made so far */
     struct cecl_bounces bounces;

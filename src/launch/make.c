@@ -97,8 +97,8 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 
 /* ---- telling and binding */
 
-/* Whether peers have compared or exchanged the call. They rely on it then, even before the places are
- * published. */
+/* Whether ranks have compared this call, or exchanged its layouts. If so, peers rely on the call even
+ * before its places are published. */
 static bool is_agreed(const struct cecl_launch *launch)
 {
     return launch->comm->config.check || (launch->ncalls > 0 && launch->calls[0].op->asks_places);
@@ -231,7 +231,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch, const struct cecl_c
         result = check_stream(launch);
     if (result == ceclSuccess)
         result = cecl_tell_reserve(launch);
-    if (comm->config.check) /* first, to find ranks that make a different call */
+    if (comm->config.check) /* compares calls first, to find ranks that make a different call */
         result = cecl_check_calls(comm, described, 1, result);
     if (!comm->config.check || result == ceclSuccess)
         result = cecl_exchange_places(comm, described, comm->launcher->layout, result);

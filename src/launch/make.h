@@ -8,7 +8,7 @@
 
 /* Refuses a launch that this rank must not make. Local; peers learn of a refusal through cecl_check_calls. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
-/* Tells the peers where this rank's buffers lie. `may_wait`: for messages, see messages.h. */
+/* Tells the peers where this rank's buffers lie. `may_wait` only matters for messages: see messages.h. */
 ceclResult_t cecl_launch_tell(struct cecl_launch *launch, bool may_wait);
 /* Learns where the peers' buffers lie, and gives the launch a program.
  *
@@ -22,11 +22,12 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name);
 /* Refuses collectives whose buffers do not lie where they must. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);
 
-/* Checks everything of a lone launch that may be refused. Under CECL_CHECK ranks learn here that they make
- * different calls, or that this rank refuses its call. */
+/* Checks everything of a lone launch that may be refused. Under CECL_CHECK this is where ranks learn that
+ * their calls differ, or that one of them refuses its call. */
 ceclResult_t cecl_launch_check_alone(struct cecl_launch *launch, const struct cecl_call *call,
                                      ceclResult_t local);
-/* Carries blocks between buffers of this rank, by separate launches on the launch's stream. */
+/* Copies blocks between private memory and bounce buffers of this rank, by separate launches on the stream
+ * of `launch`. */
 ceclResult_t cecl_launch_carry(const struct cecl_launch *launch,
                                const struct cecl_carried *carried);
 

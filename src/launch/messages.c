@@ -25,7 +25,8 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 
 #define ALIGN UINT64_C(512) /* alignment of a message in a bounce buffer */
 
-/* Bytes of the bounce buffer for a message. 0 if peers can reach its memory or need not reach it. */
+/* How many bytes of the bounce buffer a message needs. 0: peers can reach the message's memory, or need not
+ * reach it. */
 static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
 {
     return !cecl_is_own(call) && !cecl_comm_is_away(comm, call->root) &&
@@ -72,8 +73,8 @@ static ceclResult_t note_own(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If this rank came first to a message, the peer moves the bytes. So private memory is carried to the bounce
- * buffer before the group, or out of it after the group. */
+/* If this rank came first to a message, the peer moves the bytes. So this rank copies private memory to the
+ * bounce buffer before the group (a send), or from the bounce buffer after the group (a receive). */
 static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_pair_place *place)
 {
     if (cecl_buffer_is(place->here, place->posted))
@@ -83,8 +84,8 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* Checks that both ranks of a message have the same number of bytes. The rank that comes second does this. If
- * the numbers differ, the communicator fails, so that the peers learn of it. */
+/* Checks that both ranks of a message have the same number of bytes. The rank that comes second makes this
+ * check. If the numbers differ, the communicator fails, so that the peers learn of it. */
 static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
@@ -128,8 +129,8 @@ static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
     return bytes;
 }
 
-/* Whether the group both sends and receives much data. If one rank moved all of it, its copy engines would
- * move both directions, and the peer's copy engines would be idle. */
+/* Whether the group both sends and receives much data. If one rank moved all data between two ranks, its
+ * copy engines would work for both directions, and the peer's copy engines would be idle. */
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_PAIR_WAIT_MIN_BYTES);
@@ -143,8 +144,8 @@ static bool has_receiver(ceclComm_t comm, int peer)
            cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
 }
 
-/* Waits for a short time until the peers have posted their receives from this rank, which has already posted
- * its own receives. If all ranks come in time, each rank comes second to the messages that it sends. */
+/* Waits for a short time until the peers have posted their receives from this rank. This rank has already
+ * posted its own receives. If all ranks come in time, each rank comes second to the messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {
     const int64_t end =
@@ -176,8 +177,8 @@ static ceclResult_t post_role(struct cecl_launch *launch, enum cecl_role role, c
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Writes the launch's path. Formats the text only if its numbers differ from the last ones in this memory,
- * because formatting takes longer than making the plan of a message. */
+/* Writes the launch's path. Formats the text only if its numbers differ from those that `path` already
+ * shows, because formatting takes longer than making the plan of a message. */
 static void say_path(struct cecl_launch *launch)
 {
     if (launch->comm->nodes) {
@@ -213,8 +214,9 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 
 /* ---- issuing */
 
-/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be imported first.
- * Posts may be older than what is known of the peer, so the count of its messages is only raised. */
+/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be imported
+ * first. A post may be older than what this rank already knows about the peer's memory. So the count of the
+ * peer's messages about memory is raised, but never lowered. */
 static ceclResult_t find_ends(ceclComm_t comm, const struct cecl_message *message,
                               const struct cecl_pair_place *place, struct cecl_ends *ends)
 {

@@ -15,8 +15,9 @@
  * some microseconds until the peers have done the same, and then posts its sends. If all ranks come in time,
  * each rank comes second to the messages that it sends, so the copy engines of both ranks share the work.
  *
- * If the rank that came first has private memory, it gives the peer a bounce buffer. Messages of a rank to
- * itself are carried in the same way as private memory (carry.h). */
+ * If the rank that came first has private memory, that rank gives the peer a bounce buffer. Messages of a
+ * rank to itself are copies within the rank, made in the same way as the copies for private memory
+ * (carry.h). */
 #ifndef CECL_LAUNCH_MESSAGES_H
 #define CECL_LAUNCH_MESSAGES_H
 
@@ -35,13 +36,14 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch);
  *           published yet, or because the host waits for late ranks at the group's collectives. */
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
 /* Finds the addresses of the bytes that this rank moves, and waits for memory of peers that is still being
- * imported. Call it just before the launch is enqueued: that memory stays open until the communicator's next
- * launch is enqueued. */
+ * imported. Call this function just before the launch is enqueued, because the peers' memory stays open
+ * only until the communicator enqueues its next launch. */
 ceclResult_t cecl_messages_reach(struct cecl_launch *launch);
-/* Makes the program and enqueues it, without the copies that are carried. */
+/* Makes the program and enqueues it, without the copies between private memory and bounce buffers. */
 ceclResult_t cecl_messages_run(struct cecl_launch *launch);
 
-/* Adds messages to the explanation of a group, and notes the copies that are carried. */
+/* Adds messages to the explanation of a group, and notes the copies between private memory and bounce
+ * buffers. */
 ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t *explanation);
 
 #endif

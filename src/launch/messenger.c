@@ -53,8 +53,8 @@ void cecl_count_messages(const struct cecl_launch *launch)
         ++*cecl_count_with(comm, cecl_role_of(&launch->calls[i]), launch->calls[i].root);
 }
 
-/* Refuses more messages with a peer than a ring has slots, because the peer may take none of them before this
- * rank has posted all. */
+/* Refuses a launch that has more messages with a peer than a ring has slots, because the peer may take no
+ * message before this rank has posted all of them. */
 ceclResult_t cecl_check_counts(ceclComm_t comm)
 {
     const uint32_t most = comm->launcher->messenger.posts.nslots;
@@ -188,8 +188,8 @@ static bool has_room(ceclComm_t comm)
     return room;
 }
 
-/* Waits while a peer has no room for the messages, because it has not made its part of this rank's last
- * messages. */
+/* Waits while a peer has no room for the messages, because the peer has not made its own calls for this
+ * rank's last messages. */
 static ceclResult_t wait_for_room(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

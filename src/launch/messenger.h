@@ -28,13 +28,13 @@ static inline bool cecl_has_own(const struct cecl_launch *launch)
 
 /* Counts the messages of a launch, by role and peer. */
 void cecl_count_messages(const struct cecl_launch *launch);
-/* Use these counts. The first one refuses more messages with a peer than a ring holds; the second one refuses
- * messages of a rank to itself that are not sent and received in one group. */
+/* Both functions use these counts. The first one refuses more messages with a peer than a ring holds; the
+ * second one refuses messages of a rank to itself that are not sent and received in one group. */
 ceclResult_t cecl_check_counts(ceclComm_t comm);
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
-/* The two calls of the next message that this rank sends to itself. The function returns false if there is no
- * further message. */
+/* The send and the receive of the next message from this rank to itself. The function returns false if
+ * there is no further message. */
 struct cecl_own_message {
     const struct cecl_call *from, *to;
     uint32_t sent, received; /* where the search for the next message goes on */

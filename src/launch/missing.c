@@ -1,9 +1,9 @@
-/* Finds ranks for which the host waits although they will not come. */
+/* Finds ranks that will not come, although the host waits for them. */
 #include "launch/captured.h"
 #include "launch/launcher.h"
 
-/* Whether a rank made a different call instead, or has left. Looks again whether the rank is missing, because
- * it may have made the request just before. */
+/* Whether a rank made a different call instead, or has left. Looks last whether the rank is still missing,
+ * because the rank may have made the request before it left or made the other call. */
 static bool does_not_come(const struct cecl_launch *launch, int rank)
 {
     ceclComm_t comm = launch->comm;
@@ -11,8 +11,8 @@ static bool does_not_come(const struct cecl_launch *launch, int rank)
            cecl_places_missing(launch->ring, &launch->places, rank) == rank;
 }
 
-/* A rank for which the host waits until the time limit, or -1. That is so for requests and for calls over
- * several nodes, to which no rank can be late. */
+/* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
+ * for requests and for calls over several nodes, because these need all ranks. */
 static int awaited(const struct cecl_launch *launch)
 {
     const bool waits = launch->is_request || (launch->comm->nodes && launch->is_open);

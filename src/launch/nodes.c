@@ -37,7 +37,7 @@ static ceclResult_t check_sms(const struct cecl_launch *launch, const struct cec
                : ceclSuccess;
 }
 
-/* A launch without calls of the program only makes copies within this rank, and needs no network. */
+/* A launch with no call that the user made has only copies within this rank, and needs no network. */
 static ceclResult_t check_net(const struct cecl_launch *launch)
 {
     char words[CECL_NODES_WORDS];

@@ -61,7 +61,8 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 /* words are compared modulo 2^32, so waits must not be far ahead of the signals */
 #define AHEAD_MOST (1u << 30)
 
-/* `sum`: how many signals the call's entries have awaited so far; they may be for one signal. */
+/* `sum`: [in, out] how many signals the entries of the call await so far, in total, because several entries
+ * may be for the same signal. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const uint64_t ahead = cecl_signals_awaited(&comm->engine.flags, wait->peer, wait->signal);
@@ -89,7 +90,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     return ceclSuccess;
 }
 
-/* Refuses a call with a peer that has left, because the peer's memory may be gone. */
+/* Refuses a call if its peer has left, because the peer's memory may be gone. */
 static ceclResult_t check_is_there(ceclComm_t comm, int peer)
 {
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))
@@ -184,7 +185,7 @@ static struct cecl_counted give_line(struct cecl_one_sided_room *room, struct ce
     return cecl_one_sided_give(room, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
-/* A step that waits for call `last`, if that call is on another line and not done. */
+/* The step that waits for call `last`. No step is needed if that call is on the same line, or is done. */
 static struct cecl_counted behind(const struct making *making, struct cecl_line_at last)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -282,9 +283,9 @@ static void commit(struct making *making)
 
 /* ---- issuing */
 
-/* Ends a call of which only a part is enqueued: behind that part the stream writes that the call is done, so
- * that its memory can be given back. If even this write cannot be enqueued, the call counts as pending for
- * ever, and its memory stays. */
+/* Ends a call of which only a part is enqueued: behind that part the stream writes that the call is done,
+ * so that the call's memory can be given back. If even this write cannot be enqueued, the call counts as
+ * pending for ever and keeps its memory. */
 static void end_what_began(const struct making *making, ceclStream_t work)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -329,7 +330,8 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
         return ops->stream_check(comm->dev, stream);
     if (capture.id != 0)
         return cecl_one_sided_capture(comm, args, making.bytes, stream, &capture);
-    /* given pairs: after, reached and signal of each wait; line, after, signal and done of the call */
+    /* pairs of a slot and a value: three for each wait (after, reached, signal), and four for the call
+     * (line, after, signal, done) */
     CECL_TRY(cecl_one_sided_reserve(making.room, 3 * (uint32_t)args->nwaits + 4,
                                     (uint32_t)args->nwaits));
     CECL_TRY(ops->stream_fork(comm->dev, stream, &work));

@@ -1,8 +1,9 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * A one-sided call is not a launch. Only its stream orders it among other calls, peers get no notice of
- * it, and no peer's host takes part. It is lowered, bound and issued when it is made, and is pending
- * until its line says that it is done (flags/lines.h). */
+ * A one-sided call is not a launch. Only the call's stream orders it among other calls. Peers are not told
+ * of the call, and no peer's host takes part in it. The call is lowered, bound and issued at once. Each
+ * stream has a line, a word that counts the stream's calls that are done (flags/lines.h). The call is
+ * pending until that word has counted it. */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 
@@ -16,7 +17,7 @@
 struct cecl_share_part {
     struct cecl_peer_buffer at;
     uint64_t bytes; /* 0: the rank shares no memory */
-    char *address;  /* the address at which this rank reaches it */
+    char *address;  /* the address at which this rank reaches that memory */
     struct cecl_imports
         imports; /* imports of a peer's registered memory; held until the window ends */
 };
@@ -27,8 +28,9 @@ struct ceclWindow {
     uint32_t magic;
     ceclComm_t comm;
     uint32_t number; /* number of the window in the communicator, from 1 on; equal on all ranks */
-    struct cecl_share_part *parts;   /* [nranks] */
-    ceclRegistration_t registration; /* of this rank's memory; NULL: this rank shares none */
+    struct cecl_share_part *parts; /* [nranks] */
+    /* registration of this rank's memory; NULL: this rank shares no memory */
+    ceclRegistration_t registration;
     uint64_t used
         [CECL_LINES]; /* the last call of each line that copies to or from the window; 0: none */
     struct ceclWindow *next; /* in the communicator's list, or in the list of freed handles */
@@ -55,9 +57,9 @@ struct cecl_one_sided_room {
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t ngiven, given_room, waits_room;
     /* -- for captured calls -- */
-    struct cecl_one_sided_handed
-        *handed;                /* signals of one call, or NULL; as many as a call may have */
-    struct cecl_event **events; /* the events of one call, or NULL; as many */
+    /* room for as many signals as one call may have; NULL: not made yet */
+    struct cecl_one_sided_handed *handed;
+    struct cecl_event **events; /* room for as many events; NULL: not made yet */
     /* [2][CECL_SIGNALS][nranks] events that order captured calls (flags/handed.h), or NULL */
     struct cecl_event **order;
     struct cecl_one_sided_kept *kept; /* a list */
@@ -92,7 +94,7 @@ ceclResult_t cecl_one_sided_reserve(struct cecl_one_sided_room *room, uint32_t n
 /* A step of a counter with slots. Adds the slot and the value to `given`. */
 struct cecl_counted cecl_one_sided_give(struct cecl_one_sided_room *room, uint32_t counter,
                                         uint32_t slot, uint32_t value);
-/* Makes the call's program, in the room. bytes: how many the call copies. */
+/* Makes the call's program, in the memory of this struct. bytes: how many bytes the call copies. */
 ceclResult_t cecl_one_sided_bind(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                  uint64_t bytes, const struct cecl_one_sided *call);
 

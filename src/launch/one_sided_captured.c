@@ -9,7 +9,7 @@
 #include "launch/captured.h"
 #include "launch/launcher.h"
 
-/* a captured wait has a wait for each of its signals */
+/* a captured ceclWaitSignal waits for each signal separately */
 #define SIGNALS_MOST 256
 
 /* ---- calls that a graph holds */

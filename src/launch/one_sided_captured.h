@@ -1,12 +1,13 @@
 /* One-sided calls that graphs capture. No peer takes part in the capture, so ranks may capture different
- * calls, or none. But only a captured wait takes a signal of a captured call. */
+ * calls, or none. But a signal of a captured call can be taken only by a captured wait. */
 #ifndef CECL_LAUNCH_ONE_SIDED_CAPTURED_H
 #define CECL_LAUNCH_ONE_SIDED_CAPTURED_H
 
 #include "device/capture.h"
 #include "launch/one_sided.h"
 
-/* Adds a call, which was checked, to the graph that `stream` captures. bytes: how many the call copies. */
+/* Adds a call, which was checked, to the graph that `stream` captures. bytes: how many bytes the call
+ * copies. */
 ceclResult_t cecl_one_sided_capture(ceclComm_t comm, const struct cecl_one_sided_args *args,
                                     uint64_t bytes, ceclStream_t stream,
                                     const struct cecl_capture *capture);

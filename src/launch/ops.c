@@ -1,6 +1,6 @@
-/* The table of public calls, and the table of their families. Only this file connects a call's name with its
- * blocks, and a family with its choice of a way and its lowering. CONTRIBUTING.md says how to add a
- * collective. */
+/* The table of public calls, and the table of their families. Only this file connects a call's name with
+ * the call's blocks, and a family with the functions that choose a way for its calls and lower them.
+ * CONTRIBUTING.md says how to add a collective. */
 #include "call/block.h"
 #include "call/describe.h"
 #include "ce/lower.h"

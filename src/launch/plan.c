@@ -20,7 +20,7 @@ static bool engine_copies(ceclComm_t comm, const struct cecl_call *call)
     return (comm->local_copies & wanted) == wanted;
 }
 
-/* Whether some ranks are outside and others are not. */
+/* Whether cecl_call_is_outside differs between ranks. */
 static bool some_differ(const struct cecl_part *part)
 {
     for (int r = 0; part->outside && r < part->call.nranks; r++)
@@ -42,8 +42,8 @@ static struct cecl_means means_of(ceclComm_t comm)
                                .shares_gpu = comm->shares_gpu};
 }
 
-/* A call with its way, and with what the communicator lends to it. `index`: its index among the calls that
- * are carried out as one; `told`: what ranks told about these calls. */
+/* A call with its way, and with what the communicator lends to it. `index`: the call's index among the
+ * calls that are carried out as one. `told`: what ranks told each other about these calls. */
 static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {
@@ -54,7 +54,7 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .earlier = told->earlier,
                              .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
-    /* the test at init made batches, which a graph does not have */
+    /* the test at init tried batches of copies, and a graph has no batches */
     part.means.engine_copies_locally = !call->captured && engine_copies(comm, call);
     if (call->captured) { /* the kernel chooses the half when the call runs */
         part.means.slots_offset = comm->engine.captured_slots_offset;

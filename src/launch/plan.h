@@ -4,11 +4,12 @@
 
 #include "launch/launch.h"
 
-/* Whether no copy of this call touches a buffer of a peer, if the call is in no group. */
+/* Whether no copy of this call would touch a peer's sendbuff or recvbuff if the call were made alone, in no
+ * group. */
 bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
 /* Refuses reductions and calls with splits on the device if their policy forbids the SMs that they need. */
 ceclResult_t cecl_plan_check_arithmetic(const struct cecl_call *calls, uint32_t count);
-/* Makes the plan of `count` calls, which the caller frees. */
+/* Makes a plan of `count` calls. The caller frees the plan. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);
 /* Gives a launch a program. If an equal launch is kept, its program is used. Otherwise makes a new program,

@@ -161,7 +161,8 @@ static bool has_lost(ceclComm_t comm, const struct cecl_launch *launch)
 void cecl_requests_lose_memory(ceclComm_t comm)
 {
     char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words); /* lost memory is not an error of this call */
+    /* finding that memory was lost records a message, but is not an error of this call */
+    cecl_keep_message(words);
     for (ceclRequest_t request = comm->launcher->requests; request; request = request->next)
         request->is_stale = request->is_stale || has_lost(comm, request->collectives) ||
                             has_lost(comm, request->messages);

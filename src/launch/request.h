@@ -8,9 +8,9 @@
  *     bound     at the first start. It has a program of its own.
  *     started   any number of times: the cells of the program are filled, and it is issued.
  *
- * Requests are read in the order in which they were made, which is the same on all ranks. A start knows the
- * places of all ranks, so a peer that has not started yet costs the host nothing: the stream waits for it, in
- * the program's first barrier.
+ * Requests are read in the order in which they were made. All ranks make requests in the same order. A
+ * start knows the places of all ranks, so a peer that has not started yet costs the host nothing: the
+ * stream waits for it, in the program's first barrier.
  *
  * Messages of a request are described and settled once. Each start posts them as all messages are posted,
  * because the rank that comes second moves the bytes.
@@ -45,19 +45,21 @@ struct ceclRequest {
     /* -- the last start that was not refused -- */
     uint32_t begun;               /* the epoch of the main lane before the start */
     uint32_t end;                 /* the value of `done` after the start */
-    const struct cecl_bound *ran; /* the program that it ran */
+    const struct cecl_bound *ran; /* the program that the start ran */
     /* number of the request among the communicator's requests with collectives; equal on all ranks */
     uint32_t number;
     uint32_t signature; /* signature of a start, for the history */
     struct cecl_early_part {
-        /* making the request ready has an effect: all calls gather, and each rank has a slot. Equal on all
-         * ranks */
+        /* making the request ready has an effect, because all its calls are all-gathers and each rank has a
+         * slot. Equal on all ranks */
         bool may;
         uint32_t slot,
-            value; /* of this rank; the value grows each time that the request is made ready */
-        uint64_t *slots; /* [nranks] slot and first value of each rank; NULL: not read yet */
+            /* this rank's slot and value; the value grows each time that the request is made ready */
+            value;
+        /* [nranks] each rank's slot and the slot's first value; NULL: these were not read yet */
+        uint64_t *slots;
         uint32_t count;  /* how often the request was made ready */
-        uint64_t *given; /* [2 * nranks] given values for `signals` */
+        uint64_t *given; /* [2 * nranks] the slots and values that `signals` is issued with */
         bool
             is_awaited; /* if is_ready: the start waits for early signals instead of the first barrier */
         uint64_t
@@ -101,8 +103,8 @@ ceclResult_t cecl_request_free(ceclRequest_t request);
 bool cecl_request_forget(ceclRequest_t request);
 /* Notes which requests can no longer be started, because memory of the pool that they use was freed. */
 void cecl_requests_lose_memory(ceclComm_t comm);
-/* Call it when the communicator ends: its requests can only be freed from now on. `drained`: no work is
- * pending. */
+/* Call it when the communicator ends: from now on its requests can be freed, but not used. `drained`: no
+ * work is pending. */
 void cecl_requests_end(ceclComm_t comm, bool drained);
 
 /* Returns an error if the request's memory was freed or replaced. Each start calls it. */

@@ -76,7 +76,7 @@ static void note_sizes(ceclRequest_t request, const struct cecl_launch *launch)
 /* ---- reading and binding */
 
 /* Reads the places of the next request in the ring. Waits until all ranks have published theirs. A request
- * that the caller has freed was only kept for this. */
+ * that the caller has freed already was kept only until now, to be read. */
 static ceclResult_t read_one(ceclRequest_t request)
 {
     struct cecl_launch *launch = request->collectives;

@@ -3,8 +3,8 @@
 
 #include "launch/carry.h"
 
-/* Whether the registry can have or make a window for a buffer. It cannot for a peer's slice of the pool,
- * which the check of buffers refuses. */
+/* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice
+ * of the pool; the check of buffers refuses such a buffer. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&

@@ -15,10 +15,10 @@ void cecl_settle_list(ceclComm_t comm, const struct cecl_call *call,
                                    const struct cecl_use *use),
                       void *context);
 
-/* Settles all calls of one communicator in a list of launches again, because memory may have been replaced
- * since they were described. A window may have many regions, and settling a call checks only the regions that
- * the call touches. So a later call may find a replaced region, and drop a window that an earlier call uses,
- * too. The regions of the earlier call then exist in a different window. */
+/* Settles, once more, all calls on one communicator in a list of launches, because memory may have been
+ * replaced since the calls were described. A window may have many regions, and settling a call checks only
+ * the regions that the call touches. So a later call may find a replaced region, and drop a window that an
+ * earlier call uses, too. The regions of the earlier call then exist in a different window. */
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm);
 
 #endif

@@ -3,7 +3,7 @@
  *     check_watched  the memory is unchanged: this rank's by the ids of its regions
  *     run_program    the peers' memory is still open; then history, cells, commands
  *
- * Checks and places from the making of the request are not repeated. */
+ * What was checked and learned when the request was made is not checked or learned again. */
 #include <inttypes.h>
 
 #include "flags/early.h"
@@ -81,8 +81,8 @@ static struct cecl_bound *choose(ceclRequest_t request, uint32_t *signature)
     return early->program;
 }
 
-/* Runs the program. Peers that have started the request, too, rely on this start, so the communicator fails
- * if only a part can be enqueued. */
+/* Runs the program. Peers that have also started the request rely on this start. So if only a part of the
+ * program can be enqueued, the communicator fails. */
 static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
 {
     ceclComm_t comm = request->comm;
@@ -105,7 +105,7 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     return result == ceclSuccess ? ceclSuccess : cecl_comm_break(comm, result);
 }
 
-/* If carrying fails after the program, the caller's buffer is incomplete and no peer knows, so the
+/* If the copies behind the program fail, the caller's buffer is incomplete and no peer knows this. So the
  * communicator fails. */
 static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 {

@@ -12,8 +12,8 @@
 #include "launch/plan.h"
 #include "util/clock.h"
 
-/* A record's flags: two bits of the rank, and a signature that must be equal on all ranks in the other bits.
- * OUTSIDE: cecl_call_is_outside. */
+/* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
+ * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */
 enum { INPUT_READABLE = 1, OUTSIDE = 2 };
 static uint32_t without_bits(uint32_t flags)
 {
@@ -26,7 +26,7 @@ static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
 /* a record's spare words: how many bytes of recvbuff and of sendbuff peers may touch, from the start on */
 enum { RECV_ROOM, SEND_ROOM };
 
-/* Whether ranks must know each other's places. Equal on all ranks. */
+/* Whether ranks must know each other's places for this launch. Equal on all ranks. */
 static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     if (comm->nranks == 1)
@@ -47,7 +47,7 @@ static bool is_over_hosts(ceclComm_t comm)
     return cecl_mesh_spans_hosts(comm->mesh);
 }
 
-/* Makes room for this rank's records of `count` calls. */
+/* Makes room for the records that this rank tells about `count` calls. */
 static bool make_room(ceclComm_t comm, uint32_t count)
 {
     struct cecl_launcher *launcher = comm->launcher;
@@ -82,7 +82,7 @@ static bool has_own_layout(const struct cecl_call *call)
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
 }
 
-/* Whether SMs of peers can read a rank's input, or there is no input. */
+/* Whether SMs of peers can read `input`. Also true if there is no input. */
 static bool is_readable(struct cecl_buffer input)
 {
     return !input.window || cecl_buffer_is_shared(input);
@@ -173,7 +173,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 
 /* ---- learning */
 
-/* A rank's record of a call, if this rank knows it. */
+/* What rank `rank` has told about a call, if this rank knows that. */
 static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
                                                int rank)
 {
@@ -217,7 +217,8 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Copies the part of a peer's record that this rank uses, because a broken peer may change the record. */
+/* Copies the part of a peer's record that this rank uses, because a faulty peer could change the record
+ * later. */
 static void note_buffers(const struct cecl_place_record *record, bool wants_input,
                          struct cecl_peer_buffer buffers[2])
 {
@@ -226,9 +227,9 @@ static void note_buffers(const struct cecl_place_record *record, bool wants_inpu
     buffers[1] = (struct cecl_peer_buffer){record->recv_window, record->recv_offset};
 }
 
-/* Refuses a call that differs from the peer's, because ranks would write where they must not. Two differences
- * have messages of their own: only some ranks capture the call, or only some ranks make an all-to-all in
- * place, which NCCL does not have. */
+/* Refuses a call that differs from the peer's, because ranks would write where they must not. Two
+ * differences have messages of their own: only some ranks capture the call, or only some ranks make an
+ * all-to-all in place (NCCL has no all-to-all in place). */
 static ceclResult_t check_same(ceclComm_t comm, const struct cecl_call *call, uint32_t count,
                                int rank, uint32_t flags)
 {
@@ -257,7 +258,8 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Reads a rank's records of all calls. Sets *differ if only one of that rank and this rank is outside. */
+/* Reads a rank's records of all calls. Sets *differ if cecl_call_is_outside differs between that rank and
+ * this rank. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
     ceclComm_t comm = launch->comm;
@@ -363,7 +365,8 @@ static ceclResult_t learn(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Notes which inputs are carried to bounce buffers, because ranks that came later must fetch them. */
+/* Notes which inputs this rank must copy to bounce buffers, because ranks that came later must fetch these
+ * inputs. */
 static ceclResult_t lend(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -381,9 +384,9 @@ static ceclResult_t lend(struct cecl_launch *launch)
 #define PATIENCE_MAX_NS                                                                            \
     UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
-/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that
- * registering took, because peers often have new memory at the same call, and registering may take them
- * longer. */
+/* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that
+ * this took to its waiting time. Peers often have new memory at the same call, and may take longer to
+ * register it. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = cecl_registry_told_ns(&comm->registry);
@@ -399,7 +402,7 @@ static bool is_pending(void *context)
     return !cecl_flags_calls_idle(&comm->engine.flags);
 }
 
-/* Waits until all peers have come, or until the others count as late. */
+/* Waits until all peers have come, or until those that have not come count as late. */
 static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;

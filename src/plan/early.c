@@ -1,12 +1,13 @@
-/* The two halves of a call whose ranks say early that their recvbuffs may be written.
+/* Divides a call into two plans, because its ranks say early that their recvbuffs may be written: `ready`
+ * and the start.
  *
  *     a call:     | barrier 1 | my block -> every peer | barrier 2 | ...
  *
  *     ready:      | signal to all |
  *     the start:  | wait for all | my block -> every peer | barrier 1 | ...
  *
- * Barrier 1 of the call says more than "my recvbuff may be written" where a plan uses staging, or reads at
- * peers. Such plans stay whole. */
+ * If a plan uses staging or reads from peers, barrier 1 says more than "my recvbuff may be written". Such a
+ * plan is not divided. */
 #include "plan/plan.h"
 
 static bool is_first_barrier(const struct cecl_step *step)
@@ -42,11 +43,11 @@ bool cecl_plan_may_be_early(const struct cecl_plan *plan)
     return may;
 }
 
-/* No peer is signalled when such a call begins, so its first step tells this rank's own host that its stream
- * has reached the call. */
+/* Such a call signals no peer when it begins. So the call's first step tells this rank's own host that the
+ * stream has reached the call. */
 void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k)
 {
-    uint32_t left = 1; /* the signals that are left out make room for `begun` */
+    uint32_t left = 1; /* the plan has room for `begun`, because signals are left out */
     const struct cecl_step begun = {.kind = CECL_STEP_SIGNAL,
                                     .peer = (uint16_t)plan->part.call.rank,
                                     .phase = --plan->phases[CECL_LANE_MAIN],
@@ -54,7 +55,7 @@ void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k)
     uint32_t first = 0;
     while (!(plan->steps[first].kind == CECL_STEP_SIGNAL && is_first_barrier(&plan->steps[first])))
         first++;
-    for (uint32_t i = first; i > 0; i--) /* the steps before it are on the side lane */
+    for (uint32_t i = first; i > 0; i--) /* the steps before step `first` are on the side lane */
         plan->steps[i] = plan->steps[i - 1];
     plan->steps[0] = begun;
     for (uint32_t i = 1; i < plan->nsteps; i++) {

@@ -1,4 +1,4 @@
-/* Plans of several calls as one: side by side, between the same barriers, or one behind the other. */
+/* Plans of several calls as one: side by side, between the same barriers, or one after the other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,14 +43,14 @@ static void append_reductions(struct cecl_plan *plan, const struct cecl_plan *ot
         append_reduction(plan, other, part, &other->reductions[step->first + i]);
 }
 
-/* A part of a plan that is merged, and how many of its steps are. */
+/* A plan that is being merged, and how many of its steps are merged already. */
 struct merging {
     const struct cecl_plan *plan;
     uint32_t part, step;
 };
 
-/* Merges the batches of this wave in a part, up to barrier `phase` + 1 or a reduction, and advances past
- * them. Returns whether batches of later waves are left. */
+/* Merges a part's batches of this wave, as far as barrier `phase` + 1 or a reduction, and advances past
+ * these batches. Returns whether batches of later waves are left. */
 static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
 {
     for (; from->step < from->plan->nsteps; from->step++) {
@@ -67,8 +67,8 @@ static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t 
     return false;
 }
 
-/* Merges the reductions that come next in a part, with the copies of results that their kernels make.
- * Returns whether there were any. */
+/* Merges the reductions that come next in a part, and the copies of results that the reductions' kernels
+ * make. Returns whether there were any. */
 static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
 {
     const struct cecl_plan *plan = from->plan;
@@ -87,8 +87,8 @@ static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
     return from->step > first;
 }
 
-/* Merges the steps before barrier `phase` + 1: what is sent before any reduction, all reductions, and the
- * results. */
+/* Merges the steps before barrier `phase` + 1: first the copies before any reduction, then all reductions,
+ * then the copies of results. */
 static void merge_segment(struct cecl_plan *merged, struct merging *from, uint32_t count,
                           uint32_t phase)
 {
@@ -163,7 +163,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
             cecl_plan_repeat(plan, &step);
             break;
         case CECL_STEP_AFTER: cecl_plan_repeat(plan, &step); break;
-        case CECL_STEP_SPLITS: /* neither is a call by splits, nor a small one, in a group */
+        case CECL_STEP_SPLITS: /* calls by splits and small calls are never merged in a group */
         case CECL_STEP_POST: plan->failed = true; break;
         case CECL_STEP_EXCHANGE: append_exchange(plan, other, part, &step); break;
         case CECL_STEP_COPY:

@@ -21,8 +21,8 @@ void cecl_plan_reset(struct cecl_plan *plan)
     plan->failed = false;
 }
 
-/* Makes room for one more element of an array, whose pointer is at `array`. If there is no memory,
- * returns false and marks the plan as failed. */
+/* Makes room for one more element of an array. `array` points to the array's pointer. If there is no
+ * memory, returns false and marks the plan as failed. */
 static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
@@ -289,8 +289,8 @@ uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan)
     return count;
 }
 
-/* Whether copies of a part between ranks stay within a shared GPU. A call through memory of the
- * host has no such copies. */
+/* Whether a part's copies between ranks stay within a GPU that the ranks share. A call through memory of
+ * the host has no such copies. */
 static bool shares_sms(const struct cecl_part *part)
 {
     return part->means.shares_gpu && !part->means.engine_copies_locally && !part->way.by_host &&

@@ -32,7 +32,7 @@ static inline bool cecl_area_is_users(uint32_t area)
 }
 
 /* A plan of several calls (a group) has areas for each of them: the areas of call i begin at
- * CECL_AREA_COUNT * i. All calls share the areas of call 0 that are not the caller's. */
+ * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist once: all calls use those of call 0. */
 #define CECL_GROUP_MAX 4096
 static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
@@ -49,43 +49,46 @@ struct cecl_place {
 /* Contiguous bytes, or rows of bytes at a pitch. */
 struct cecl_copy {
     struct cecl_place dst, src;
-    uint64_t bytes;                /* of one row; >= 1 */
+    uint64_t bytes;                /* bytes of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
-    /* not 0: the caller gives the number of bytes (1 .. bytes, one row) when the plan is issued, as value
-     * number given - 1 */
+    /* not 0: the caller gives the number of bytes when the plan is issued, as value number given - 1. It is
+     * at least 1 and at most `bytes`, and there is one row */
     uint32_t given;
 };
-/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The call
- * `part` gives type and operation. */
+/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The type
+ * and the operation are those of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes;       /* of dst and of each source; whole elements, >= 1 */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
-    uint32_t part;        /* index of the call in a group; all places may be in staging */
-    bool partial;         /* of only some ranks' elements: an average is not divided yet */
+    /* index of the reduction's call in a group, because the places may all be in staging and do not show
+     * the call */
+    uint32_t part;
+    /* `dst` gets the result for only some ranks' elements, so an average is not divided yet */
+    bool partial;
 };
 
 /* Bytes that this rank sends to a rank of another node, or receives from it. Between two ranks, the k-th
  * send of one meets the k-th receive of the other. Both have the same number of bytes. */
 struct cecl_transfer {
-    struct cecl_place at; /* memory of this rank's */
+    struct cecl_place at; /* this rank's memory */
     uint64_t bytes;       /* >= 1 */
     uint16_t peer;
     bool sends;
 };
 
-/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two
- * lanes of one rank. A SIGNAL of one rank is what a WAIT of another waits for. A rank has a word
- * for each counter (util/lane.h) of every peer. The word only grows, so one comparison shows whether the
- * peer has reached a value. */
+/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
+ * of one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and
+ * each peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a
+ * value. */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
-    /* copies [first, first + count), issued as one batch, without order among them. The batches of
-     * a phase come in waves, which all ranks count alike */
+    /* copies [first, first + count), issued as one batch, without order among them. The batches of a phase
+     * are grouped in waves. All ranks number the waves alike */
     CECL_STEP_COPY,
     CECL_STEP_REDUCE, /* reductions [first, first + count), without order among them */
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
@@ -97,18 +100,19 @@ enum cecl_step_kind {
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
      * they work on the call's own table, and on the tables and recvbuffs of all ranks */
     CECL_STEP_SPLITS,
-    /* hand transfers [first, first + count) to the network, as one group without order among them, and
-     * wait until all have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase` of
-     * this plan, from 1 on: at its end this rank's own CECL_COUNTER_NET has reached `phase`. Between two
+    /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
+     * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
+     * of this plan, from 1 on: at its end this rank's own CECL_COUNTER_NET has reached `phase`. Between two
      * ranks the network keeps the order of exchanges, and an exchange must end once each of its peers has
      * begun the matching exchange */
     CECL_STEP_EXCHANGE
 };
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
-    uint8_t lane; /* the lane that does it */
-    uint16_t
-        peer; /* SIGNAL, WAIT, POST; this rank: it tells its own host, or waits for its network */
+    uint8_t lane; /* the lane that carries out the step */
+    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank: a signal tells this rank's host, a wait waits
+     * for the network */
+    uint16_t peer;
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
@@ -125,17 +129,19 @@ struct cecl_part {
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
-    /* means.late: bit r is set if rank r came before this rank, so that this rank knows where rank
-     * r's buffers lie. Of two ranks, exactly one has the bit of the other */
+    /* means.late: bit r is set if rank r came before this rank, so that this rank knows where rank r's
+     * buffers lie. Of two ranks, exactly one has the bit of the other rank set */
     uint64_t earlier;
-    /* [nranks] if the call is late and each rank has a layout of its own: where each rank that came
-     * before has its block for this rank, from the start of its sendbuff; otherwise NULL */
+    /* [nranks] used if the call is late and each rank has a layout of its own; otherwise NULL. For each
+     * rank that came before: where its block for this rank lies, in bytes from the start of that rank's
+     * sendbuff */
     const uint64_t *send_at;
-    /* [cecl_outside_words] bit r % 64 of word r / 64: cecl_call_is_outside for rank r, as far as
-     * this rank knows. NULL: what holds for this rank holds for all */
+    /* [cecl_outside_words] bit r % 64 of word r / 64 is the value of cecl_call_is_outside on rank r, as far
+     * as this rank knows. NULL: the value is the same on all ranks */
     const uint64_t *outside;
-    /* [ranks of this node][nranks] over several nodes, if each rank has a layout of its own: how many bytes
-     * each rank of this node sends to each rank. NULL: not known, so blocks for other nodes go directly */
+    /* [ranks of this node][nranks] used over several nodes if each rank has a layout of its own: how many
+     * bytes each rank of this node sends to each rank. NULL: this is not known, so each rank itself sends
+     * its blocks to other nodes */
     const uint64_t *node_sends;
 };
 
@@ -143,7 +149,7 @@ static inline size_t cecl_outside_words(int nranks)
 {
     return ((size_t)nranks + 63) / 64;
 }
-/* Whether `rank`'s own block is not in its recvbuff yet, as far as this rank knows. */
+/* Whether the own block of rank `rank` is not yet in that rank's recvbuff, as far as this rank knows. */
 static inline bool cecl_part_is_outside(const struct cecl_part *part, int rank)
 {
     return part->outside ? (part->outside[rank / 64] >> rank % 64 & 1) != 0
@@ -164,28 +170,29 @@ struct cecl_plan {
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
     uint32_t ntransfers, transfers_capacity;
-    /* by how much these counters advance; equal on all ranks of a node */
+    /* by how much each counter with phases advances; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
-    uint32_t nexchanges; /* by how much CECL_COUNTER_NET advances */
-    bool aside;          /* issued beside calls; does not mark the end of a call */
+    uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
+    bool aside;          /* the plan is issued beside calls, and does not mark the end of a call */
     /* Chunk c of a peer's block has arrived once the peer's main lane has signalled phase chunk_phase + c.
-     * chunks 0: no phase shows that. */
+     * chunks 0: no phase shows when chunks arrive. */
     uint32_t chunks, chunk_phase;
     uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
-    uint32_t open_exchange; /* for building: the same for an EXCHANGE step */
-    uint32_t wave;          /* for building: the wave of the next batch */
-    bool failed;            /* for building: memory ran out */
-    char path[64];          /* for ceclExplain, such as "push, one batch" */
-    char reason[192];       /* for ceclExplain */
+    /* for building: index + 1 of the EXCHANGE step that is being filled; 0: none */
+    uint32_t open_exchange;
+    uint32_t wave;    /* for building: the wave of the next batch */
+    bool failed;      /* for building: memory ran out */
+    char path[64];    /* for ceclExplain, such as "push, one batch" */
+    char reason[192]; /* for ceclExplain */
 };
 
 /* -- building: a failed allocation is remembered, and cecl_plan_finish returns it -- */
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
-/* Empties a plan, to build another one of the same part in its memory. */
+/* Empties a plan, so that another plan can be built in its memory, for the same part. */
 void cecl_plan_reset(struct cecl_plan *plan);
-/* Signals to one peer that a counter has reached k, or waits for a counter of the peer's. */
+/* Signals to one peer that a counter has reached k, or waits until a counter of that peer has reached k. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 /* Opens a new phase of the current lane, signals all peers of this node, and returns the phase. Peers come
@@ -198,11 +205,12 @@ void cecl_plan_barrier(struct cecl_plan *plan);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
 /* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
- * cecl_plan_after_other: the same for the other lane of main and side. */
+ * cecl_plan_after_other: the same, where the other lane is the side lane for the main lane, and the main
+ * lane for the side lane. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. cecl_plan_reduce_partly: the places hold
- * only some ranks' elements, and the result will be reduced again. */
+/* A reduction of nsrc places, in that order, as a step of its own. cecl_plan_reduce_partly does the same
+ * for places that hold only some ranks' elements; its result will be reduced again. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
 void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
@@ -214,8 +222,8 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
-/* Begins a new wave: copies that are added next run behind all copies of this lane. All ranks must
- * do this equally often in a phase, whether or not they have copies in each wave. */
+/* Begins a new wave: copies that are added next run behind all copies that this lane has so far. All ranks
+ * must begin equally many waves in a phase, even if a rank has no copies in some wave. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Adds a send to a rank of another node, or a receive from it, to the open exchange. Opens an exchange on the
  * network's lane if none is open. 0 bytes add nothing. */
@@ -235,10 +243,11 @@ __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan,
                                                          ...);
 /* Begins the plan of a group: plan i's call is part i. */
 void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans);
-/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two
- * barriers the merged plan has all that these plans have there: first copies, where the batches of a wave
- * become one batch; then reductions; then copies of results. The plans must be of calls without nodes,
- * and have only the main lane, with barriers, copies and reductions. The caller keeps the plans. */
+/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers
+ * the merged plan has everything that these plans have between the same barriers: first copies, then
+ * reductions, then copies of results. The batches of a wave become one batch. The plans must be of calls
+ * within one node. They must have only the main lane, and on it only barriers, copies and reductions. The
+ * caller keeps the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
 /* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
@@ -250,21 +259,21 @@ ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes a plan. A zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
 
-/* -- early.c: a request whose receivers say that they are ready before it starts: two plans -- */
+/* -- early.c: two plans for a request whose receivers say, before the start, that they are ready -- */
 
-/* Whether a plan may begin without its first barrier, if all ranks have said before that their recvbuffs may
- * be written. Equal on all ranks. */
+/* Whether a plan needs no first barrier if all ranks have said earlier that their recvbuffs may be written.
+ * Equal on all ranks. */
 bool cecl_plan_may_be_early(const struct cecl_plan *plan);
-/* Takes the first barrier's signals out of such a plan. Its waits become waits for `counter`.
- * k: as in cecl_plan_await. */
+/* Takes the signals of the first barrier out of such a plan. The waits of that barrier become waits for
+ * `counter`. k: as in cecl_plan_await. */
 void cecl_plan_make_early(struct cecl_plan *plan, uint32_t counter, uint32_t k);
 /* Makes the plan that signals `counter` to all peers. k: [nranks] one value for each peer. */
 ceclResult_t cecl_plan_ready(const struct cecl_part *part, uint32_t counter, const uint32_t *k,
                              struct cecl_plan *ready);
 
 /* -- reading -- */
-/* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th after
- * this rank; peer 0 is this rank. */
+/* The ranks whose memory and flags this rank reaches: all, or those of its node. Peer i is the i-th rank
+ * after this rank; peer 0 is this rank itself. */
 static inline int cecl_part_peers(const struct cecl_part *part)
 {
     const struct cecl_nodes *nodes = part->means.nodes;
@@ -291,14 +300,14 @@ static inline bool cecl_plan_is_small(const struct cecl_plan *plan)
     return !plan->parts && plan->part.way.small;
 }
 
-/* The part that a copy belongs to: the part whose buffers hold at least one end of the copy, or
- * else part 0. */
+/* The part that a copy belongs to. This is the part that has the copy's source or destination in its
+ * buffers; if there is no such part, it is part 0. */
 static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 {
     const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
     return dst > src ? dst : src;
 }
-/* Whether a copy stays within the memory of one rank's device. */
+/* Whether a copy's source and destination are in the memory of one rank's device. */
 static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 {
     return copy->dst.rank == copy->src.rank && copy->dst.area != CECL_AREA_HOST &&
@@ -306,11 +315,11 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 }
 /* How many local copies a plan has. */
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
-/* Whether a copy needs an SM: it is local, and no copy engine runs local copies, as far as the probe
- * showed. */
+/* Whether a copy needs an SM. It does if it is local and the probe at init has found that no copy engine
+ * runs local copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
-/* How many kernels a plan has, unless it is the plan of a small call. */
+/* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
  * GPU. */
