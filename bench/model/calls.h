@@ -11,10 +11,10 @@ struct model_call {
     uint8_t sm_policy; /* ceclSmPolicy_t */
     uint64_t bytes;    /* of a block, as the call counts it */
     uint64_t staging;  /* 0: as on GPUs of 141 GB */
-    uint64_t chunk;    /* between nodes; 0: the tuning table's value */
-    int wave;          /* of nodes; 0: the tuning table's value */
-    int chain;         /* 0 or 1; -1: the tuning table's value */
-    uint64_t late;     /* bit r: rank r came late to the call; one node */
+    uint64_t chunk; /* bytes that are sent between nodes at a time; 0: the tuning table's value */
+    int wave;       /* most nodes with which a rank exchanges at a time; 0: as `chunk` */
+    int chain;      /* 0 or 1; -1: the tuning table's value */
+    uint64_t late;  /* bit r: rank r came late to the call; one node */
     struct cecl_nodes nodes;
 };
 

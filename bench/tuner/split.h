@@ -11,8 +11,8 @@ struct point {
     double us[2]; /* of the way below the threshold, and of the way above it */
 };
 
-/* The value that loses the least time over all points, which are in order of size. A way that is less than 2
- * % slower loses nothing. Among values that lose equally, the value nearest to `current` is taken.
+/* The value that loses the least time over all points, which are in order of size. Being at most 2 % slower
+ * counts as no loss. Among values that lose equally, the value nearest to `current` is taken.
  * Sizes beyond the last point change their way only if the other way wins at the last point.
  * is_min: the second way begins at the value; otherwise it begins behind the value. `least`: the
  * value with which all sizes go the second way. */

@@ -486,13 +486,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * Collective over the ranks that stay; excluded ranks, dead or alive, do not call. Not in a group.
  * Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
- * Errors, on all ranks that stay, no communicator made: ceclInvalidArgument (newcomm NULL; a rank
- * out of range or twice on the list; config; a list that names the calling rank: ranks that do not
- * exclude it get ceclInvalidUsage), ceclInvalidUsage (ranks exclude different ranks: the message
- * has both lists; between ceclGroupStart and ceclGroupEnd), ceclRemoteError (a rank that should
- * stay has died or destroyed `comm`: the message names it), ceclTimeout (such a rank did not come:
- * the message names it), and those of ceclCommInitRankConfig. Messages name ranks by their numbers
- * in `comm`. The call may then be made again, with another list for example. If lists differed, a
+ * Errors: no communicator is made, and all ranks that stay get an error.
+ *   ceclInvalidArgument  newcomm NULL; excludeCount out of range; excludeRanks NULL with a count; a
+ *                        rank out of range or listed twice; config; the list names the calling rank
+ *                        (ranks that do not exclude it get ceclInvalidUsage).
+ *   ceclInvalidUsage     Ranks exclude different ranks; the message has both lists. Or the call is
+ *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
+ *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
+ *   ceclTimeout          Such a rank did not come; the message names it.
+ * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may then be made again, with another list for example. If lists differed, a
  * rank that had not come to that call, and comes to the next one before the others, gets the same
  * error: let it call again.
  * If the ranks that stay are on several hosts, they meet at the first of them, which all must reach

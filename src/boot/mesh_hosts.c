@@ -18,7 +18,7 @@
 #define GIVES_UP (-1) /* instead of nranks: the caller gives up, and its part says why */
 /* ms to wait for the reason why a leader gives up, or to tell a leader such a reason */
 #define REASON_MS 500
-#define TICK_MS 50 /* most ms until a rank of this host that gives up is noticed */
+#define TICK_MS 50 /* ms within which it is noticed that a rank of this host gives up */
 /* ms of silence after which a host counts as lost; fewer if the time limit is shorter */
 #define SILENCE_MAX_MS 10000
 #define SILENCE_MIN_MS 500

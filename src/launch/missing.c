@@ -2,8 +2,8 @@
 #include "launch/captured.h"
 #include "launch/launcher.h"
 
-/* Whether a rank made a different call instead, or has left. Looks last whether the rank is still missing,
- * because the rank may have made the request before it left or made the other call. */
+/* Whether a rank has left, or has made a different call, without publishing this request or call. The places
+ * must be checked last: the rank may have published, and only then left or made its next call. */
 static bool does_not_come(const struct cecl_launch *launch, int rank)
 {
     ceclComm_t comm = launch->comm;
