@@ -50,17 +50,28 @@ static bool is_awaited(const struct root *root, int rank)
            (seat->fd < 0 || !equal(&seat->said.members, &root->plan->members));
 }
 
-/* Tells a rank how its meeting ended, and closes the connection. */
-static void tell(struct seat *seat, ceclResult_t result, const char *words)
+static void hang_up(struct seat *seat)
+{
+    if (seat->fd >= 0)
+        cecl_net_close(seat->fd);
+    seat->fd = -1;
+}
+
+/* Sends how the meeting ended, and then the parts or the error message. Returns whether all bytes were sent. */
+static bool send_reply(const struct seat *seat, ceclResult_t result, const void *bytes,
+                       size_t count)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
-    const struct cecl_tcp_reply reply = {.status = (int32_t)result, .bytes = strlen(words)};
-    /* without the reply, the rank comes again */
-    seat->knows =
-        cecl_net_send(seat->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess &&
-        cecl_net_send(seat->fd, words, (size_t)reply.bytes, deadline, "a rank") == ceclSuccess;
-    cecl_net_close(seat->fd);
-    seat->fd = -1;
+    const struct cecl_tcp_reply reply = {.status = (int32_t)result, .bytes = count};
+    return cecl_net_send(seat->fd, &reply, sizeof(reply), deadline, "a rank") == ceclSuccess &&
+           cecl_net_send(seat->fd, bytes, count, deadline, "a rank") == ceclSuccess;
+}
+
+/* Tells a rank why its meeting failed, and closes the connection. Without the reply, the rank comes again. */
+static void tell(struct seat *seat, ceclResult_t result, const char *words)
+{
+    seat->knows = send_reply(seat, result, words, strlen(words));
+    hang_up(seat);
 }
 
 static void name_lists(const struct root *root, int rank)
@@ -117,10 +128,8 @@ static ceclResult_t judge(struct root *root, int rank)
 {
     struct seat *seat = &root->seats[rank];
     const struct meeting_said *said = &seat->said;
-    if (seat->fd >= 0 && said->result == ceclSuccess && cecl_net_look(seat->fd) == 0) {
-        cecl_net_close(seat->fd); /* the rank has given up, or has ended */
-        seat->fd = -1;
-    }
+    if (seat->fd >= 0 && said->result == ceclSuccess && cecl_net_look(seat->fd) == 0)
+        hang_up(seat); /* the rank has given up, or has ended */
     if (seat->fd < 0)
         return is_awaited(root, rank) ? meeting_check_there(root->plan, rank) : ceclSuccess;
     if (said->result != ceclSuccess)
@@ -141,8 +150,7 @@ static void admit(struct root *root, const struct cecl_caller *caller)
         return;
     }
     struct seat *seat = &root->seats[answer.rank];
-    if (seat->fd >= 0)
-        cecl_net_close(seat->fd);
+    hang_up(seat);
     seat->fd = caller->fd;
     seat->news_by = cecl_deadline(NEWS_MS);
     memcpy(&seat->said, answer.part, sizeof(seat->said));
@@ -210,8 +218,7 @@ static void tell_one(struct root *root, int rank, ceclResult_t result, const cha
     } else if (root->fault || equal(&seat->said.members, &root->plan->members)) {
         tell(seat, result, words);
     } else {
-        cecl_net_close(seat->fd);
-        seat->fd = -1;
+        hang_up(seat);
     }
 }
 
@@ -236,7 +243,6 @@ static void tell_all(struct root *root, ceclResult_t result, const char *words)
 static void hand_out(struct root *root, void *parts)
 {
     const struct cecl_meeting_plan *plan = root->plan;
-    struct cecl_tcp_reply reply = {.status = ceclSuccess};
     char *at = parts;
     memcpy(root->seats[plan->rank].said.bytes, plan->part, plan->bytes);
     for (int r = 0; r < plan->nranks; r++)
@@ -244,14 +250,9 @@ static void hand_out(struct root *root, void *parts)
             memcpy(at, root->seats[r].said.bytes, plan->bytes);
             at += plan->bytes;
         }
-    reply.bytes = (uint64_t)(at - (char *)parts);
-    for (int r = 0; r < plan->nranks; r++) {
-        const int64_t deadline = cecl_deadline(WORDS_MS);
-        if (root->seats[r].fd >= 0 && cecl_rank_set_has(&plan->members, r) &&
-            cecl_net_send(root->seats[r].fd, &reply, sizeof(reply), deadline, "a rank") ==
-                ceclSuccess)
-            (void)!cecl_net_send(root->seats[r].fd, parts, (size_t)reply.bytes, deadline, "a rank");
-    }
+    for (int r = 0; r < plan->nranks; r++)
+        if (root->seats[r].fd >= 0 && cecl_rank_set_has(&plan->members, r))
+            (void)send_reply(&root->seats[r], ceclSuccess, parts, (size_t)(at - (char *)parts));
 }
 
 static ceclResult_t open_root(struct root *root, const struct cecl_meeting_plan *plan)
@@ -277,8 +278,7 @@ static void close_root(struct root *root)
     if (root->door.bytes > 0)
         root->plan->mesh->reach_fd = cecl_door_leave(&root->door);
     for (int r = 0; r < root->plan->nranks && root->seats; r++)
-        if (root->seats[r].fd >= 0)
-            cecl_net_close(root->seats[r].fd);
+        hang_up(&root->seats[r]);
     free(root->seats);
 }
 
