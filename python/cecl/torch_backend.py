@@ -494,9 +494,10 @@ class ProcessGroupCecl(dist.ProcessGroup):
         """The host waits, as torch's users expect of a barrier."""
         device = getattr(opts, "device", None)
         self.begin_messages()
-        # If the caller names no device, takes the first communicator that all ranks have made.
-        communicator = (self._communicator(device or torch.device("cpu"))
-                        if device is not None or not self._communicators else next(iter(self._communicators.values())))
+        if device is None and self._communicators:
+            communicator = next(iter(self._communicators.values()))  # all ranks made this one first
+        else:
+            communicator = self._communicator(device or torch.device("cpu"))
         communicator.begin()
         library.call("ceclBarrier", communicator.handle, communicator.stream_handle)
         library.call("ceclStreamSynchronize", communicator.handle, communicator.stream_handle)
