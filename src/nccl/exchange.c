@@ -171,7 +171,7 @@ ceclResult_t cecl_nccl_exchange(struct cecl_nccl_exchange *exchange, const void 
     return exchange->result;
 }
 
-/* NCCL splits at once, or in the background if the communicator is non-blocking. */
+/* If the communicator is non-blocking, NCCL splits in the background, although it may return ncclSuccess. */
 ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void *config,
                                       ncclComm_t *split)
 {
@@ -179,5 +179,7 @@ ceclResult_t cecl_nccl_exchange_split(struct cecl_nccl_exchange *exchange, void 
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommSplit(exchange->comm, 0, exchange->rank, split, config);
     leave(exchange);
-    return result == ceclInProgress ? await(exchange, limit_ms()) : check(result, "ncclCommSplit");
+    if (result != ceclInProgress)
+        CECL_TRY(check(result, "ncclCommSplit"));
+    return exchange->entry ? await(exchange, limit_ms()) : ceclSuccess;
 }

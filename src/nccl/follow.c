@@ -123,6 +123,17 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
+/* From a split or shrink of a non-blocking communicator NCCL returns ncclSuccess, and makes the child in the
+ * background; only its ncclGroupEnd returns ncclInProgress. */
+static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent)
+{
+    const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
+    if (result != ceclSuccess || !entry || !entry->is_non_blocking || cecl_nccl_group_depth() > 0)
+        return follow_one(result, child, parent);
+    const ncclResult_t followed = follow_one(ceclInProgress, child, parent);
+    return followed == ceclInProgress ? result : followed;
+}
+
 ncclResult_t ncclGroupStart(void)
 {
     const ncclResult_t result = cecl_nccl_pass_ncclGroupStart();
@@ -236,7 +247,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 {
     REFUSE_EARLY(ncclCommSplit);
     const ncclResult_t result = cecl_nccl_pass_ncclCommSplit(comm, color, key, split, config);
-    return IS_NCCLS_OWN() ? result : follow_one(result, split, comm);
+    return IS_NCCLS_OWN() ? result : follow_child(result, split, comm);
 }
 
 /* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink leaves
@@ -250,7 +261,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
     REFUSE_EARLY(ncclCommShrink);
     const ncclResult_t result =
         cecl_nccl_pass_ncclCommShrink(comm, excluded, count, shrunk, config, flags);
-    return IS_NCCLS_OWN() ? result : follow_one(result, shrunk, comm);
+    return IS_NCCLS_OWN() ? result : follow_child(result, shrunk, comm);
 }
 
 /* `comm` is NULL on a new rank. */

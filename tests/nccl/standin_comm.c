@@ -160,6 +160,12 @@ static bool is_before(const struct wish *wishes, int a, int b)
     return wishes[a].key < wishes[b].key || (wishes[a].key == wishes[b].key && a < b);
 }
 
+/* As NCCL, which returns ncclSuccess while it still makes a child of a non-blocking communicator. */
+static ncclResult_t without_progress(ncclResult_t result)
+{
+    return result == (ncclResult_t)ceclInProgress ? (ncclResult_t)ceclSuccess : result;
+}
+
 static void finish_split(struct op *op)
 {
     const struct wish *wishes = (const void *)op->staging;
@@ -195,7 +201,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
     op->splits_non_blocking = is_non_blocking(comm, config);
     *split = NULL;
     op->finish = finish_split;
-    return standin_enqueue(op);
+    return without_progress(standin_enqueue(op));
 }
 
 /* ---- shrinking and growing */
@@ -219,7 +225,8 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_
         nranks += !is_in(excluded, count, i);
     }
     snprintf(name, sizeof(name), "%.40s.shrink.%d", comm->name, comm->splits++);
-    return open_and_meet(shrunk, name, nranks, rank, is_non_blocking(comm, config));
+    return without_progress(
+        open_and_meet(shrunk, name, nranks, rank, is_non_blocking(comm, config)));
 }
 
 /* The ranks of `comm` compute the name by themselves, and need no id. */
