@@ -124,14 +124,14 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
 }
 
 /* From a split or shrink of a non-blocking communicator NCCL returns ncclSuccess, and makes the child in the
- * background; only its ncclGroupEnd returns ncclInProgress. */
+ * background; only its ncclGroupEnd returns ncclInProgress. The program gets ncclInProgress, so that it asks for
+ * the parent's state, and the child's handle is read in time (birth.h). */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(parent);
-    if (result != ceclSuccess || !entry || !entry->is_non_blocking || cecl_nccl_group_depth() > 0)
-        return follow_one(result, child, parent);
-    const ncclResult_t followed = follow_one(ceclInProgress, child, parent);
-    return followed == ceclInProgress ? result : followed;
+    const bool goes_on =
+        result == ceclSuccess && entry && entry->is_non_blocking && cecl_nccl_group_depth() == 0;
+    return follow_one(goes_on ? ceclInProgress : result, child, parent);
 }
 
 ncclResult_t ncclGroupStart(void)

@@ -165,7 +165,7 @@ static bool split(struct rank *r)
     const int color = r->rank % 2;
     struct rank half = {.rank = r->rank / 2, .nranks = (r->nranks + 1 - color) / 2};
     bool is = await_comm(r->comm) == 0 &&
-              ncclCommSplit(r->comm, color, r->rank, &half.comm, NULL) == 0 &&
+              ncclCommSplit(r->comm, color, r->rank, &half.comm, NULL) == IN_PROGRESS &&
               await_comm(r->comm) == 0 && half.comm;
     is = is && gathers(&half, half.nranks > 1) && gathers(r, r->nranks > 1);
     return ncclCommDestroy(r->comm) == 0 && gathers(&half, half.nranks > 1) &&
@@ -216,7 +216,7 @@ static bool shrink(struct rank *r)
 {
     struct rank same = *r;
     bool is = await_comm(r->comm) == 0 &&
-              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, 0) == 0 &&
+              ncclCommShrink(r->comm, NULL, 0, &same.comm, NULL, 0) == IN_PROGRESS &&
               await_comm(same.comm) == 0 && gathers(&same, r->nranks > 1);
     return ncclCommDestroy(same.comm) == 0 && ncclCommDestroy(r->comm) == 0 && is;
 }
@@ -315,7 +315,7 @@ static bool abort_after_split(struct rank *r)
     ncclComm_t child = NULL;
     bool is = await_comm(r->comm) == 0;
     pthread_barrier_wait(&all_have);
-    is = ncclCommSplit(r->comm, 0, 0, &child, NULL) == 0 && is;
+    is = ncclCommSplit(r->comm, 0, 0, &child, NULL) == IN_PROGRESS && is;
     pthread_barrier_wait(&all_have);
     return ncclCommAbort(r->comm) == 0 && is;
 }
