@@ -77,6 +77,7 @@ struct options {
     bool enqueue, alloc;
     bool request;    /* cecl's calls are requests, which are started */
     bool early;      /* each request is made ready before its start */
+    size_t between;  /* bytes that the stream fills before each call */
     int graph;       /* calls that a graph captures; 0: not asked for */
     unsigned memory; /* bits of kinds of memory (kinds.h) that are sides of their own */
     bool first_use;
@@ -117,9 +118,12 @@ struct side {
     ceclRequest_t request;
     const void *request_send;
     size_t request_block;
+    bool is_ready; /* with --early: the request's next start has been made ready */
     bool (*open)(struct side *side, const struct run *run, size_t send_bytes, size_t recv_bytes);
     /* Enqueues one collective with blocks of `block` bytes. */
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
+    /* Enqueues what a program does ahead of the next call, before it computes. NULL: nothing. */
+    bool (*prepare)(struct side *side, const struct run *run, const void *send, size_t block);
     int calls; /* how many calls one `call` makes; 0: one */
     const struct run
         *own; /* a run with the side's own communicator and stream; NULL: it has none */
@@ -175,8 +179,8 @@ bool side_nccl_make(struct side *side, bool copy_engine);
  * false if there is no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
-/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the
- * stream; negative on failure. */
+/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the stream, without the fills of --between;
+ * negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
 /* A mark on the run's stream: under CUDA an event. clock_between takes two marks that the stream has

@@ -168,9 +168,11 @@ static bool measure_extras(const struct run *run)
 static int perform_joined(struct run *run)
 {
     long long wrong = 0;
-    if ((run->options.nccl || run->options.nccl_ce) && !run->cuda) {
+    const struct options *o = &run->options;
+    if ((o->nccl || o->nccl_ce || o->between) && !run->cuda) {
         if (run->rank == 0)
-            fprintf(stderr, "cecl_perf: --baseline: NCCL needs GPUs, ranks are on the host\n");
+            fprintf(stderr, "cecl_perf: %s: GPUs are needed, and ranks are on the host\n",
+                    o->between ? "--between" : "--baseline");
         return END_USAGE;
     }
     if (!measure_sides(run, &wrong))

@@ -7,25 +7,46 @@ static const struct cecl_driver *driver(void)
     return gpu_get()->cu;
 }
 
-double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
-                  int iterations)
+/* --between: fills memory of the GPU, as work of a program that computes. */
+static bool fill(const struct run *run)
 {
-    if (!run->cuda)
-        return wall_time(side, run, send, block, iterations);
+    static CUdeviceptr memory;
+    const size_t bytes = run->options.between;
+    return bytes == 0 ||
+           ((memory || gpu_get()->cuMemAlloc(&memory, bytes) == CUDA_SUCCESS) &&
+            driver()->cuMemsetD8Async(memory, 0, bytes, (CUstream)run->stream) == CUDA_SUCCESS);
+}
+
+/* Time of `iterations` calls with their fills. Without a side: of the fills alone. */
+static double time_on_gpu(struct side *side, const struct run *run, const void *send, size_t block,
+                          int iterations)
+{
     CUevent start, stop;
     float ms = -1;
     if (driver()->cuEventCreate(&start, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
         driver()->cuEventCreate(&stop, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return -1;
     bool fine = driver()->cuEventRecord(start, run->stream) == CUDA_SUCCESS;
-    for (int i = 0; i < iterations && fine; i++)
-        fine = side->call(side, run, send, block);
+    for (int i = 0; i < iterations && fine; i++) {
+        fine = !side || !side->prepare || side->prepare(side, run, send, block);
+        fine = fine && fill(run) && (!side || side->call(side, run, send, block));
+    }
     fine = fine && driver()->cuEventRecord(stop, run->stream) == CUDA_SUCCESS &&
            gpu_get()->cuEventSynchronize(stop) == CUDA_SUCCESS &&
            gpu_get()->cuEventElapsedTime(&ms, start, stop) == CUDA_SUCCESS;
     driver()->cuEventDestroy(start);
     driver()->cuEventDestroy(stop);
     return fine ? (double)ms * 1e3 : -1;
+}
+
+double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
+                  int iterations)
+{
+    if (!run->cuda)
+        return wall_time(side, run, send, block, iterations);
+    const double fills = run->options.between ? time_on_gpu(NULL, run, NULL, 0, iterations) : 0;
+    const double all = time_on_gpu(side, run, send, block, iterations);
+    return fills < 0 || all < 0 ? -1 : all > fills ? all - fills : 0;
 }
 
 bool clock_mark(const struct run *run, struct clock_mark *mark)

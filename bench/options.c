@@ -33,25 +33,26 @@ static const char usage[] =
     "                     reduce_scatter, sendrecv, send, put: out of place; of these\n"
     "                     only alltoall can be in place)\n"
     "  --baseline LIST    nccl, nccl-ce (zero-CTA policy, registered windows; for reductions\n"
-    "                     symmetric kernels, on registered windows), with commas\n"
-    "  --memory LIST      also: cecl on buffers of other kinds than ceclMemAlloc's, with commas:\n"
+    "                     symmetric kernels, on windows), with commas\n"
+    "  --memory LIST      also: cecl on other memory than ceclMemAlloc's, with commas:\n"
     "                     malloc (cudaMalloc; on the host device a shared mapping), pieces\n"
     "                     (mapped handles of 20 MiB), private (cudaMallocAsync; malloc)\n"
-    "  --first-use        also: host time of the first all-gather on new memory of these kinds\n"
-    "  --late US          also: what a call costs if the last rank comes to it US us late\n"
+    "  --first-use        also: host time of a first all-gather on new memory\n"
+    "  --late US          also: what a call costs if the last rank is US us late\n"
     "  --beside BYTES     also: times of single calls, and of 4 bulk calls of BYTES bytes a rank\n"
     "                     on another communicator, each alone and beside the other\n"
     "  --bulk OP          what these bulk calls do, as --op; default all_gather (in place);\n"
     "                     copies: a copy to the host and one from there, at the same time\n"
-    "  --urgent           cecl's communicator is urgent, but not that of the bulk calls\n"
+    "  --urgent           cecl's communicator is urgent, not that of the bulk calls\n"
     "  --enqueue          also: host time to enqueue one call of the first size\n"
     "  --request          cecl's calls are requests, which are made once and started\n"
-    "  --early            the same, made ready just before each start (all_gather)\n"
+    "  --early            the same, made ready before (all_gather)\n"
+    "  --between BYTES    before each call the GPU fills BYTES bytes; times are without that\n"
     "  --graph COUNT      also: each side with COUNT calls in a graph; time: of a launch / COUNT\n"
     "  --group COUNT      also: COUNT calls of the first size, one by one and in a group\n"
     "  --rows BYTES       also: strided blocks of the last size, in rows of BYTES bytes\n"
-    "  --alloc            also: time of a ceclMemAlloc for which a new communicator's pool must\n"
-    "                     grow, and of an allocation and its free inside the pool\n"
+    "  --alloc            also: time of a ceclMemAlloc that grows a new communicator's pool, and\n"
+    "                     of an allocation and its free inside the pool\n"
     "  --alloc-bytes N    size of the first of these; default 3G\n"
     "  --json FILE        the results as JSON\n"
     "Sizes are rounded down to whole elements. count is the argument of the call: elements of a\n"
@@ -110,6 +111,7 @@ enum {
     URGENT,
     REQUEST,
     EARLY,
+    BETWEEN,
     GRAPH,
     RANKS
 };
@@ -132,6 +134,7 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"urgent", 0, NULL, URGENT},
                                       {"request", 0, NULL, REQUEST},
                                       {"early", 0, NULL, EARLY},
+                                      {"between", 1, NULL, BETWEEN},
                                       {"graph", 1, NULL, GRAPH},
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
@@ -161,6 +164,7 @@ static const char *take_extra(struct options *o, int option, const char *value)
     case ENQUEUE: o->enqueue = true; return NULL;
     case REQUEST: o->request = true; return NULL;
     case EARLY: o->request = o->early = true; return NULL;
+    case BETWEEN: return parse_bytes(value, 1, &o->between) ? NULL : "1 to 1024G";
     case GRAPH: return parse_count(value, 1, 1024, &o->graph) ? NULL : "1 to 1024";
     case GROUP: return parse_count(value, 1, 4096, &o->group) ? NULL : "1 to 4096";
     case ROWS: return parse_bytes(value, 1, &o->row_bytes) ? NULL : "1 to 1024G";

@@ -54,12 +54,27 @@ static ceclResult_t find_request(struct side *side, const struct run *run, const
     return result == ceclSuccess ? made : result;
 }
 
-static ceclResult_t start(struct side *side, const struct run *run, const void *send, size_t block)
+static ceclResult_t make_ready(struct side *side, const struct run *run, const void *send,
+                               size_t block)
 {
     ceclResult_t result = find_request(side, run, send, block);
-    if (result == ceclSuccess && run->options.early)
+    if (result == ceclSuccess && run->options.early && !side->is_ready)
         result = ceclReady(side->request, run->stream);
+    side->is_ready = result == ceclSuccess;
+    return result;
+}
+
+static ceclResult_t start(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    const ceclResult_t result = make_ready(side, run, send, block);
+    side->is_ready = false;
     return result == ceclSuccess ? ceclStart(side->request, run->stream) : result;
+}
+
+static bool cecl_prepare(struct side *side, const struct run *run, const void *send, size_t block)
+{
+    return !run->options.early || make_ready(side, run, send, block) == ceclSuccess ||
+           complain(run, run->options.op->name, ceclGetLastError(side->state));
 }
 
 static bool cecl_call(struct side *side, const struct run *run, const void *send, size_t block)
@@ -87,6 +102,7 @@ struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
                          .memory = memory,
                          .open = cecl_open,
                          .call = cecl_call,
+                         .prepare = cecl_prepare,
                          .close = cecl_close};
 }
 

@@ -107,12 +107,13 @@ graphs() {
     perf --op alltoall -b 64K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --baseline nccl,nccl-ce
     perf --op all_reduce --type bfloat16 -b 4K -e 64M -f 8 -n 40 --rounds 9 --graph 1 --in-place --baseline nccl,nccl-ce
 }
-# In turn: all-gathers as calls, and as requests.
+# In turn: all-gathers as calls, and as requests, each after some 60 us of work: otherwise it is the host's time
+# that counts.
 requests() {
     local round way
     for round in 1 2 3; do
         for way in "" --request --early; do
-            perf --op all_gather -b 4K -e 256K -f 4 -n 200 --rounds 9 -c 0 --in-place --enqueue $way
+            perf --op all_gather -b 4K -e 256K -f 4 -n 200 --rounds 9 -c 0 --in-place --enqueue --between 128M $way
         done
     done
 }

@@ -68,6 +68,12 @@ static int count_gpus(void)
 {
     char path[32];
     int count = 0;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible && *visible) {
+        for (count = 1; (visible = strchr(visible, ',')); visible++)
+            count++;
+        return count;
+    }
     for (int i = 0; i < 16; i++) { /* a container may contain any subset of the GPUs */
         snprintf(path, sizeof(path), "/dev/nvidia%d", i);
         count += access(path, F_OK) == 0;
