@@ -2,7 +2,7 @@
  *
  * One communicator of NCCL has all ranks. NCCL connects two ranks when they first exchange. So connections
  * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
- * NET_SMS SMs. NCCL's communicator is non-blocking: its background work is polled, within time limits.
+ * net.sms SMs (the tuning table). NCCL's communicator is non-blocking: its background work is polled, within time limits.
  *
  * A program that uses NCCL itself can lend cecl its NCCL (ceclNcclNet_t). Then cecl's communicator of NCCL is split
  * from the program's one, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used
@@ -324,7 +324,7 @@ static ceclResult_t join(void *context)
                                  .blocking = 0,
                                  .cga_cluster_size = INT_MIN, /* NCCL's "undefined" */
                                  .min_ctas = 1,
-                                 .max_ctas = NET_SMS};
+                                 .max_ctas = nccl->net.sms};
     const bool is_lent = nccl->lent.library;
     const char *const what = is_lent ? "ncclCommSplit" : "ncclCommInitRankConfig";
     CECL_TRY(check(nccl, what,
@@ -347,7 +347,8 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
 }
 
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
-                                int nranks, int timeout_ms, int64_t deadline, struct cecl_net **net)
+                                int nranks, int sms, int timeout_ms, int64_t deadline,
+                                struct cecl_net **net)
 {
     const struct cecl_net_lender *lender = cecl_net_lent();
     struct nccl *nccl = calloc(1, sizeof(*nccl));
@@ -357,7 +358,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
                   ? ceclSuccess
                   : cecl_fail(ceclOutOfMemory, "no host memory for a network of %d ranks", nranks));
     if (result == ceclSuccess) {
-        nccl->net = (struct cecl_net){.ops = &ops, .sms = NET_SMS, .connects = true};
+        nccl->net = (struct cecl_net){.ops = &ops, .sms = sms, .connects = true};
         nccl->dev = dev;
         nccl->rank = rank;
         nccl->nranks = nranks;

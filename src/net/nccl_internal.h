@@ -51,7 +51,6 @@ struct nccl_functions {
     int version;
 };
 
-#define NET_SMS 2
 #define NOTES 256u
 #define SETS (CECL_MAX_RANKS / 64)
 #define POLL_NS 20000

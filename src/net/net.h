@@ -90,10 +90,11 @@ ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank
 /* nccl.c: on GPUs, through sends and receives of an NCCL communicator. It is a new one of the NCCL library that is
  * opened at run time, or a split of the one that the program lends (pipes.h). Collective over the mesh.
  *
+ * sms         how many SMs an exchange takes at most; all ranks give the same number
  * timeout_ms  limit of the host's waits in an exchange; 0: none
  * deadline    of making NCCL's communicator */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
-                                int nranks, int timeout_ms, int64_t deadline,
+                                int nranks, int sms, int timeout_ms, int64_t deadline,
                                 struct cecl_net **net);
 
 #endif

@@ -386,6 +386,13 @@ THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
 RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
          "Waves of 8 peers reached 482 GB/s, and all peers at once 251 (torchcomms#1089).")
 
+THRESHOLD(NET_SMS, "net.sms", SMS, 1, 64,
+          "Over several nodes: an exchange of NCCL takes at most this many SMs.")
+MEASURED(
+    NET_SMS, 1, EVERY, ANY, 2,
+    "2 of 4 x H200, NCCL 2.28.3, 2026-11-26, pretended nodes: 2 SMs carry 20 GB/s each way over "
+    "NVLink. Between hosts it was not measured; a NIC of 50 GB/s may need more.")
+
 THRESHOLD(NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
           "Over several nodes: a broadcast of at least this many bytes goes from node to node, on "
           "all rails; a smaller one goes from its root to one rank of each node.")

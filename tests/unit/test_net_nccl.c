@@ -55,7 +55,8 @@ static int patience_ms; /* time limit of a join, and of an exchange */
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
-    return cecl_net_nccl_open(dev, NULL, 0, nranks, patience_ms, cecl_deadline(patience_ms), net);
+    return cecl_net_nccl_open(dev, NULL, 0, nranks, 2, patience_ms, cecl_deadline(patience_ms),
+                              net);
 }
 
 static void expect_refused(ceclResult_t want, const char *words)
