@@ -1,4 +1,4 @@
-/* Events in the order of their times. Each thing that may happen has a number, and at most one time. */
+/* Events in the order of their times. Each event has a number, and is in the heap at most once. */
 #ifndef CECL_MODEL_HEAP_H
 #define CECL_MODEL_HEAP_H
 

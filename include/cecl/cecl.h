@@ -626,8 +626,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
 
-/* Registers memory of the caller before its first use, so that no call waits until peers have
- * opened it.
+/* Registers memory of the caller before its first use, so that peers have opened it by the time a
+ * call uses it. A call that comes sooner waits for that.
  * ptr     start of the range, anywhere inside an allocation of this rank's device. The whole
  *         allocation is registered. If it consists of many handles, only those that the range
  *         touches.
@@ -1582,8 +1582,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
 CECL_API CECL_CHECKED ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk,
                                                  ceclStream_t stream);
 
-/* Frees a request. Free requests whose communicator has ended, too: ceclCommDestroy leaves the
- * handles.
+/* Frees a request. A request must be freed even after its communicator has ended, because
+ * ceclCommDestroy leaves the handles.
  * Local: ranks may free requests in any order. Threads: one call at a time on its communicator.
  * Ownership: the handle ends.
  * Errors, nothing freed: ceclInvalidArgument (NULL; freed before), ceclInvalidUsage (its last start

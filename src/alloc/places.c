@@ -371,7 +371,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (has_order(places) && !places->patient && !must_meet && spent >= least &&
             (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* Also after a decision, because a hostile peer may overwrite the decision again and again. */
+        /* after a decision, too, because a hostile peer may overwrite it again and again */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }

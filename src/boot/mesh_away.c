@@ -1,4 +1,4 @@
-/* What a rank and ranks of other hosts tell each other, through this rank's lines to the leader's thread
+/* What a rank and ranks of other hosts tell each other, through this rank's sockets to the thread of its host's leader
  * (links.h): frames of exchanges, and news of goodbyes, aborts and deaths. */
 #include <errno.h>
 #include <string.h>

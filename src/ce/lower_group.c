@@ -83,7 +83,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* enough for the same way, so that may_join still gives the same answer */
+        /* with this much staging the call is lowered in the same way, so may_join gives the same answer */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;

@@ -88,7 +88,7 @@ static bool try_folders(struct search *search, const char *folders)
     return false;
 }
 
-/* ---- the wheel's NCCL, beside a loaded library */
+/* ---- an NCCL of PyTorch's wheel, which lies beside a library that is loaded */
 
 struct wheel {
     const char *beside; /* only libraries whose names begin with this are considered */
