@@ -164,10 +164,13 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     abort_all(graph);
 }
 
-/* Time in the program's own work before the call does not count as waiting. */
+/* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so
+ * two ranks are enough. */
 static void many_replays_without_a_pause_are_no_timeout(void **state)
 {
     (void)state;
+    if (multi_nranks > 2)
+        return;
     open_with("3000");
     ceclGraph_t graph = captured(1);
     const double end = multi_seconds() + 4.5;
