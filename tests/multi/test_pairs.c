@@ -619,24 +619,33 @@ static void the_end_of_a_chain_of_waits_is_named(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Rank 0 receives from all others, and none of them sends. */
-static void all_peers_that_stay_away_are_named(void **state)
+/* Rank 0 receives from all others, and none of them sends. Returns whether its error names all. */
+static bool all_are_named_within(int ms)
 {
-    (void)state;
     unsigned char *buffer = NULL;
-    ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
+    ceclComm_t comm = comm_and_buffer(ms, &buffer);
+    bool named = true;
     if (multi_rank == 0) {
         multi_ok(comm, ceclGroupStart());
         for (int r = 1; r < multi_nranks; r++)
             multi_ok(comm, ceclRecv(buffer + r, 1, ceclInt8, r, comm, 0));
         multi_ok(comm, ceclGroupEnd());
-        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
-                      multi_nranks == 2   ? "waited for rank 1 for"
-                      : multi_nranks == 3 ? "waited for ranks 1 and 2 for"
-                                          : "waited for ranks 1, 2");
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank");
+        named = strstr(ceclGetLastError(comm), multi_nranks == 2   ? "waited for rank 1 for"
+                                               : multi_nranks == 3 ? "waited for ranks 1 and 2 for"
+                                                                   : "waited for ranks 1, 2");
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    named = multi_how_many(named) == multi_nranks;
     multi_ok(NULL, ceclCommAbort(comm));
+    return named;
+}
+
+/* On a busy machine the network may begin to wait after the others' time is over. */
+static void all_peers_that_stay_away_are_named(void **state)
+{
+    (void)state;
+    assert_true(all_are_named_within(LIMIT_MS) || all_are_named_within(4 * LIMIT_MS) ||
+                all_are_named_within(15 * LIMIT_MS));
 }
 
 static void a_peer_that_leaves_is_known_at_once(void **state)
