@@ -140,7 +140,6 @@ static void works_as_new(void)
 static int descriptors, threads;
 static int count_before(void **state)
 {
-    (void)state;
     works_as_new(); /* one-time setup is complete now */
     descriptors = multi_descriptors();
     threads = threads_alive();
@@ -149,7 +148,6 @@ static int count_before(void **state)
 
 static int count_after(void **state)
 {
-    (void)state;
     works_as_new();
     assert_int_equal(multi_descriptors(), descriptors);
     assert_int_equal(threads_alive(), threads);
@@ -158,7 +156,6 @@ static int count_after(void **state)
 
 static void an_abort_is_told_to_those_who_wait(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     multi_ok(comm, gather_and_wait(comm, buffer));
@@ -178,7 +175,6 @@ static void an_abort_is_told_to_those_who_wait(void **state)
  * the abort. */
 static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     multi_ok(comm, gather_and_wait(comm, buffer));
@@ -198,7 +194,6 @@ static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 /* A rank that aborts with no call pending just leaves; the calls that others have made succeed. */
 static void an_abort_of_an_idle_rank_fails_nobody(void **state)
 {
-    (void)state;
     for (int times = 0; times < 10; times++) {
         ceclComm_t comm = joined(NULL);
         int *buffer = buffer_of(comm);
@@ -228,7 +223,6 @@ static void *revoke_soon(void *comm)
 
 static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     pthread_t revoker;
@@ -246,7 +240,6 @@ static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **sta
 
 static void a_failed_communicator_refuses_every_call_with_the_cause(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     void *ptr = NULL;
@@ -276,7 +269,6 @@ static void a_failed_communicator_refuses_every_call_with_the_cause(void **state
 
 static void a_rank_that_stays_away_is_a_timeout(void **state)
 {
-    (void)state;
     const int away = multi_nranks - 1;
     ceclComm_t comm = comm_with_timeout(LIMIT_MS);
     int *buffer = buffer_of(comm);
@@ -333,7 +325,6 @@ static bool try_to_be_heard(void)
 
 static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
 {
-    (void)state;
     bool heard = multi_nranks < 3;
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
         heard = try_to_be_heard();
@@ -342,7 +333,6 @@ static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
 
 static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(300);
     void *ptr = NULL;
     ceclPoolStats_t stats;
@@ -364,7 +354,6 @@ static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
 
 static void a_late_rank_within_the_timeout_is_waited_for(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(10000);
     if (multi_rank == 0)
         multi_pause_ms(700);
@@ -375,7 +364,6 @@ static void a_late_rank_within_the_timeout_is_waited_for(void **state)
 
 static void without_a_timeout_a_late_rank_is_waited_for(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(0);
     if (multi_rank == 0)
         multi_pause_ms(700);
@@ -387,7 +375,6 @@ static void without_a_timeout_a_late_rank_is_waited_for(void **state)
 /* Rank 0 never calls, so every other rank has pending work when rank 0 gives up. */
 static void an_abort_with_work_pending_ends_at_once(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     if (multi_rank != 0)
@@ -401,7 +388,6 @@ static void an_abort_with_work_pending_ends_at_once(void **state)
 
 static void one_communicator_fails_and_another_does_not(void **state)
 {
-    (void)state;
     ceclComm_t failing = joined(NULL), other = joined(NULL);
     if (multi_rank == multi_nranks - 1)
         fail_all(failing);
@@ -419,7 +405,6 @@ static void one_communicator_fails_and_another_does_not(void **state)
 /* All calls wait at the same time, each on a communicator and a stream of its own. */
 static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
 {
-    (void)state;
     const int away = multi_nranks - 1;
     ceclComm_t comms[CALLS];
     struct call_buffers buffers[CALLS];
@@ -455,7 +440,6 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
 
 static void a_late_rank_is_waited_for_by_any_call(void **state)
 {
-    (void)state;
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(call % 2 ? 10000 : 0);
         const struct call_buffers buffers = call_buffers_of(comm);
@@ -470,7 +454,6 @@ static void a_late_rank_is_waited_for_by_any_call(void **state)
 
 static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
 {
-    (void)state;
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
         const struct call_buffers buffers = call_buffers_of(comm);
@@ -491,7 +474,6 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
 /* Several calls wait, one behind the other; all their kernels must end. */
 static void an_abort_ends_all_calls_in_the_queue(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
     const struct call_buffers buffers = call_buffers_of(comm);
     for (int call = 0; call < 2 * CALLS && multi_rank != 0; call++)
@@ -505,7 +487,6 @@ static void an_abort_ends_all_calls_in_the_queue(void **state)
 /* Slots alternate from call to call. A refused call does not count, on any rank. */
 static void a_refused_small_call_leaves_turns_in_step(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     const struct call_buffers b = call_buffers_of(comm);
     ceclOptions_t never = CECL_OPTIONS_INITIALIZER;

@@ -177,7 +177,6 @@ static int order_step(void)
 /* In each of these orders, each rank gets the error at once, and only once. */
 static void lists_that_differ_end_at_once_in_any_order(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(), rest = (ceclComm_t)8;
     for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
         const struct lists *lists = &lists_that_differ[i];
@@ -202,7 +201,6 @@ static void lists_that_differ_end_at_once_in_any_order(void **state)
  * comes with the different list. */
 static void all_meet_at_their_next_tries(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined();
     for (size_t i = 0; i < sizeof(lists_that_differ) / sizeof(lists_that_differ[0]); i++) {
         const struct lists *lists = &lists_that_differ[i];
