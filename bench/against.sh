@@ -30,7 +30,7 @@ has() {
 
 # NCCL takes far longer than cecl in every size, also on a machine that has much else to do. Each type of a
 # reduction has a row of its own.
-export STANDIN_TAKES_US=40000
+export STANDIN_TAKES_US=20000
 cat >"$file" <<'TEXT'
 cecl-learned 1
 verdict host 2 22809 0.1.0 05b1fce29c5c6a17 with_sms 78200 69700 109

@@ -11,20 +11,47 @@ static struct memory_failure result(bool fine, const char *call)
     return (struct memory_failure){fine ? NULL : call, "no memory"};
 }
 
+/* Shared mappings with their descriptors, which stay open: peers open the memory by them. */
+struct shared {
+    void *ptr;
+    int fd;
+    struct shared *next;
+};
+static struct shared *taken;
+
 static struct memory_failure take_shared(ceclComm_t comm, size_t bytes, void **ptr)
 {
     (void)comm;
-    const int fd = memfd_create("cecl-bench", MFD_CLOEXEC); /* stays open: peers open it by this */
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
-        return result(false, "memfd_create");
-    *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return result(*ptr != MAP_FAILED, "mmap");
+    struct shared *shared = malloc(sizeof(*shared));
+    if (!shared)
+        return result(false, "malloc");
+    const int fd = memfd_create("cecl-bench", MFD_CLOEXEC);
+    const bool grown = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0;
+    *ptr = grown ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (*ptr == MAP_FAILED) {
+        if (fd >= 0)
+            close(fd);
+        free(shared);
+        return result(false, grown ? "mmap" : "memfd_create");
+    }
+    *shared = (struct shared){*ptr, fd, taken};
+    taken = shared;
+    return result(true, NULL);
 }
 
 static void give_shared(ceclComm_t comm, size_t bytes, void *ptr)
 {
+    struct shared **at = &taken;
     (void)comm;
     munmap(ptr, bytes);
+    while (*at && (*at)->ptr != ptr)
+        at = &(*at)->next;
+    if (*at) {
+        struct shared *shared = *at;
+        *at = shared->next;
+        close(shared->fd);
+        free(shared);
+    }
 }
 
 static struct memory_failure take_private(ceclComm_t comm, size_t bytes, void **ptr)

@@ -5,12 +5,7 @@
 #ifndef CECL_TEST_SPLITS_MODEL_H
 #define CECL_TEST_SPLITS_MODEL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "with_cmocka.h"
 
 #include <stdio.h>
 #include <string.h>

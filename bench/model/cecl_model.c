@@ -14,9 +14,9 @@ static const char usage[] =
     "                   gather, scatter or barrier\n"
     "  --nodes M        number of nodes; default 1\n"
     "  --gpus G         GPUs of each node, a rank each; default 8. A list for uneven nodes: 3,5\n"
-    "  -b, -e BYTES     first and last size of a block, with K, M or G; default 64M. For a\n"
-    "                   reduction over all ranks: of the input. -f N: factor between sizes;\n"
-    "                   default 4\n"
+    "  -b, -e BYTES     first and last size of a block, with K, M or G; default 64M, at most\n"
+    "                   1024G. For a reduction over all ranks: of the input. -f N: factor\n"
+    "                   between sizes; default 4\n"
     "  --out-of-place   otherwise in place; --sm-allow: as CECL_SM_POLICY=allow\n"
     "  --staging BYTES  --chunk BYTES  --wave NODES  --chain 0|1: instead of the tuning table's\n"
     "                   values\n"
@@ -36,14 +36,17 @@ struct options {
     bool show_rates, plans;
 };
 
+/* At most 1 TiB, so that no sum over 1024 ranks overflows. */
 static bool bytes_of(const char *text, uint64_t *bytes)
 {
     char *end;
     const double value = strtod(text, &end);
     const char *suffixes = "KMG", *suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (end == text || !(value >= 1) || value > 1e13 || (*end && (!suffix || end[1])))
+    const int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (end == text || (*end && (!suffix || end[1])) || !(value >= 1) ||
+        value > (double)(UINT64_C(1) << (40 - shift)))
         return false;
-    *bytes = (uint64_t)value << (suffix ? 10 * (suffix - suffixes + 1) : 0);
+    *bytes = (uint64_t)value << shift;
     return true;
 }
 
@@ -70,7 +73,7 @@ static bool late_of(struct options *o, const char *text)
 {
     char tail;
     if (sscanf(text, "%d:%lf%c", &o->late_rank, &o->late_us, &tail) != 2 || o->late_rank < 0 ||
-        o->late_rank > 63 || !(o->late_us >= 0))
+        o->late_rank > 63 || !(o->late_us >= 0) || o->late_us > 1e12)
         return false;
     o->call.late = UINT64_C(1) << o->late_rank;
     return true;

@@ -3,17 +3,13 @@
 #ifndef CECL_TEST_CUDA_FIXTURE_H
 #define CECL_TEST_CUDA_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <cuda_runtime_api.h>
 
 #include "device/device.h"
@@ -64,7 +60,6 @@ static inline int fixture_start(void)
 static inline int gpus_open(void **state)
 {
     int count = 0;
-    (void)state;
     must_cuda(cudaGetDeviceCount(&count));
     must_cuda(cudaSetDevice(0));
     must(cecl_cuda_open(0, &gpu[0]));
@@ -75,7 +70,6 @@ static inline int gpus_open(void **state)
 
 static inline int gpus_close(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         if (gpu[i])
             OPS(gpu[i])->close(gpu[i]);

@@ -25,7 +25,6 @@ static CUcontext current_context(void)
 static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **state)
 {
     size_t left = 0, all = 0;
-    (void)state;
     must_cuda(cudaMemGetInfo(&left, &all));
     assert_true(gpu[0]->granularity >= 4096);
     assert_int_equal(gpu[0]->granularity & (gpu[0]->granularity - 1), 0);
@@ -37,7 +36,6 @@ static void open_tells_memory_and_a_granularity_that_is_a_power_of_two(void **st
 
 static void ops_leave_another_current_gpu_current(void **state)
 {
-    (void)state;
     need_two();
     must_cuda(cudaSetDevice(1));
     CUcontext before = current_context();
@@ -79,7 +77,6 @@ static void ops_work_from_a_thread_without_context(void **state)
 {
     pthread_t thread;
     void *failed = NULL;
-    (void)state;
     struct memory memory = memory_make(gpu[0], 8);
     assert_non_null(current_context());
     assert_int_equal(pthread_create(&thread, NULL, use_from_a_fresh_thread, &memory), 0);
@@ -94,7 +91,6 @@ static void ops_work_from_a_thread_without_context(void **state)
 static void mem_create_of_more_than_there_is_tells_what_is_free(void **state)
 {
     struct cecl_mem mem = {0};
-    (void)state;
     const size_t bytes = (gpu[0]->total_bytes / gpu[0]->granularity + 1) * gpu[0]->granularity;
     refused(ceclOutOfMemory, "are free", OPS(gpu[0])->mem_create(gpu[0], bytes, &mem));
     assert_int_equal(mem.bytes, 0);
@@ -102,7 +98,6 @@ static void mem_create_of_more_than_there_is_tells_what_is_free(void **state)
 
 static void mem_set_writes_every_byte_of_its_range_alone(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     put_pattern(&kit, memory.at, 3);
@@ -118,7 +113,6 @@ static void mem_set_writes_every_byte_of_its_range_alone(void **state)
 
 static void mapping_outlives_the_release_of_its_handle(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     OPS(gpu[0])->mem_release(gpu[0], &memory.mem);
@@ -131,7 +125,6 @@ static void mapping_outlives_the_release_of_its_handle(void **state)
 
 static void import_on_the_same_gpu_is_the_same_memory(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     struct memory again = memory_view(gpu[0], &memory);
@@ -145,7 +138,6 @@ static void import_on_the_same_gpu_is_the_same_memory(void **state)
 
 static void import_by_a_peer_is_the_same_memory(void **state)
 {
-    (void)state;
     need_two();
     struct kit here = kit_make(gpu[0]), there = kit_make(gpu[1]);
     struct memory memory = memory_make(gpu[1], PATTERN_WORDS * 4);
@@ -163,7 +155,6 @@ static void import_by_a_peer_is_the_same_memory(void **state)
 static void import_of_a_foreign_descriptor_is_refused_and_stays_open(void **state)
 {
     struct cecl_mem mem = {0};
-    (void)state;
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     refused(ceclUnhandledCudaError, "cuMemImportFromShareableHandle",
@@ -174,7 +165,6 @@ static void import_of_a_foreign_descriptor_is_refused_and_stays_open(void **stat
 
 static void map_over_a_mapping_is_refused_and_leaves_it(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     struct cecl_mem second = {0};
@@ -192,7 +182,6 @@ static void map_over_a_mapping_is_refused_and_leaves_it(void **state)
 static void words_are_zero_and_shared_between_host_and_stream(void **state)
 {
     uint32_t *words = NULL;
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], 1000, &words));
     for (int i = 0; i < 1000; i++)
@@ -208,7 +197,6 @@ static void words_are_zero_and_shared_between_host_and_stream(void **state)
 
 static void words_read_of_more_than_a_scratch_reads_them_all(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 4);
     uint32_t *out = calloc(PATTERN_WORDS, sizeof(*out));
@@ -257,7 +245,6 @@ static void use_and_close(void)
 static void open_and_close_100_times_leaks_nothing(void **state)
 {
     size_t before = 0, after = 0, all = 0;
-    (void)state;
     for (int i = 0; i < 5; i++) /* the driver's own pools grow at first */
         use_and_close();
     const int descriptors = open_descriptors();

@@ -1,16 +1,12 @@
 /* CUDA graphs that capture calls: their nodes, and their effects when they are launched, cloned,
  * updated and destroyed in any order. Two processes are the ranks, on two GPUs, or on one with
  * CECL_SHARE_GPU=1. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <cuda.h>
@@ -70,7 +66,6 @@ static int open_comm(void **state)
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     ceclUniqueId id;
     int gpus = 0;
-    (void)state;
     CUDA(cudaGetDeviceCount(&gpus));
     config.cudaDevice = gpus > 1 ? rank : 0;
     CUDA(cudaSetDevice(config.cudaDevice));
@@ -90,7 +85,6 @@ static int open_comm(void **state)
 
 static int close_comm(void **state)
 {
-    (void)state;
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaStreamDestroy(stream));
     CUDA(cudaStreamDestroy(other));
@@ -243,7 +237,6 @@ static size_t all_of(const size_t counts[32])
 static void each_call_has_the_nodes_that_its_plan_has(void **state)
 {
     static const size_t copies[] = {1, 2, 2, 1, 0}, batches[] = {2, 3, 3, 2, 1};
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         size_t counts[32];
         cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeThreadLocal);
@@ -273,7 +266,6 @@ static void each_call_has_the_nodes_that_its_plan_has(void **state)
 static void several_calls_of_one_graph_wait_once(void **state)
 {
     size_t counts[32];
-    (void)state;
     cudaGraph_t graph = captured(GATHER_IN_PLACE, 4, stream, cudaStreamCaptureModeThreadLocal);
     count_nodes(graph, counts);
     print_nodes("four all-gathers in place", counts);
@@ -286,7 +278,6 @@ static void several_calls_of_one_graph_wait_once(void **state)
 
 static void each_kind_is_right_in_each_launch(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeGlobal);
         cudaGraphExec_t exec = made_of(graph);
@@ -306,7 +297,6 @@ static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
 {
     cudaGraphExec_t execs[KINDS];
     uint32_t x = 12345;
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         cudaGraph_t graph =
             captured((enum kind)kind, 1 + kind % 3, stream, cudaStreamCaptureModeThreadLocal);
@@ -341,7 +331,6 @@ static void graphs_and_eager_calls_go_on_on_two_streams(void **state)
 static void new_memory_is_told_during_a_global_capture(void **state)
 {
     uint32_t *plain, *former = recvbuff;
-    (void)state;
     CUDA(cudaMalloc((void **)&plain, RANKS * COUNT * sizeof(*plain)));
     recvbuff = plain;
     cudaGraph_t graph = captured(GATHER_IN_PLACE, 1, stream, cudaStreamCaptureModeGlobal);
@@ -370,7 +359,6 @@ static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
 static void clones_outlive_what_they_were_made_of(void **state)
 {
     cudaGraph_t clone = NULL;
-    (void)state;
     cudaGraph_t graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
     cudaGraphExec_t first = made_of(graph);
     CUDA(cudaGraphClone(&clone, graph));
@@ -393,7 +381,6 @@ static void a_graph_that_was_updated_does_the_new_call(void **state)
 {
     uint32_t *former = recvbuff;
     cudaGraphExecUpdateResultInfo info;
-    (void)state;
     cudaGraph_t graph = captured(GATHER, 1, stream, cudaStreamCaptureModeThreadLocal);
     cudaGraphExec_t exec = made_of(graph);
     launch_and_check(exec, 6);
@@ -411,7 +398,6 @@ static void a_graph_that_was_updated_does_the_new_call(void **state)
 static void captures_that_come_and_go_leave_memory_free(void **state)
 {
     size_t before = 0, after = 0, all = 0;
-    (void)state;
     for (int i = 0; i < 300; i++) {
         cudaGraph_t graph = captured(GATHER, 2, stream, cudaStreamCaptureModeThreadLocal);
         cudaGraphExec_t exec = made_of(graph);

@@ -70,7 +70,6 @@ static bool copy_ends_while_held(struct kit *kit, struct memory *memory, bool ro
 
 static void what_is_found_is_what_a_held_gpu_shows(void **state)
 {
-    (void)state;
     int64_t ms;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], ROOM);
@@ -88,7 +87,6 @@ static void what_is_found_is_what_a_held_gpu_shows(void **state)
 
 static void it_is_found_alike_again_and_again_and_soon(void **state)
 {
-    (void)state;
     int64_t ms;
     struct memory memory = memory_make(gpu[0], ROOM);
     const uint32_t first = probe(&memory, true, &ms);
@@ -102,7 +100,6 @@ static void it_is_found_alike_again_and_again_and_soon(void **state)
 /* Drivers up to CUDA 13.0 are known. */
 static void unasked_it_is_tried_with_newer_drivers_alone(void **state)
 {
-    (void)state;
     int version = 0;
     int64_t ms;
     struct memory memory = memory_make(gpu[0], ROOM);
@@ -114,7 +111,6 @@ static void unasked_it_is_tried_with_newer_drivers_alone(void **state)
 
 static void little_room_is_enough_and_less_is_no(void **state)
 {
-    (void)state;
     int64_t ms;
     uint32_t ways = 99;
     struct memory memory = memory_make(gpu[0], ROOM);
@@ -130,7 +126,6 @@ static void little_room_is_enough_and_less_is_no(void **state)
  * nothing. */
 static void work_beside_it_comes_to_no_and_goes_on(void **state)
 {
-    (void)state;
     int64_t ms;
     struct cecl_hold_size size;
     struct kit kit = kit_make(gpu[0]);
@@ -162,7 +157,6 @@ static void *let_go_soon(void *hold)
 
 static void it_outlasts_a_kernel_that_holds_all_sms_for_a_while(void **state)
 {
-    (void)state;
     int64_t ms;
     pthread_t thread;
     struct memory memory = memory_make(gpu[0], ROOM);
@@ -181,7 +175,6 @@ static void it_outlasts_a_kernel_that_holds_all_sms_for_a_while(void **state)
 
 static void it_leaves_no_error_no_work_and_no_memory_behind(void **state)
 {
-    (void)state;
     int64_t ms;
     size_t before = 0, after = 0, all = 0;
     struct kit kit = kit_make(gpu[0]);

@@ -40,7 +40,6 @@ static void join_on_current_devices(int of_rank_0, int of_rank_1)
 
 static void a_rank_has_the_device_that_was_current_at_its_call(void **state)
 {
-    (void)state;
     for (int turned = 0; turned < 2; turned++) {
         join_on_current_devices(turned, 1 - turned);
         must_cuda(cudaSetDevice(turned));
@@ -56,7 +55,6 @@ static void by_rank_leaves_the_device_of_the_last_call_current(void **state)
 {
     ceclUniqueId id;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    (void)state;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
     must_cuda(cudaSetDevice(0));
     must(ceclGetUniqueId(&id));
@@ -72,7 +70,6 @@ static void by_rank_leaves_the_device_of_the_last_call_current(void **state)
 
 static void one_device_for_two_ranks_is_refused(void **state)
 {
-    (void)state;
     comms[0] = comms[1] = NULL;
     setenv("CECL_DEVICE", "cuda", 1);
     join_on_current_devices(1, 1);
@@ -85,7 +82,6 @@ static void one_device_for_two_ranks_is_refused(void **state)
 static void both_ranks_exchange(void **state)
 {
     unsigned char *buffers[2], *host = malloc(2 * BYTES);
-    (void)state;
     assert_non_null(host);
     join_on_current_devices(0, 1);
     must(ceclGroupEnd());

@@ -12,7 +12,6 @@ static ceclResult_t check(const void *ptr, size_t bytes)
 static void memory_of_cuda_malloc_is_taken_whole_and_in_part(void **state)
 {
     char *memory = NULL;
-    (void)state;
     must_cuda(cudaMalloc((void **)&memory, BYTES));
     must(check(memory, BYTES));
     must(check(memory + 4096, BYTES - 4096));
@@ -24,7 +23,6 @@ static void memory_of_cuda_malloc_is_taken_whole_and_in_part(void **state)
 static void range_past_the_end_of_its_allocation_is_refused_with_what_is_left(void **state)
 {
     char *memory = NULL;
-    (void)state;
     must_cuda(cudaMalloc((void **)&memory, BYTES));
     refused(ceclInvalidArgument, "8388609 bytes needed, 8388608 left", check(memory, BYTES + 1));
     refused(ceclInvalidArgument, "2 bytes needed, 1 left", check(memory + BYTES - 1, 2));
@@ -35,7 +33,6 @@ static void range_past_the_end_of_its_allocation_is_refused_with_what_is_left(vo
 static void memory_of_a_stream_ordered_pool_is_taken(void **state)
 {
     void *memory = NULL;
-    (void)state;
     must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
     must_cuda(cudaStreamSynchronize(NULL));
     ceclResult_t result = check(memory, BYTES);
@@ -46,7 +43,6 @@ static void memory_of_a_stream_ordered_pool_is_taken(void **state)
 
 static void mapped_memory_of_the_pool_is_taken(void **state)
 {
-    (void)state;
     struct memory memory = memory_make(gpu[0], BYTES);
     must(check(memory.at, memory.bytes));
     must(check((char *)memory.at + memory.bytes - 1, 1));
@@ -59,7 +55,6 @@ static void range_over_two_mappings_is_taken_and_past_them_refused(void **state)
     const size_t piece = gpu[0]->granularity;
     struct cecl_mem mem[2] = {{0}, {0}};
     void *base = NULL;
-    (void)state;
     must(OPS(gpu[0])->reserve(gpu[0], 3 * piece, &base));
     for (size_t i = 0; i < 2; i++) {
         must(OPS(gpu[0])->mem_create(gpu[0], piece, &mem[i]));
@@ -78,13 +73,11 @@ static void range_over_two_mappings_is_taken_and_past_them_refused(void **state)
 
 static void null_is_refused(void **state)
 {
-    (void)state;
     refused(ceclInvalidArgument, "sendbuff: NULL", check(NULL, 1));
 }
 
 static void plain_host_memory_is_refused(void **state)
 {
-    (void)state;
     char *memory = malloc(4096);
     assert_non_null(memory);
     refused(ceclInvalidArgument, "unknown to CUDA", check(memory, 4096));
@@ -94,7 +87,6 @@ static void plain_host_memory_is_refused(void **state)
 static void pinned_host_memory_is_refused(void **state)
 {
     uint32_t *words = NULL;
-    (void)state;
     must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
     refused(ceclInvalidArgument, "pinned host memory", check(words, 64));
     OPS(gpu[0])->words_free(gpu[0], words);
@@ -103,7 +95,6 @@ static void pinned_host_memory_is_refused(void **state)
 static void managed_memory_is_refused(void **state)
 {
     void *memory = NULL;
-    (void)state;
     must_cuda(cudaMallocManaged(&memory, 65536, cudaMemAttachGlobal));
     refused(ceclInvalidArgument, "managed memory", check(memory, 65536));
     must_cuda(cudaFree(memory));
@@ -112,7 +103,6 @@ static void managed_memory_is_refused(void **state)
 static void freed_memory_is_refused(void **state)
 {
     void *memory = NULL;
-    (void)state;
     must_cuda(cudaMalloc(&memory, BYTES));
     must(check(memory, BYTES));
     must_cuda(cudaFree(memory));
@@ -122,7 +112,6 @@ static void freed_memory_is_refused(void **state)
 static void memory_of_another_gpu_is_refused_naming_both(void **state)
 {
     void *memory = NULL;
-    (void)state;
     need_two();
     must_cuda(cudaSetDevice(1));
     must_cuda(cudaMalloc(&memory, BYTES));
@@ -133,7 +122,6 @@ static void memory_of_another_gpu_is_refused_naming_both(void **state)
 
 static void mapped_memory_of_a_peer_is_refused(void **state)
 {
-    (void)state;
     need_two();
     struct memory memory = memory_make(gpu[1], 4096);
     struct memory view = memory_view(gpu[0], &memory);

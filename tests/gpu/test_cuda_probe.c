@@ -18,7 +18,6 @@ static void probe_of_the_current_gpu_makes_no_context(void **state)
 {
     struct cecl_gpu_id id;
     char why[200];
-    (void)state;
     must(cecl_cuda_probe(CECL_CUDA_DEVICE_CURRENT, 0, &id, why, sizeof(why)));
     assert_int_equal(id.usable, 1);
     assert_int_equal(id.ordinal, 0);
@@ -31,7 +30,6 @@ static void probe_of_a_gpu_tells_its_uuid(void **state)
     struct cudaDeviceProp properties;
     char why[200] = "?";
     int count = 0;
-    (void)state;
     must_cuda(cudaGetDeviceCount(&count));
     for (int i = 0; i < count; i++) {
         must(cecl_cuda_probe(i, 0, &id, why, sizeof(why)));
@@ -47,7 +45,6 @@ static void probe_of_a_missing_gpu_is_unusable_and_says_which_are_there(void **s
 {
     struct cecl_gpu_id id = {.usable = 1};
     char why[200] = "";
-    (void)state;
     must(cecl_cuda_probe(1000, 0, &id, why, sizeof(why)));
     assert_int_equal(id.usable, 0);
     assert_non_null(strstr(why, "GPU 1000"));
@@ -59,7 +56,6 @@ static void probe_by_rank_wraps_and_makes_the_gpu_current(void **state)
     struct cecl_gpu_id id;
     char why[200];
     int count = 0, current = -1;
-    (void)state;
     must_cuda(cudaGetDeviceCount(&count));
     must_cuda(cudaSetDevice(0));
     must(cecl_cuda_probe(CECL_CUDA_DEVICE_BY_RANK, 2 * count - 1, &id, why, sizeof(why)));
@@ -74,7 +70,6 @@ static void probe_by_rank_wraps_and_makes_the_gpu_current(void **state)
 static void open_of_a_missing_gpu_is_refused(void **state)
 {
     struct cecl_device *dev = NULL;
-    (void)state;
     refused(ceclUnhandledCudaError, "cuDeviceGet", cecl_cuda_open(1000, &dev));
     assert_null(dev);
 }
@@ -85,7 +80,6 @@ static void reaches_itself_its_peer_and_what_it_does_not_see(void **state)
     char why[200];
     uint8_t elsewhere[16] = {0xec, 0x1c};
     int can = 0;
-    (void)state;
     must(cecl_cuda_probe(0, 0, &id, why, sizeof(why)));
     assert_true(cecl_cuda_reaches(gpu[0], id.uuid));
     assert_true(cecl_cuda_reaches(gpu[0], elsewhere));

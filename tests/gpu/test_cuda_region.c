@@ -294,7 +294,6 @@ static void row_end(const struct row *row)
 
 static void allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes(void **state)
 {
-    (void)state;
     char *memory = allocate(BYTES);
     const char *bytes[] = {memory, memory + 4097, memory + BYTES - 1};
     for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
@@ -315,7 +314,6 @@ static void small_allocations_are_regions_of_their_own(void **state)
     const size_t sizes[] = {256, 1000, (size_t)1 << 20};
     char *memory[3];
     struct cecl_region regions[3];
-    (void)state;
     for (int i = 0; i < 3; i++) {
         memory[i] = allocate(sizes[i]);
         regions[i] = region_at(memory[i] + sizes[i] - 1);
@@ -332,7 +330,6 @@ static void small_allocations_are_regions_of_their_own(void **state)
 static void each_mapped_handle_is_a_region_at_home_in_the_reservation(void **state)
 {
     struct cecl_region regions[HANDLES], beyond;
-    (void)state;
     const struct row row = row_make();
     for (size_t i = 0; i < HANDLES; i++) {
         regions[i] = region_at(row.base + i * row.piece + 5);
@@ -367,7 +364,6 @@ static void handle_made_without_a_descriptor_is_not_shared(void **state)
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUmemGenericAllocationHandle handle = 0;
-    (void)state;
     void *function = driver_function("cuMemCreate", 10020);
     memcpy(&create, &function, sizeof(create));
     assert_int_equal(create(&handle, gpu[0]->granularity, &prop, 0), CUDA_SUCCESS);
@@ -380,7 +376,6 @@ static void handle_made_without_a_descriptor_is_not_shared(void **state)
 static void memory_of_a_stream_ordered_pool_is_not_shared(void **state)
 {
     void *memory = NULL;
-    (void)state;
     must_cuda(cudaMallocAsync(&memory, BYTES, NULL));
     must_cuda(cudaStreamSynchronize(NULL));
     assert_not_shared(memory);
@@ -403,7 +398,6 @@ static void memory_that_is_not_of_the_gpu_is_refused_by_its_address(void **state
     uint32_t *words = NULL;
     void *managed = NULL;
     char *plain = calloc(1, 4096);
-    (void)state;
     must(OPS(gpu[0])->words_alloc(gpu[0], 16, &words));
     must_cuda(cudaMallocManaged(&managed, 65536, cudaMemAttachGlobal));
     assert_refused(NULL, "NULL");
@@ -417,7 +411,6 @@ static void memory_that_is_not_of_the_gpu_is_refused_by_its_address(void **state
 
 static void memory_of_another_gpu_is_refused(void **state)
 {
-    (void)state;
     need_two();
     must_cuda(cudaSetDevice(1));
     char *memory = allocate(BYTES);
@@ -431,7 +424,6 @@ static void memory_of_another_gpu_is_refused(void **state)
 static void memory_allocated_anew_has_another_id(void **state)
 {
     const size_t sizes[] = {1000, BYTES};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct cecl_region_export exported;
         char *memory = allocate(sizes[i]);
@@ -450,7 +442,6 @@ static void memory_allocated_anew_has_another_id(void **state)
 
 static void handle_mapped_anew_has_another_id(void **state)
 {
-    (void)state;
     struct cecl_region_export exported;
     const struct row row = row_make();
     char *second = row.base + row.piece;
@@ -472,7 +463,6 @@ static void handle_mapped_anew_has_another_id(void **state)
 /* A region's use by a call changes nothing: a region is mapped and unmapped as a whole. */
 static void handles_that_are_swapped_have_other_ids(void **state)
 {
-    (void)state;
     const size_t piece = gpu[0]->granularity;
     struct cecl_mem mem[2] = {{0}};
     uint64_t before[2];
@@ -511,7 +501,6 @@ static void handles_that_are_swapped_have_other_ids(void **state)
 static void host_memory_that_cuda_does_not_know_has_no_id(void **state)
 {
     char *plain = calloc(1, 4096);
-    (void)state;
     assert_int_equal(id_at(plain), 0);
     assert_int_equal(id_at(NULL), 0);
     free(plain);
@@ -537,7 +526,6 @@ static void *ask_from_a_fresh_thread(void *argument)
 static void thread_without_context_is_told_the_same(void **state)
 {
     pthread_t thread;
-    (void)state;
     char *memory = allocate(BYTES);
     struct asked asked = {.ptr = memory};
     const struct cecl_region region = region_at(memory);
@@ -553,7 +541,6 @@ static void thread_without_context_is_told_the_same(void **state)
 
 static void thread_of_another_gpu_is_told_the_same(void **state)
 {
-    (void)state;
     need_two();
     char *memory = allocate(BYTES);
     const struct cecl_region region = region_at(memory);
@@ -583,7 +570,6 @@ static double nanoseconds_of_an_id(const void *ptr)
 
 static void id_stays_over_many_calls_and_its_cost_is_told(void **state)
 {
-    (void)state;
     char *memory = allocate(BYTES);
     const struct row row = row_make();
     print_message("region_id: %.0f ns for cudaMalloc, %.0f ns for mapped memory\n",
@@ -597,7 +583,6 @@ static void id_stays_over_many_calls_and_its_cost_is_told(void **state)
 static void handle_of_this_process_is_the_memory_itself(void **state)
 {
     void *addr = NULL;
-    (void)state;
     char *memory = allocate(BYTES);
     const struct cecl_region_export exported = export_of(memory + 100);
     must(OPS(gpu[0])->region_import(gpu[0], &exported, NULL, &addr));
@@ -609,7 +594,6 @@ static void handle_of_this_process_is_the_memory_itself(void **state)
 
 static void handle_is_reached_by_another_gpu_of_this_process(void **state)
 {
-    (void)state;
     need_two();
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 2));
@@ -636,7 +620,6 @@ static void handle_is_reached_by_another_gpu_of_this_process(void **state)
 
 static void descriptor_is_imported_by_each_gpu_of_this_process(void **state)
 {
-    (void)state;
     const struct row row = row_make();
     assert_true(fill(row.base, row.piece, 3));
     const struct cecl_region_export exported = export_of(row.base);
@@ -673,7 +656,6 @@ static void share_with_oneself(const void *ptr)
 static void sharing_leaves_a_capture_valid(void **state)
 {
     ceclStream_t stream = NULL;
-    (void)state;
     char *memory = allocate(BYTES);
     const struct row row = row_make();
     must(OPS(gpu[0])->stream_create(gpu[0], &stream));
@@ -691,7 +673,6 @@ static void sharing_leaves_a_capture_valid(void **state)
 
 static void peer_reads_and_writes_an_allocation(void **state)
 {
-    (void)state;
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 10));
     const struct cecl_region_export exported = export_of(memory + BYTES / 2);
@@ -710,7 +691,6 @@ static void peer_reads_and_writes_small_allocations_of_one_block(void **state)
     char *memory[3];
     struct cecl_region_export exported[3];
     uint64_t there[3];
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         memory[i] = allocate(sizes[i]);
         assert_true(fill(memory[i], sizes[i], 20 + i));
@@ -735,7 +715,6 @@ static void peer_reads_and_writes_small_allocations_of_one_block(void **state)
 
 static void peer_may_import_an_allocation_twice(void **state)
 {
-    (void)state;
     char *memory = allocate(BYTES);
     assert_true(fill(memory, BYTES, 40));
     const struct cecl_region_export exported = export_of(memory);
@@ -748,7 +727,6 @@ static void peer_may_import_an_allocation_twice(void **state)
 
 static void peer_imports_what_was_allocated_anew(void **state)
 {
-    (void)state;
     uint64_t last = 0;
     for (uint32_t i = 0; i < 4; i++) {
         char *memory = allocate(BYTES);
@@ -767,7 +745,6 @@ static void peer_imports_what_was_allocated_anew(void **state)
 static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
 {
     struct cecl_region_export exported[HANDLES];
-    (void)state;
     const struct row row = row_make();
     const size_t bytes = HANDLES * row.piece;
     assert_true(fill(row.base, bytes, 60));
@@ -788,7 +765,6 @@ static void peer_maps_handles_side_by_side_as_they_are_here(void **state)
 
 static void import_of_a_descriptor_outlives_the_owners_mapping(void **state)
 {
-    (void)state;
     const struct row row = row_make();
     assert_true(fill(row.base, row.piece, 70));
     const struct cecl_region_export exported = export_of(row.base);

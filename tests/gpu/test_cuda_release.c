@@ -32,7 +32,6 @@ static struct watch watch_from_a_thread(uint32_t *word, ceclStream_t stream)
 
 static void release_from_another_thread_frees_a_held_stream(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 4096);
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
@@ -53,7 +52,6 @@ static void release_of_many_words_writes_them_alone(void **state)
 {
     enum { COUNT = 200 };
     uint32_t seen[COUNT + 2];
-    (void)state;
     struct memory memory = memory_make(gpu[0], sizeof(seen));
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
     must(OPS(gpu[0])->words_release(gpu[0], memory.at + 1, COUNT, 77));
@@ -67,7 +65,6 @@ static void overwriting_many_words_writes_them_alone(void **state)
 {
     enum { COUNT = 5000 };
     static uint32_t seen[COUNT + 2];
-    (void)state;
     struct memory memory = memory_make(gpu[0], sizeof(seen));
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, sizeof(seen)));
     must(OPS(gpu[0])->words_overwrite(gpu[0], memory.at + 1, COUNT, 78));
@@ -83,7 +80,6 @@ static void released_words_have_landed_when_release_returns(void **state)
 {
     enum { COUNT = 200, ROUNDS = 500 };
     uint32_t *words = NULL;
-    (void)state;
     must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
     for (uint32_t round = 1; round <= ROUNDS; round++) {
         must(OPS(gpu[0])->words_release(gpu[0], words, COUNT, round));
@@ -95,7 +91,6 @@ static void released_words_have_landed_when_release_returns(void **state)
 
 static void watchdog_beside_a_global_capture_is_served_and_spoils_nothing(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 4096);
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
@@ -116,7 +111,6 @@ static void release_is_not_held_up_by_many_streams_that_wait(void **state)
 {
     enum { COUNT = 40 };
     ceclStream_t streams[COUNT];
-    (void)state;
     struct memory memory = memory_make(gpu[0], 4096);
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));
     for (int i = 0; i < COUNT; i++)
@@ -161,7 +155,6 @@ static void *stuff(void *argument)
 static void release_frees_a_caller_stuck_in_a_full_queue(void **state)
 {
     pthread_t thread;
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 4096);
     must(OPS(gpu[0])->mem_set(gpu[0], memory.at, 0, 4096));

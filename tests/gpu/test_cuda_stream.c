@@ -9,7 +9,6 @@
 
 static void query_of_a_held_stream_is_in_progress_until_the_word_comes(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
     const bool early = ends_within(gpu[0], kit.stream, A_WHILE_MS);
@@ -32,7 +31,6 @@ static bool passes(struct kit *kit, uint32_t word, uint32_t value)
 
 static void wait_compares_cyclically(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     assert_true(passes(&kit, 5, 5));
     assert_true(passes(&kit, 6, 5));
@@ -47,7 +45,6 @@ static void memops_of_many_batches_run_in_order(void **state)
     enum { COUNT = 1000 };
     static struct cecl_memop ops[2 * COUNT];
     uint32_t *words = NULL;
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], COUNT, &words));
     /* If batches ran out of order, the flag would keep an earlier value. */
@@ -69,7 +66,6 @@ static void memops_after_a_wait_in_an_earlier_batch_are_held(void **state)
     enum { COUNT = 300 };
     static struct cecl_memop ops[COUNT];
     uint32_t *word = NULL;
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(OPS(gpu[0])->words_alloc(gpu[0], 1, &word));
     ops[0] = (struct cecl_memop){kit.flag, 1, CECL_MEMOP_WAIT};
@@ -93,7 +89,6 @@ static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
     enum { COUNT = 16, WORDS = PATTERN_WORDS / COUNT / 2 };
     void *dst[COUNT], *src[COUNT];
     size_t bytes[COUNT];
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory from = memory_make(gpu[0], PATTERN_WORDS * 4);
     struct memory to = memory_make(gpu[0], PATTERN_WORDS * 4);
@@ -124,7 +119,6 @@ static void copies_of_a_batch_all_arrive_and_touch_nothing_else(void **state)
 static void fork_of_a_stream_or_the_per_thread_default_is_itself(void **state)
 {
     ceclStream_t work = NULL, per_thread = cudaStreamPerThread;
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], PATTERN_WORDS * 8);
     must(OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
@@ -193,20 +187,17 @@ static void check_legacy_order(ceclStream_t legacy)
 
 static void legacy_stream_orders_what_comes_before_and_after(void **state)
 {
-    (void)state;
     check_legacy_order(NULL);
 }
 
 static void legacy_stream_by_its_name_orders_alike(void **state)
 {
-    (void)state;
     check_legacy_order(cudaStreamLegacy);
 }
 
 static void fork_of_another_gpus_stream_is_refused(void **state)
 {
     ceclStream_t work = NULL;
-    (void)state;
     need_two();
     struct kit kit = kit_make(gpu[1]);
     refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
@@ -217,7 +208,6 @@ static void fork_of_another_gpus_stream_is_refused(void **state)
 static void destroy_of_a_default_stream_is_refused(void **state)
 {
     const ceclStream_t streams[] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
-    (void)state;
     for (size_t i = 0; i < 3; i++)
         refused(ceclInvalidArgument, "default stream",
                 OPS(gpu[0])->stream_destroy(gpu[0], streams[i]));
@@ -227,7 +217,6 @@ static void stream_ids_are_never_used_again(void **state)
 {
     enum { COUNT = 50 };
     uint64_t ids[COUNT];
-    (void)state;
     for (int i = 0; i < COUNT; i++) { /* one after the other, so that addresses are reused */
         ceclStream_t stream = NULL;
         must(OPS(gpu[0])->stream_create(gpu[0], &stream));
@@ -243,7 +232,6 @@ static void stream_ids_are_never_used_again(void **state)
 
 static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
     const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream);
@@ -257,7 +245,6 @@ static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **s
 
 static void check_of_another_gpus_stream_is_refused(void **state)
 {
-    (void)state;
     need_two();
     struct kit kit = kit_make(gpu[1]);
     refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
@@ -270,7 +257,6 @@ static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
 {
     enum { COUNT = 20 };
     ceclStream_t streams[COUNT + 1];
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     for (int i = 0; i < COUNT; i++)
         must(OPS(gpu[0])->stream_create(gpu[0], &streams[i]));
@@ -297,7 +283,6 @@ static void drain_is_bounded_and_ends_with_the_last_stream(void **state)
  * after the others are done. */
 static void drain_beside_a_capturing_stream_is_refused_and_spoils_nothing(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
     must_cuda(cudaStreamBeginCapture(kit.other, cudaStreamCaptureModeGlobal));
@@ -333,7 +318,6 @@ static void close_with_a_busy_stream_left_returns_and_ends_it(void **state)
     ceclStream_t stream = NULL;
     pthread_t thread;
     uint32_t *words = NULL;
-    (void)state;
     must(OPS(gpu[0])->words_alloc(gpu[0], 2, &words));
     must(cecl_cuda_open(0, &own));
     must(OPS(own)->stream_create(own, &stream));
@@ -362,7 +346,6 @@ static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **stat
     const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal,
                                                 cudaStreamCaptureModeThreadLocal,
                                                 cudaStreamCaptureModeRelaxed};
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     for (size_t i = 0; i < 3; i++) {
         ceclStream_t work = NULL;
@@ -380,7 +363,6 @@ static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **stat
 static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing(void **state)
 {
     ceclStream_t work = NULL, blocking = NULL;
-    (void)state;
     must_cuda(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
     must_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal));
     refused(ceclInvalidUsage, "legacy default stream",

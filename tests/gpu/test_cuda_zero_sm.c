@@ -70,7 +70,6 @@ static void pair_end(struct pair *pair)
  * driver, local copies have become free of SMs, which must be measured. */
 static void local_copy_waits_until_the_sms_are_free(void **state)
 {
-    (void)state;
     struct kit kit = kit_make(gpu[0]);
     struct memory memory = memory_make(gpu[0], 2 * BYTES);
     put_pattern(&kit, memory.at, 30);
@@ -128,14 +127,12 @@ static void check_peer_copies(bool push)
 
 static void peer_push_needs_no_sm(void **state)
 {
-    (void)state;
     need_two();
     check_peer_copies(true);
 }
 
 static void peer_pull_needs_no_sm(void **state)
 {
-    (void)state;
     need_two();
     check_peer_copies(false);
 }
@@ -207,28 +204,24 @@ static void check_ping_pong(bool by_copy, bool hold)
 
 static void flags_by_remote_write_follow_their_payload(void **state)
 {
-    (void)state;
     need_two();
     check_ping_pong(false, false);
 }
 
 static void flags_by_copy_follow_their_payload(void **state)
 {
-    (void)state;
     need_two();
     check_ping_pong(true, false);
 }
 
 static void flags_by_remote_write_need_no_sm(void **state)
 {
-    (void)state;
     need_two();
     check_ping_pong(false, true);
 }
 
 static void flags_by_copy_need_no_sm(void **state)
 {
-    (void)state;
     need_two();
     check_ping_pong(true, true);
 }
@@ -237,7 +230,6 @@ static void peer_copy_from_the_legacy_stream_needs_no_sm(void **state)
 {
     ceclStream_t work = NULL;
     bool ended = false;
-    (void)state;
     need_two();
     struct pair pair = pair_make();
 
@@ -261,7 +253,6 @@ static void peer_copy_from_the_legacy_stream_needs_no_sm(void **state)
 static void watchdogs_words_need_no_sm(void **state)
 {
     uint32_t own = 0, theirs = 0;
-    (void)state;
     need_two();
     struct pair pair = pair_make();
     must(OPS(gpu[0])->mem_set(gpu[0], pair.own[0].at, 0, 4));

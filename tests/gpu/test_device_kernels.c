@@ -25,7 +25,6 @@ static uint32_t *results[MOST]; /* pinned: wrong, ended, came */
 
 static int all_open(void **state)
 {
-    (void)state;
     /* One thread makes all ranks' calls, so no call may wait for the pool to grow. */
     setenv("CECL_SEGMENT_BYTES", "256M", 1);
     setenv("CECL_DEVICE", "cuda", 1);
@@ -45,7 +44,6 @@ static int all_open(void **state)
 
 static int all_close(void **state)
 {
-    (void)state;
     for (int g = 0; g < ngpus; g++) {
         cudaSetDevice(g);
         cudaStreamDestroy(streams[g]);
@@ -82,7 +80,6 @@ static void exchange(int g, int blocks, int threads, uint32_t seed, int rounds)
 
 static void barriers_order_writes_over_many_rounds_and_launches(void **state)
 {
-    (void)state;
     begin();
     for (uint32_t launch = 0; launch < 200; launch++)
         for (int g = 0; g < ngpus; g++) {
@@ -101,7 +98,6 @@ static void barriers_order_what_is_still_on_its_way(void **state)
     const size_t bytes = 2 * RUSHED * (size_t)CECL_DEVICE_BLOCKS * (size_t)threads * 4;
     uint32_t *rushed[MOST];
     struct crowd crowd;
-    (void)state;
     begin();
     crowd_open(&crowd, ngpus);
     for (int g = 0; g < ngpus; g++) {
@@ -129,7 +125,6 @@ static void barriers_order_what_is_still_on_its_way(void **state)
 static void a_captured_kernel_is_replayed(void **state)
 {
     cudaGraphExec_t graphs[MOST];
-    (void)state;
     begin();
     for (int g = 0; g < ngpus; g++) {
         cudaGraph_t graph;
@@ -154,7 +149,6 @@ static void a_captured_kernel_is_replayed(void **state)
 
 static void signals_go_round_the_ring_in_two_launches(void **state)
 {
-    (void)state;
     begin();
     for (uint32_t first = 1; first <= 501; first += 500)
         for (int g = 0; g < ngpus; g++) {
@@ -169,7 +163,6 @@ static void signals_go_round_the_ring_in_two_launches(void **state)
 static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
 {
     const int slot = 5;
-    (void)state;
     begin();
     for (int g = 1; g < ngpus; g++) {
         ceclDeviceComm_t hasty = dcs[g];
@@ -194,7 +187,6 @@ static void a_barrier_ends_by_its_bound_and_ranks_get_in_step_again(void **state
 
 static void a_slot_out_of_range_is_false_at_once(void **state)
 {
-    (void)state;
     const int slots[] = {-1, CECL_DEVICE_BLOCKS};
     for (int i = 0; i < 2; i++) {
         results[0][2] = 77;
@@ -209,7 +201,6 @@ static void a_slot_out_of_range_is_false_at_once(void **state)
  * with its communicator. */
 static void waits_end_when_a_rank_gives_up(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     begin();
     for (int g = 1; g < ngpus; g++) {

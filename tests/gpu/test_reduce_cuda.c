@@ -121,7 +121,6 @@ static void visit_counts_and_lies(struct cecl_reduction r)
 
 static void every_type_and_operation_gives_the_hosts_bits(void **state)
 {
-    (void)state;
     for_every_pair(visit_counts_and_lies);
 }
 
@@ -136,7 +135,6 @@ static void visit_places(struct cecl_reduction r)
 
 static void in_place_gives_the_hosts_bits(void **state)
 {
-    (void)state;
     for_every_pair(visit_places);
 }
 
@@ -145,7 +143,6 @@ static void every_pattern_passes_as_on_the_host(void **state)
 {
     static const ceclDataType_t small[] = {ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
                                            ceclFloat8e5m2};
-    (void)state;
     for (int t = 0; t < 4; t++) {
         const unsigned bytes = formats[small[t]].bytes;
         for (uint32_t i = 0; i < 65536; i++)
@@ -163,7 +160,6 @@ static void as_many_sources_as_are_promised(void **state)
 {
     static const void *src[CECL_REDUCE_CUDA_SOURCES_MAX], *host_src[CECL_REDUCE_CUDA_SOURCES_MAX];
     static unsigned char expected[ROOM];
-    (void)state;
     fill(ceclFloat32, 5);
     for (int s = 0; s < CECL_REDUCE_CUDA_SOURCES_MAX; s++) {
         src[s] = device[s % SOURCES] + 16 * s;
@@ -188,7 +184,6 @@ static void a_large_reduction_gives_the_hosts_bits(void **state)
     unsigned char *there = NULL, *in = malloc(5 * count), *out = malloc(5 * count);
     const void *src[4], *host_src[4];
     uint64_t seed = 3;
-    (void)state;
     assert_true(in && out);
     must_cuda(cudaMalloc((void **)&there, 5 * count));
     random_fill(in, ceclFloat8e4m3, 4 * count, &seed);
@@ -220,7 +215,6 @@ static void sources_of_a_peer_give_the_hosts_bits(void **state)
 {
     unsigned char *own[SOURCES + 1];
     int reaches = 0;
-    (void)state;
     need_two();
     must_cuda(cudaDeviceCanAccessPeer(&reaches, 0, 1));
     if (!reaches)
@@ -290,7 +284,6 @@ static void every_place_gets_the_hosts_bits(void **state)
     unsigned char *extra[ALSO];
     void *also[ALSO];
     const void *src[SOURCES];
-    (void)state;
     fill(ceclFloat32, 21);
     for (int a = 0; a < ALSO; a++)
         must_cuda(cudaMalloc((void **)&extra[a], ROOM));
@@ -362,7 +355,6 @@ static void replaces_its_sources(struct cecl_reduction r, enum lie lie)
 static void a_result_replaces_all_of_its_sources(void **state)
 {
     static const uint64_t counts[] = {1, 13, 5021, 120021};
-    (void)state;
     fill(ceclFloat32, 22);
     for (size_t c = 0; c < (is_short ? 3 : 4); c++)
         for (uint8_t kernel = CECL_REDUCE_WIDE; kernel <= CECL_REDUCE_BULK; kernel++)
@@ -543,7 +535,6 @@ static void a_kernel_meets(const struct way *way, uint32_t base)
 
 static void a_reduction_sends_and_awaits_the_flags_around_it(void **state)
 {
-    (void)state;
     for (size_t w = 0; w < WAYS; w++) {
         a_kernel_meets(&ways[w], 0);
         a_kernel_meets(&ways[w], UINT32_MAX - 1); /* the first value is the largest */
@@ -581,7 +572,6 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
 
 static void a_meeting_is_as_much_as_is_asked_for(void **state)
 {
-    (void)state;
     fill(ceclFloat32, 31);
     for (size_t w = 0; w < WAYS; w++)
         for (uint32_t does = 0; does <= EVERYTHING; does++)
@@ -592,7 +582,6 @@ static void a_meeting_is_as_much_as_is_asked_for(void **state)
  * is set. */
 static void a_word_silences_it(void **state)
 {
-    (void)state;
     fill(ceclFloat32, 32);
     for (size_t w = 0; w < WAYS; w++)
         for (uint32_t does = 0; does <= EVERYTHING; does++)
@@ -604,7 +593,6 @@ static void meetings_follow_each_other(void **state)
 {
     const void *src[SOURCES];
     static unsigned char expected[ROOM];
-    (void)state;
     fill(ceclFloat32, 33);
     words_start(0);
     peers_come(1000, 0);
@@ -704,7 +692,6 @@ static void a_peer_that_was_told_has_all_of_the_result(void **state)
     static unsigned char expected[ROOM];
     const uint64_t count = 50021;
     struct crowd crowd;
-    (void)state;
     open_there();
     crowd_open(&crowd, 2);
     words_start(0);
@@ -754,7 +741,6 @@ static void a_peer_that_a_copy_told_has_all_of_the_result(void **state)
     uint32_t *value = NULL;
     cudaEvent_t written;
     struct crowd crowd;
-    (void)state;
     open_there();
     crowd_open(&crowd, 2);
     must_cuda(cudaSetDevice(0));
@@ -851,7 +837,6 @@ static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_
 static void a_kernel_and_a_copy_engine_write_side_by_side(void **state)
 {
     uint64_t x = 91;
-    (void)state;
     open_there();
     fill(ceclUint32, 35);
     must_cuda(cudaMemcpy(out, here[1], ROOM, cudaMemcpyDefault));
@@ -936,7 +921,6 @@ static void a_tile_stays_until_it_was_read(void **state)
     uint32_t *got = NULL;
     struct crowd crowd;
     bool has = false;
-    (void)state;
     need_two();
     must(cecl_reduce_cuda_has_bulk(&has));
     if (!has)
@@ -981,7 +965,6 @@ static void a_tile_stays_until_it_was_read(void **state)
 static void what_cannot_be_reduced_is_refused(void **state)
 {
     const void *src[CECL_REDUCE_CUDA_SOURCES_MAX + 1] = {device[0], device[1]};
-    (void)state;
     struct cecl_reduction good = {
         .dst = device[2], .src = src, .nsrc = 2, .count = 8, .type = ceclInt32};
     struct cecl_reduction r = good;

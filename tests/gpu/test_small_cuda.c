@@ -35,7 +35,6 @@ static uint32_t told;                /* the words' value; 0: no meeting */
 
 static int all_open(void **state)
 {
-    (void)state;
     for (int g = 0; g < n; g++) {
         must_cuda(cudaSetDevice(g));
         for (int peer = 0; peer < n; peer++)
@@ -257,13 +256,11 @@ static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
 
 static void an_all_reduce_of_every_type_and_operation_gives_the_hosts_bits(void **state)
 {
-    (void)state;
     reductions_give_the_hosts_bits(CECL_SMALL_ALL_REDUCE);
 }
 
 static void a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits(void **state)
 {
-    (void)state;
     reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
 }
 
@@ -276,7 +273,6 @@ static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,     
 
 static void reductions_of_any_size_give_the_hosts_bits(void **state)
 {
-    (void)state;
     fill(ceclFloat32, 3);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_REDUCE_SCATTER; kind++)
         for (size_t i = 0; i < EDGES; i++)
@@ -290,7 +286,6 @@ static void reductions_of_any_size_give_the_hosts_bits(void **state)
 
 static void blocks_of_every_few_bytes_arrive_whole(void **state)
 {
-    (void)state;
     fill(ceclUint8, 78);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t bytes = 1; bytes <= 64; bytes++)
@@ -304,7 +299,6 @@ static void blocks_of_every_few_bytes_arrive_whole(void **state)
 
 static void blocks_around_edges_arrive_whole(void **state)
 {
-    (void)state;
     fill(ceclUint8, 79);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 1; i < EDGES - 1; i++)
@@ -317,7 +311,6 @@ static void blocks_around_edges_arrive_whole(void **state)
 static void blocks_arrive_whole_at_any_alignment(void **state)
 {
     static const size_t sizes[] = {1, 15, 16, 17, 4096, 5000, SLOT - 1, SLOT};
-    (void)state;
     fill(ceclUint8, 77);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = is_short; i < sizeof(sizes) / sizeof(sizes[0]); i += is_short ? 4 : 1)
@@ -335,7 +328,6 @@ static void calls_follow_each_other_without_a_pause(void **state)
     enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
     static double host[COUNT];
     const struct cecl_small s = {.kind = CECL_SMALL_ALL_REDUCE, .type = ceclFloat64, .op = ceclSum};
-    (void)state;
     for (int turn = 0; turn < TURNS; turn++) {
         double expected = 1;
         for (int i = 0; i < COUNT; i++)
@@ -376,7 +368,6 @@ static void slots_set(int byte)
 static void epochs_may_wrap_around(void **state)
 {
     const uint32_t before = epoch;
-    (void)state;
     fill(ceclUint8, 80);
     slots_set(0x55);
     set_epoch(0u - 20);
@@ -395,7 +386,6 @@ static void all_lines_are_renewed_by_and_by(void **state)
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
     const size_t calls = 2 * half / 512; /* for both halves: each call renews a row of lines */
     uint32_t *const lines = malloc(2 * half);
-    (void)state;
     assert_non_null(lines);
     slots_set(0x55);
     for (size_t c = 0; c < calls; c++, epoch++)
@@ -439,7 +429,6 @@ static void meetings_ended(int first, bool told_peers)
 
 static void a_meeting_is_told_and_its_end_too(void **state)
 {
-    (void)state;
     fill(ceclFloat16, 9);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t bytes = 16; bytes <= SLOT; bytes *= 16) /* by one block, and by many */
@@ -486,14 +475,12 @@ static void waits_end(uint64_t timeout_ns, size_t bytes)
 
 static void a_wait_ends_by_its_bound(void **state)
 {
-    (void)state;
     waits_end(50000000, 1000);
     waits_end(50000000, SLOT);
 }
 
 static void a_wait_ends_by_its_word(void **state)
 {
-    (void)state;
     waits_end(UINT64_C(100000000000), 1000);
     waits_end(UINT64_C(100000000000), SLOT);
 }
@@ -502,7 +489,6 @@ static void a_wait_ends_by_its_word(void **state)
  * end. */
 static void kernels_that_begin_after_the_end_tell_nothing(void **state)
 {
-    (void)state;
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
         meet(30);
         for (int g = 0; g < n; g++) {
@@ -525,7 +511,6 @@ static void kernels_that_begin_after_the_end_tell_nothing(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     struct cecl_small s = {.nranks = 1, .bytes = 16, .slot_bytes = SLOT};
     refused(ceclInvalidArgument, "2 to 16 ranks expected", cecl_small_cuda(streams[0], &s));
     s.nranks = 2;
@@ -541,7 +526,6 @@ static void what_cannot_be_is_refused(void **state)
 
 static int count_calls(void **state)
 {
-    (void)state;
     is_counted = true;
     meet(50);
     set_epoch(epoch);
@@ -551,7 +535,6 @@ static int count_calls(void **state)
 /* All ranks got the words of the last call, which has ended. */
 static int stop_counting(void **state)
 {
-    (void)state;
     for (int g = 0; g < n; g++) {
         uint32_t count = 0;
         must_cuda(cudaMemcpy(&count, numbers[g], sizeof(count), cudaMemcpyDefault));

@@ -16,7 +16,6 @@ static cudaStream_t stream;
 
 static int set_up(void **state)
 {
-    (void)state;
     must_cuda(cudaSetDevice(0));
     must(cecl_splits_cuda_prepare());
     must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -26,7 +25,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     must_cuda(cudaFreeHost(memory));
     must_cuda(cudaStreamDestroy(stream));
     return 0;
@@ -60,20 +58,17 @@ static void random_splits(uint64_t times, uint64_t row_most, uint64_t seed)
 
 static void random_splits_give_what_the_model_gives(void **state)
 {
-    (void)state;
     random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 40, 20261125);
 }
 
 static void long_rows_arrive_whole(void **state)
 {
-    (void)state;
     random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 3000, 37);
 }
 
 static void a_failed_communicators_kernels_touch_nothing(void **state)
 {
     uint64_t x = 7;
-    (void)state;
     model_draw(&x, 3, 8, &model, memory);
     memory->end = 1;
     all_do(CECL_SPLITS_TELL, 0);
@@ -129,7 +124,6 @@ static void rows_move_at_these_rates(void **state)
     unsigned char *slices, *send;
     uint64_t *words, rows[2 * RANKS];
     struct cecl_splits_trouble *trouble;
-    (void)state;
     if (getenv("CECL_TEST_SHORT"))
         return;
     must_cuda(cudaMalloc((void **)&slices, RANKS * slice));

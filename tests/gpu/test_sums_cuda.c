@@ -11,7 +11,6 @@ static cudaStream_t stream;
 
 static int set_up(void **state)
 {
-    (void)state;
     must_cuda(cudaSetDevice(0));
     must(cecl_row_sums_cuda_prepare());
     must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -21,7 +20,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     must_cuda(cudaFreeHost(memory));
     must_cuda(cudaStreamDestroy(stream));
     return 0;
@@ -32,7 +30,6 @@ static void kernels_give_the_hosts_bits(void **state)
     static unsigned char got[sizeof(memory->sums)];
     static const uint32_t sms[] = {0, 1, 3, 1000};
     uint64_t seed = 37;
-    (void)state;
     for (int round = 0; round < (getenv("CECL_TEST_SHORT") ? 30 : 2000); round++) {
         struct cecl_row_sums s = sums_draw(&seed, memory);
         s.max_sms = sms[round % 4];
@@ -55,7 +52,6 @@ static void sums_take_so_long(void **state)
     uint64_t *places = malloc(nrows * sizeof(*places));
     cudaEvent_t begin, end;
     float ms;
-    (void)state;
     if (getenv("CECL_TEST_SHORT")) {
         free(places);
         return;

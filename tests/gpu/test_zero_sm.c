@@ -2,15 +2,11 @@
  * every SM is held; refused memory and streams; leaks. (bench/cecl_zerosm and its test
  * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
  * for each GPU. A single thread makes all calls, because none of them blocks the host. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <cuda_runtime_api.h>
@@ -178,7 +174,6 @@ static ceclExplanation_t explain(const struct shape *shape)
  * copy engine, the explanation says that the call needs no SM. */
 static void local_copies_wait_for_an_sm_where_explained_so(void **state)
 {
-    (void)state;
     const struct shape *shape = &exchange_out_of_place;
     setenv("CECL_SM_POLICY", "allow", 1);
     open_all();
@@ -200,7 +195,6 @@ static void local_copies_wait_for_an_sm_where_explained_so(void **state)
 
 static void a_barrier_needs_no_sm(void **state)
 {
-    (void)state;
     setenv("CECL_SM_POLICY", "never", 1);
     open_all();
     unsetenv("CECL_SM_POLICY");
@@ -283,7 +277,6 @@ static void check_got(unsigned seed)
 
 static void puts_gets_and_signals_need_no_sm(void **state)
 {
-    (void)state;
     setenv("CECL_SM_POLICY", "never", 1);
     open_all();
     unsetenv("CECL_SM_POLICY");
@@ -306,7 +299,6 @@ static void puts_gets_and_signals_need_no_sm(void **state)
 /* One thread allocates on all GPUs, in a group: all pools grow at the same time. */
 static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
 {
-    (void)state;
     const size_t bytes = (size_t)256 << 20; /* more than the first segment */
     void *buffers[MAX_GPUS] = {NULL};
     open_all();
@@ -324,7 +316,6 @@ static void one_thread_allocates_on_all_gpus_in_a_group(void **state)
 
 static void memory_that_is_not_this_gpus_is_refused(void **state)
 {
-    (void)state;
     void *pinned = NULL, *other = NULL, *managed = NULL;
     static char plain[64];
     open_all();
@@ -350,7 +341,6 @@ static void memory_that_is_not_this_gpus_is_refused(void **state)
 
 static void plain_device_memory_may_be_sent(void **state)
 {
-    (void)state;
     void *plain[MAX_GPUS];
     open_all();
     fill(&gather_out_of_place, 31);
@@ -427,7 +417,6 @@ static void launch_graphs(const cudaGraphExec_t graphs[MAX_GPUS])
 
 static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
 {
-    (void)state;
     cudaGraphExec_t graphs[MAX_GPUS];
     open_all();
     capture_gather(graphs);
@@ -455,7 +444,6 @@ static void a_captured_gather_is_zero_sm_in_each_launch(void **state)
 
 static void captured_puts_gets_and_signals_need_no_sm(void **state)
 {
-    (void)state;
     cudaGraphExec_t graphs[MAX_GPUS];
     setenv("CECL_SM_POLICY", "never", 1);
     open_all();
@@ -495,7 +483,6 @@ static void gather_in_chunks(const ceclRequest_t requests[MAX_GPUS],
 
 static void waiting_for_a_chunk_needs_no_sm(void **state)
 {
-    (void)state;
     ceclRequest_t requests[MAX_GPUS];
     ceclStream_t gathering[MAX_GPUS];
     setenv("CECL_SM_POLICY", "never", 1);
@@ -529,7 +516,6 @@ static void waiting_for_a_chunk_needs_no_sm(void **state)
 /* Rank 1 never calls: the wait on the GPU itself is released, and all streams end. */
 static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
 {
-    (void)state;
     setenv("CECL_TIMEOUT_MS", "400", 1);
     open_all();
     unsetenv("CECL_TIMEOUT_MS");
@@ -544,7 +530,6 @@ static void a_wait_on_the_gpu_ends_by_the_timeout(void **state)
 
 static void communicators_leak_no_gpu_memory(void **state)
 {
-    (void)state;
     size_t before = 0, after = 0, all = 0;
     for (int i = 0; i < 12; i++) {
         open_all();

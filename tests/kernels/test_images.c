@@ -1,15 +1,11 @@
 /* The embedded kernels: every image has every kernel that the library asks for, and each GPU is given the
  * right image. No GPU is needed. */
 #include <elf.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "sm/images.h"
 #include "sm/kernel_names.h"
@@ -63,7 +59,6 @@ static void all_have(enum cecl_kernel_file file, const char *name)
 
 static void every_image_has_every_kernel(void **state)
 {
-    (void)state;
 #define PAIR(type_name, type, op_name, op)                                                         \
     all_have(CECL_KERNELS_reduce_wide, "cecl_reduce_any_" #type_name "_" #op_name);                \
     all_have(CECL_KERNELS_reduce_bulk, "cecl_reduce_bulk_" #type_name "_" #op_name);               \
@@ -84,7 +79,6 @@ static void every_image_has_every_kernel(void **state)
 
 static void a_kernel_that_is_not_there_is_not_found(void **state)
 {
-    (void)state;
     const struct cecl_image *const cubin = cecl_image_for(CECL_KERNELS_hold, 90),
                                    *const ptx = cecl_image_for(CECL_KERNELS_hold, 200);
     assert_false(cubin_has(cubin->data, "cecl_hol"));
@@ -103,7 +97,6 @@ static void gets(int gpu, int capability, int is_ptx)
 
 static void a_gpu_gets_a_cubin_of_its_major_version_or_ptx(void **state)
 {
-    (void)state;
     gets(80, 80, false);
     gets(86, 80, false);
     gets(89, 80, false);
@@ -116,7 +109,6 @@ static void a_gpu_gets_a_cubin_of_its_major_version_or_ptx(void **state)
 
 static void a_gpu_that_no_image_is_for_gets_none(void **state)
 {
-    (void)state;
     assert_null(cecl_image_for(CECL_KERNELS_small, 75));
     assert_null(cecl_image_for(CECL_KERNELS_reduce_bulk, 80));
 }

@@ -1,11 +1,7 @@
 /* How a trial begins, boundary by boundary, with two ranks, the first of which is always ahead. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "learn/trial.h"
 
@@ -44,7 +40,6 @@ static int recall(void *context, uint64_t subject)
 
 static int start(void **state)
 {
-    (void)state;
     shared = calloc(1, cecl_trial_bytes(RANKS));
     for (int r = 0; r < RANKS; r++) {
         processes[r] = (struct process){0};
@@ -55,7 +50,6 @@ static int start(void **state)
 }
 static int stop(void **state)
 {
-    (void)state;
     free(shared);
     return 0;
 }
@@ -86,7 +80,6 @@ static bool begins(void)
 
 static void it_begins_when_all_are_ready(void **state)
 {
-    (void)state;
     want(1);
     assert_true(begins());
     assert_int_equal(processes[0].held, 1);
@@ -95,7 +88,6 @@ static void it_begins_when_all_are_ready(void **state)
 
 static void a_busy_rank_puts_it_off_eight_times(void **state)
 {
-    (void)state;
     processes[1].is_busy = true;
     want(1);
     assert_false(begins());
@@ -109,7 +101,6 @@ static void a_busy_rank_puts_it_off_eight_times(void **state)
 /* 512 periods later. */
 static void a_trial_that_was_left_begins_later(void **state)
 {
-    (void)state;
     processes[1].is_busy = true;
     want(1);
     assert_false(begins());
@@ -138,7 +129,6 @@ static bool begins_apart(int boundaries)
  * valid for 4 periods of 64, and then longer. */
 static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
 {
-    (void)state;
     assert_true(begins_apart(1500));
     assert_true(trials[0].attempt > 0 && trials[0].attempt < 4);
     assert_false(trials[0].is_busy);
@@ -149,7 +139,6 @@ static void a_rank_that_is_far_behind_has_time_to_offer(void **state)
 /* The late rank sees that all have offered, but the first rank passed the boundary before that. */
 static void a_rank_that_is_ahead_decides(void **state)
 {
-    (void)state;
     want(1);
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < 5; i++) /* to the first decision */
@@ -163,7 +152,6 @@ static void a_rank_that_is_ahead_decides(void **state)
  * communicator. */
 static void an_offer_of_an_earlier_subject_does_not_count(void **state)
 {
-    (void)state;
     want(1);
     pass_boundary();
     assert_int_equal(trials[1].state, CECL_TRIAL_OFFERED);
@@ -179,7 +167,6 @@ static void an_offer_of_an_earlier_subject_does_not_count(void **state)
 /* The GPU never reaches a period's end. */
 static void a_trial_ends_without_times(void **state)
 {
-    (void)state;
     want(1);
     assert_true(begins());
     for (int i = 0; i < OFTEN && trials[0].state == CECL_TRIAL_RUNNING; i++)

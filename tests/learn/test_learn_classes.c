@@ -235,7 +235,6 @@ static uint64_t number(const char *variable, uint64_t otherwise)
  * standard errors is kept 99 times in 100; ranks never differ. An arm has at most 20 times. */
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
-    (void)state;
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
     int slower = 0, missed = 0, gaining = 0, none = 0, all = 0, disagree = 0;
@@ -280,7 +279,6 @@ static struct server two_classes(uint64_t seed)
 
 static void each_class_gets_its_verdict(void **state)
 {
-    (void)state;
     const struct server server = two_classes(1);
     run(&server);
     assert_true(class_of(0)->has_verdict && class_of(1)->has_verdict);
@@ -292,7 +290,6 @@ static void each_class_gets_its_verdict(void **state)
 /* The ranks' times differ by their waiting, which exceeds the gain of the arm. */
 static void the_wait_of_early_ranks_does_not_count(void **state)
 {
-    (void)state;
     struct server server = two_classes(2);
     server.nranks = 4;
     server.gain[0] = 0.03;
@@ -304,7 +301,6 @@ static void the_wait_of_early_ranks_does_not_count(void **state)
 /* One slow call is no reason to drop an arm. */
 static void calls_that_take_long_now_and_then_decide_nothing(void **state)
 {
-    (void)state;
     int kept = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct server server = two_classes(seed);
@@ -320,7 +316,6 @@ static void calls_that_take_long_now_and_then_decide_nothing(void **state)
 /* Nothing is tried in the first calls, and nothing while all calls are in a period. */
 static void it_begins_after_512_calls_without_a_period(void **state)
 {
-    (void)state;
     struct server server = two_classes(3);
     server.calls = CECL_CLASS_QUIET;
     run(&server);
@@ -337,7 +332,6 @@ static void it_begins_after_512_calls_without_a_period(void **state)
 /* One call in 200: 16 calls of this class are 3,200 calls. */
 static void a_rare_class_gives_way(void **state)
 {
-    (void)state;
     struct server server = two_classes(4);
     server.nclasses = 2;
     server.weight[1] = 0.005;
@@ -350,7 +344,6 @@ static void a_rare_class_gives_way(void **state)
 
 static void only_so_many_classes_have_a_place(void **state)
 {
-    (void)state;
     struct server server = two_classes(5);
     server.nclasses = 60;
     for (int c = 0; c < server.nclasses; c++)
@@ -367,7 +360,6 @@ static void only_so_many_classes_have_a_place(void **state)
 /* A rank tries another communicator all the time. */
 static void a_busy_rank_leaves_its_classes_without_a_verdict(void **state)
 {
-    (void)state;
     struct server server = two_classes(6);
     begin(&server);
     void *shared = calloc(1, cecl_trial_bytes(2));
@@ -390,7 +382,6 @@ static void a_busy_rank_leaves_its_classes_without_a_verdict(void **state)
 /* After 160,000 calls of the class. */
 static void a_verdict_wears_out(void **state)
 {
-    (void)state;
     struct server server = two_classes(7);
     run(&server);
     for (int r = 0; r < 2; r++) {

@@ -1,11 +1,7 @@
 /* Detection of the period in a sequence of calls. A sequence is a string: each letter is a call. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "learn/period.h"
 
@@ -13,7 +9,6 @@ static struct cecl_period period;
 
 static int start(void **state)
 {
-    (void)state;
     memset(&period, 0, sizeof(period));
     return 0;
 }
@@ -41,7 +36,6 @@ static int repeat(const char *calls, int times, int *whole)
 
 static void a_sequence_without_a_period_has_none(void **state)
 {
-    (void)state;
     uint64_t word = 1;
     for (int i = 0; i < 20000; i++) {
         word = word * UINT64_C(6364136223846793005) + 1442695040888963407;
@@ -52,7 +46,6 @@ static void a_sequence_without_a_period_has_none(void **state)
 
 static void a_period_is_found_after_three_and_64_calls(void **state)
 {
-    (void)state;
     int whole;
     assert_int_equal(repeat("abcdefghij", 6, &whole), 0);
     assert_int_equal(period.length, 0);
@@ -64,7 +57,6 @@ static void a_period_is_found_after_three_and_64_calls(void **state)
 
 static void one_call_again_and_again_is_a_period(void **state)
 {
-    (void)state;
     int whole;
     repeat("a", 63, &whole);
     assert_int_equal(period.length, 0);
@@ -76,7 +68,6 @@ static void one_call_again_and_again_is_a_period(void **state)
 /* FSDP's step: layers that gather, then layers that reduce; all layers make the same calls. */
 static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
 {
-    (void)state;
     int whole;
     static const char step[] = "gggggggggggggggggggggggggrgrgrgrgrgrgrgrgrgrgrgra";
     repeat(step, 12, &whole);
@@ -86,7 +77,6 @@ static void layers_that_repeat_within_a_step_are_not_the_period(void **state)
 /* Micro-steps are found first. The last one of a step differs, so the step is found at the end. */
 static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(void **state)
 {
-    (void)state;
     char step[7 * 25 + 38 + 1] = "";
     int whole;
     for (int i = 0; i < 7; i++)
@@ -98,7 +88,6 @@ static void a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one(v
 
 static void an_odd_step_costs_no_more_than_itself(void **state)
 {
-    (void)state;
     int whole;
     repeat("abcdefg", 30, &whole);
     assert_int_equal(period.length, 7);
@@ -111,7 +100,6 @@ static void an_odd_step_costs_no_more_than_itself(void **state)
 
 static void a_changed_sequence_is_found_anew(void **state)
 {
-    (void)state;
     int whole;
     repeat("abcdefg", 30, &whole);
     const uint64_t before = period.pattern;

@@ -91,7 +91,6 @@ static void expect_goals(const struct tally *tally, uint64_t programs)
 
 static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 {
-    (void)state;
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
     struct tally tally = {0};
@@ -106,7 +105,6 @@ static void arms_that_gain_are_kept_and_slower_ones_are_not(void **state)
 
 static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
 {
-    (void)state;
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
     struct tally tally = {0};
@@ -121,7 +119,6 @@ static void so_are_those_of_loops_whose_ranks_are_far_apart(void **state)
  * exchange. */
 static void ranks_that_share_no_memory_decide_alike(void **state)
 {
-    (void)state;
     const uint64_t seed = number("CECL_TEST_SEED", 1);
     const uint64_t programs = number("CECL_TEST_PROGRAMS", 1000);
     struct tally tally = {0};
@@ -140,7 +137,6 @@ static void ranks_that_share_no_memory_decide_alike(void **state)
 /* One communicator gains, one loses, and two do not matter. */
 static void communicators_that_share_a_step_each_get_their_verdict(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++) {
         struct program program = {.seed = seed,
                                   .nranks = 4,
@@ -169,7 +165,6 @@ static void communicators_that_share_a_step_each_get_their_verdict(void **state)
  * others. */
 static void communicators_of_a_loop_each_get_their_verdict(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = {.seed = seed,
                                   .nranks = 3,
@@ -209,7 +204,6 @@ static struct program training(uint64_t seed)
 /* an arm that takes 1.25 x as long gets a single turn */
 static void a_bad_arm_has_one_turn(void **state)
 {
-    (void)state;
     struct program program = training(7);
     for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++)
         program.gain[0][arm] = -0.5;
@@ -222,7 +216,6 @@ static void a_bad_arm_has_one_turn(void **state)
 /* one of three arms: it has two times, and the others share the rest */
 static void only_the_bad_arm_is_dropped(void **state)
 {
-    (void)state;
     struct program program = training(7);
     program.gain[0][1] = 0.05;
     program.gain[0][2] = -0.5;
@@ -236,7 +229,6 @@ static void only_the_bad_arm_is_dropped(void **state)
 /* Steps of 20 us: several steps are timed as one period. */
 static void short_steps_are_tried_together(void **state)
 {
-    (void)state;
     struct program program = training(8);
     program.step_ns = 2e4;
     program.steps = 62 * 16 + 100;
@@ -268,7 +260,6 @@ static void is_decided(const struct program *program)
 /* A queue of 1,024 launches is full on rank 0, and empty on the others. */
 static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = loop_of_one_call(seed);
         program.ahead = 1024;
@@ -280,7 +271,6 @@ static void a_loop_whose_hosts_are_far_apart_is_decided(void **state)
 /* The GPUs reach a call when the hosts are 1,024 calls further. */
 static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct program program = loop_of_one_call(seed);
         program.lag = 1024;
@@ -290,7 +280,6 @@ static void a_loop_whose_gpus_are_far_behind_is_decided(void **state)
 
 static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state)
 {
-    (void)state;
     struct program program = training(9);
     program.gain[0][1] = 0.05;
     program.changes = 400;
@@ -308,7 +297,6 @@ static void a_changed_period_is_tried_anew_and_a_learned_one_is_not(void **state
 /* 10,000 repetitions later. */
 static void a_verdict_wears_out(void **state)
 {
-    (void)state;
     struct program program = training(10);
     program.gain[0][1] = 0.05;
     program.length[0] = 3;

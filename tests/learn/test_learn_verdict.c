@@ -1,10 +1,6 @@
 /* The verdict on the times of a trial. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "learn/verdict.h"
 #include "world.h"
@@ -30,7 +26,6 @@ static size_t fill(const double *ns, uint32_t narms, double scatter, double drif
 
 static void the_arm_with_the_shortest_periods_is_kept(void **state)
 {
-    (void)state;
     const size_t count = fill((const double[]){100, 95, 90, 130}, 4, 0.01, 0);
     const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
     assert_int_equal(verdict.arm, 2);
@@ -41,14 +36,12 @@ static void the_arm_with_the_shortest_periods_is_kept(void **state)
 
 static void less_than_one_percent_is_no_gain(void **state)
 {
-    (void)state;
     const size_t count = fill((const double[]){1000, 992}, 2, 0.0001, 0);
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
 static void a_gain_within_the_scatter_is_no_gain(void **state)
 {
-    (void)state;
     const size_t count = fill((const double[]){100, 97}, 2, 0.2, 0);
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
@@ -57,7 +50,6 @@ static void a_gain_within_the_scatter_is_no_gain(void **state)
  * turns would seem to gain. */
 static void drift_is_no_gain(void **state)
 {
-    (void)state;
     size_t count = 0;
     for (uint32_t i = 0; i < 2 * EACH; i++) {
         const uint32_t arm = i < 6 ? 1 : i > 2 * EACH - 7 ? 0 : i % 2;
@@ -68,7 +60,6 @@ static void drift_is_no_gain(void **state)
 
 static void a_time_that_is_far_off_decides_nothing(void **state)
 {
-    (void)state;
     const size_t count = fill((const double[]){100, 94}, 2, 0.01, 0);
     samples[1].ns *= 50; /* of arm 1 */
     assert_int_equal(cecl_verdict_of(samples, count).arm, 1);
@@ -79,7 +70,6 @@ static void a_time_that_is_far_off_decides_nothing(void **state)
 
 static void too_few_times_tell_nothing(void **state)
 {
-    (void)state;
     fill((const double[]){100, 50}, 2, 0, 0);
     assert_int_equal(cecl_verdict_of(samples, 0).arm, 0);
     assert_int_equal(cecl_verdict_of(samples, 8).arm, 0);
@@ -90,7 +80,6 @@ static void too_few_times_tell_nothing(void **state)
  * shorter, too. By the statistical test, one of three arms seems to gain in 3 of 100 trials. */
 static void heavy_noise_is_no_gain_and_drift_is_not_read_into_it(void **state)
 {
-    (void)state;
     enum { TRIALS = 4000, ARMS = 4 };
     uint64_t seed = 1;
     int kept = 0;

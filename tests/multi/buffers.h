@@ -27,7 +27,6 @@ static inline void buffers_open(size_t bytes, const char *staging, const char *p
 
 static inline int tear_down(void **state)
 {
-    (void)state;
     free(host);
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
@@ -36,7 +35,6 @@ static inline int tear_down(void **state)
 /* Checks that the communicator has failed. */
 static inline int tear_down_failed(void **state)
 {
-    (void)state;
     free(host);
     multi_ok(NULL, ceclCommAbort(comm));
     return 0;

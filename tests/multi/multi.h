@@ -4,13 +4,7 @@
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
-/* cmocka needs these headers before its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl_mpi.h>
 #include <stdbool.h>

@@ -16,21 +16,18 @@ static void open_with(const char *staging, const char *policy)
 
 static int set_up(void **state)
 {
-    (void)state;
     open_with("4K", "never"); /* staging so small that own blocks take several rounds */
     return 0;
 }
 
 static int set_up_allowed(void **state)
 {
-    (void)state;
     open_with("4K", "allow");
     return 0;
 }
 
 static int set_up_checked(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     open_with("4K", "never");
     multi_setenv("CECL_CHECK", NULL);
@@ -141,7 +138,6 @@ static void random_exchanges(int rounds)
 
 static void blocks_of_any_size_reach_their_places(void **state)
 {
-    (void)state;
     random_exchanges(40);
 }
 
@@ -153,7 +149,6 @@ static void works(void)
 
 static void nothing_at_all_is_a_call(void **state)
 {
-    (void)state;
     const struct arguments none = {0};
     multi_ok(comm, call(&none, true, false));
     multi_ok(comm, call(&none, true, true));
@@ -162,7 +157,6 @@ static void nothing_at_all_is_a_call(void **state)
 
 static void places_of_empty_blocks_are_of_no_account(void **state)
 {
-    (void)state;
     struct arguments a = {0};
     for (int p = 0; p < multi_nranks; p++)
         a.peers[p] = SIZE_MAX - (size_t)p;
@@ -180,7 +174,6 @@ static unsigned char *root_in_place(int root, bool in_place, unsigned char *othe
 
 static void gathers_to_every_root_are_right(void **state)
 {
-    (void)state;
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
             const size_t bytes = 3000 + (size_t)root;
@@ -200,7 +193,6 @@ static void gathers_to_every_root_are_right(void **state)
 
 static void scatters_from_every_root_are_right(void **state)
 {
-    (void)state;
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
             const size_t bytes = 3000 + (size_t)root, all = bytes * (size_t)multi_nranks;
@@ -225,7 +217,6 @@ static void scatters_from_every_root_are_right(void **state)
 
 static void all_of_them_may_be_grouped(void **state)
 {
-    (void)state;
     const size_t bytes = 700, all = bytes * (size_t)multi_nranks;
     unsigned char *gathered = NULL, *scattered = NULL;
     uint64_t x = 3;
@@ -284,7 +275,6 @@ static void expect_refused(ceclResult_t result, const char *words)
 
 static void what_one_rank_refuses_all_refuse(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
     expect_refused(ceclAlltoAllv(send_buffer, odd ? NULL : a.sendcounts, NULL, recv_buffer,
@@ -327,7 +317,6 @@ static void what_one_rank_refuses_all_refuse(void **state)
 
 static void counts_that_differ_are_named_on_every_rank(void **state)
 {
-    (void)state;
     struct arguments a = tens();
     if (multi_rank == 1)
         a.sendcounts[0] = 7;
@@ -348,7 +337,6 @@ static void counts_that_differ_are_named_on_every_rank(void **state)
 
 static void known_places_that_cannot_be_are_refused(void **state)
 {
-    (void)state;
     struct arguments a = tens();
     multi_refused(comm,
                   ceclAlltoAllvAt(send_buffer, a.sendcounts, NULL, recv_buffer, a.recvcounts, NULL,
@@ -369,7 +357,6 @@ static void known_places_that_cannot_be_are_refused(void **state)
  * makes its call last; so it knows the buffers of all ranks. */
 static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
     ceclResult_t result = ceclSuccess;
@@ -394,7 +381,6 @@ static void a_block_that_leaves_a_peers_recvbuff_ends_the_communicator(void **st
 
 static void ranks_may_have_their_buffers_at_other_offsets(void **state)
 {
-    (void)state;
     unsigned char *const recv = recv_buffer;
     unsigned char *wider = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&wider, room + 4 * (size_t)multi_nranks));
@@ -407,7 +393,6 @@ static void ranks_may_have_their_buffers_at_other_offsets(void **state)
 
 static void a_group_refuses_the_form_that_waits(void **state)
 {
-    (void)state;
     const struct arguments a = tens();
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&a, true, true));
@@ -418,7 +403,6 @@ static void a_group_refuses_the_form_that_waits(void **state)
 
 static void wrong_roots_and_buffers_are_named(void **state)
 {
-    (void)state;
     const size_t bytes = 64, all = bytes * (size_t)multi_nranks;
     multi_refused(comm, ceclGather(send_buffer, recv_buffer, 4, 0, multi_nranks, comm, NULL),
                   ceclInvalidArgument, "root");
@@ -449,7 +433,6 @@ static void wrong_roots_and_buffers_are_named(void **state)
 
 static void calls_that_differ_are_told_where_they_are_compared(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     struct arguments a = tens();
     if (multi_rank == 1)

@@ -10,7 +10,6 @@ static char *recv_buffer, *send_buffer;
 
 static int set_up(void **state)
 {
-    (void)state;
     comm = multi_comm(NULL);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BYTES));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&send_buffer, (size_t)multi_nranks * BYTES));
@@ -19,7 +18,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 500, .type = ceclInt32},
                 3);
     multi_check(comm, &(struct multi_case){.op = ceclOpAlltoAll, .count = 500, .type = ceclInt32},
@@ -40,7 +38,6 @@ static void refused(const void *send, void *recv, size_t count, int type, ceclRe
 
 static void null_arguments_are_named(void **state)
 {
-    (void)state;
     int value;
     ceclResult_t result;
     refused(NULL, recv_buffer, 1, ceclInt8, ceclInvalidArgument, "sendbuff: NULL");
@@ -77,7 +74,6 @@ static void null_arguments_are_named(void **state)
 
 static void foreign_handles_are_refused(void **state)
 {
-    (void)state;
     uint64_t stranger[64] = {0};
     int value;
     multi_refused(NULL, ceclCommCount((ceclComm_t)(void *)stranger, &value), ceclInvalidArgument,
@@ -103,7 +99,6 @@ static void foreign_handles_are_refused(void **state)
 
 static void unknown_types_are_named(void **state)
 {
-    (void)state;
     refused(send_buffer, recv_buffer, 1, -1, ceclInvalidArgument, "datatype -1");
     refused(send_buffer, recv_buffer, 1, CECL_NUM_TYPES, ceclInvalidArgument, "datatype 12");
     refused(send_buffer, recv_buffer, 1, 1000, ceclInvalidArgument, "0 to 11 expected");
@@ -111,7 +106,6 @@ static void unknown_types_are_named(void **state)
 
 static void counts_that_overflow_are_refused(void **state)
 {
-    (void)state;
     refused(send_buffer, recv_buffer, SIZE_MAX, ceclInt8, ceclInvalidArgument,
             "more bytes than an address space");
     refused(send_buffer, recv_buffer, SIZE_MAX / 2, ceclHalf, ceclInvalidArgument, "count");
@@ -120,7 +114,6 @@ static void counts_that_overflow_are_refused(void **state)
 
 static void buffers_that_leave_their_memory_are_refused(void **state)
 {
-    (void)state;
     static char plain[BYTES * 16];
     void *peer = NULL;
     char *freed = NULL;
@@ -145,7 +138,6 @@ static void buffers_that_leave_their_memory_are_refused(void **state)
 
 static void overlapping_buffers_are_refused(void **state)
 {
-    (void)state;
     char *own = recv_buffer + (size_t)multi_rank * 1024;
     multi_refused(comm, ceclAllGather(own + 1, recv_buffer, 1024, ceclInt8, comm, 0),
                   ceclInvalidArgument, "overlap");
@@ -160,7 +152,6 @@ static void overlapping_buffers_are_refused(void **state)
 
 static void peers_out_of_range_are_named(void **state)
 {
-    (void)state;
     void *peer = NULL;
     multi_refused(comm, ceclGetPeerPointer(comm, recv_buffer, -1, &peer), ceclInvalidArgument,
                   "peer -1");
@@ -174,7 +165,6 @@ static void peers_out_of_range_are_named(void **state)
 
 static void ranks_and_sizes_out_of_range_are_refused_before_anyone_waits(void **state)
 {
-    (void)state;
     ceclUniqueId id = {{0}};
     ceclComm_t other = NULL;
     multi_refused(NULL, ceclCommInitRank(&other, 0, id, 0), ceclInvalidArgument, "nranks 0");
@@ -202,7 +192,6 @@ static void join_is_refused(const ceclConfig_t *config, const char *words)
 /* Each field of the configuration, below and above its range, on one rank only. */
 static void a_field_out_of_range_is_named_on_every_rank(void **state)
 {
-    (void)state;
     static const struct {
         const char *words;
         int64_t value;
@@ -252,7 +241,6 @@ static void a_field_out_of_range_is_named_on_every_rank(void **state)
 
 static void differing_fields_are_named_on_every_rank(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.poolBytes = multi_rank == 0 ? 64 << 20 : 32 << 20;
     join_is_refused(&config, "poolBytes (CECL_POOL_BYTES): 67108864 on rank 0, 33554432 on rank 1");
@@ -273,7 +261,6 @@ static void differing_fields_are_named_on_every_rank(void **state)
 
 static void bad_settings_are_refused_on_every_rank(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = multi_rank == 0 ? 17 : CECL_UNDEF;
     join_is_refused(&config, "rank 0: config.smPolicy = 17: 0 to 2 expected");
@@ -305,7 +292,6 @@ static void bad_settings_are_refused_on_every_rank(void **state)
 
 static void calls_that_need_an_sm_are_refused_under_never(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_NEVER;
     ceclComm_t strict = multi_comm(&config);
@@ -339,7 +325,6 @@ static void calls_that_need_an_sm_are_refused_under_never(void **state)
 /* Where a copy engine runs local copies, a single rank needs no SM. */
 static void never_lets_one_rank_copy_by_a_copy_engine(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     ceclUniqueId id;
     ceclComm_t alone = NULL;
@@ -368,7 +353,6 @@ static void never_lets_one_rank_copy_by_a_copy_engine(void **state)
 
 static void pull_of_a_sendbuff_out_of_reach_goes_as_a_push(void **state)
 {
-    (void)state;
     const size_t block = 64, all = (size_t)multi_nranks * block;
     unsigned char bytes[64 * 64];
     ceclExplanation_t e;

@@ -11,7 +11,6 @@
  * second barrier comes before the next round overwrites it. */
 static void what_was_written_before_is_seen_behind(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t stream;
     uint32_t *words, *host = malloc((size_t)multi_nranks * WORDS * sizeof(*host));
@@ -44,7 +43,6 @@ static void what_was_written_before_is_seen_behind(void **state)
 
 static void nobody_passes_before_the_last_has_come(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     for (int late = 0; late < multi_nranks; late++) {
         double came = 0;
@@ -64,7 +62,6 @@ static void nobody_passes_before_the_last_has_come(void **state)
 
 static void it_is_explained_as_one_exchange_without_sms_or_copies(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_NEVER;
     ceclComm_t comm = multi_comm(&config);
@@ -82,7 +79,6 @@ static void it_is_explained_as_one_exchange_without_sms_or_copies(void **state)
 
 static void it_may_stand_in_a_group_and_between_other_calls(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     const struct multi_case gather = {.op = ceclOpAllGather, .count = 5000, .type = ceclUint8};
     for (uint64_t i = 0; i < 20; i++) {
@@ -99,7 +95,6 @@ static void it_may_stand_in_a_group_and_between_other_calls(void **state)
 
 static void ranks_in_another_call_are_told_where_calls_are_compared(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
@@ -117,7 +112,6 @@ static void ranks_in_another_call_are_told_where_calls_are_compared(void **state
 
 static void a_single_rank_meets_itself(void **state)
 {
-    (void)state;
     ceclComm_t one;
     multi_setenv("CECL_DEVICE", "host");
     multi_ok(NULL, ceclCommInitAll(&one, 1, NULL));

@@ -224,26 +224,22 @@ static void make_all_changes(enum given_mode how)
 
 static void changed_mappings_that_were_registered_on_use(void **state)
 {
-    (void)state;
     make_all_changes(ON_USE);
 }
 
 static void changed_mappings_that_the_program_registered(void **state)
 {
-    (void)state;
     make_all_changes(REGISTERED);
 }
 
 static void changed_mappings_that_were_not_registered(void **state)
 {
-    (void)state;
     make_all_changes(PRIVATE);
 }
 
 /* The root sends from its buffer, and writes nothing there. */
 static void a_root_may_broadcast_memory_that_is_read_only(void **state)
 {
-    (void)state;
     given_open(ON_USE, page());
     if (multi_on_gpus(given_comm)) {
         given_close();
@@ -298,7 +294,6 @@ static void make_holes(struct mapped *m, bool unmapped)
 
 static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
 {
-    (void)state;
     for (int how = ON_USE; how <= PRIVATE; how++) {
         given_open((enum given_mode)how, page());
         if (multi_on_gpus(given_comm)) {
@@ -327,7 +322,6 @@ static void holes_between_blocks_are_no_part_of_the_buffer(void **state)
 /* A call with one rank is a copy; its memory is never registered. */
 static void a_rank_alone_is_refused_a_buffer_with_a_hole(void **state)
 {
-    (void)state;
     ceclComm_t alone;
     multi_ok(NULL, ceclCommInitMpi(&alone, MPI_COMM_SELF, NULL));
     if (multi_on_gpus(alone)) {

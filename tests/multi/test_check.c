@@ -14,7 +14,6 @@ static ceclComm_t checked_comm(void)
 
 static void mismatched_calls_are_refused_on_every_rank(void **state)
 {
-    (void)state;
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
     const size_t n = (size_t)multi_nranks;
@@ -53,7 +52,6 @@ static void mismatched_calls_are_refused_on_every_rank(void **state)
 /* Ranks make different kinds of calls: an allocation on rank 0, a collective on the others. */
 static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void **state)
 {
-    (void)state;
     ceclComm_t comm = checked_comm();
     char *recv = NULL;
     void *more = NULL;
@@ -73,7 +71,6 @@ static void an_allocation_that_meets_a_collective_is_refused_on_every_rank(void 
 
 static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **state)
 {
-    (void)state;
     ceclComm_t comm = checked_comm();
     char *recv = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv, (size_t)multi_nranks * 64));
@@ -87,7 +84,6 @@ static void an_empty_call_that_meets_a_full_one_is_refused_on_every_rank(void **
  * afterwards. */
 static void a_call_that_one_rank_refuses_is_refused_by_all(void **state)
 {
-    (void)state;
     ceclComm_t comm = checked_comm();
     const bool odd = multi_rank == multi_nranks - 1;
     char *recv = NULL;
@@ -128,7 +124,6 @@ static ceclResult_t gather_to(ceclComm_t comm, char *buffer, bool refused)
 /* Each rank compares its calls on all communicators of a group, even if one of them refuses. */
 static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(void **state)
 {
-    (void)state;
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     const bool odd = multi_rank == multi_nranks - 1;
     char *buffer[2] = {NULL, NULL};
@@ -156,7 +151,6 @@ static void a_group_that_one_rank_refuses_leaves_all_its_communicators_usable(vo
  * stream, even while other ranks make the calls one by one. */
 static void communicators_of_a_group_are_compared_in_any_order(void **state)
 {
-    (void)state;
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     ceclStream_t streams[2];
     char *buffers[2];
@@ -188,7 +182,6 @@ static void communicators_of_a_group_are_compared_in_any_order(void **state)
 /* The calls on the group's first communicator agree, those on the second differ. */
 static void a_difference_on_a_communicator_refuses_the_group(void **state)
 {
-    (void)state;
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
     const bool odd = multi_rank == multi_nranks - 1;
     char *buffers[2];
@@ -232,7 +225,6 @@ static bool has_failed(ceclComm_t comm)
  * communicator, and cannot know of the difference. */
 static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(void **state)
 {
-    (void)state;
     if (multi_nranks < 3)
         skip(); /* with three ranks, two communicators can share one rank */
     ceclComm_t all = checked_comm();
@@ -268,7 +260,6 @@ static void a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it(
 /* Its first call is refused at once, because that communicator was revoked. */
 static void a_group_with_a_failed_communicator_names_no_rank_to_others(void **state)
 {
-    (void)state;
     ceclComm_t works = checked_comm(), failed = checked_comm();
     char *buffer;
     multi_ok(works, ceclMemAlloc(works, (void **)&buffer, (size_t)multi_nranks * 8));
@@ -291,7 +282,6 @@ static void a_group_with_a_failed_communicator_names_no_rank_to_others(void **st
 
 static void a_refused_call_has_moved_nothing(void **state)
 {
-    (void)state;
     ceclComm_t comm = checked_comm();
     const size_t bytes = (size_t)multi_nranks * 64;
     unsigned char *recv = NULL, *host = malloc(bytes);
@@ -316,7 +306,6 @@ static void a_refused_call_has_moved_nothing(void **state)
 /* Ranks may have their buffers at different places, even where peers read them. */
 static void places_are_no_difference(void **state)
 {
-    (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
     multi_setenv("CECL_SM_POLICY", "allow"); /* otherwise the call is pushed */
     ceclComm_t comm = checked_comm();

@@ -7,7 +7,6 @@ static const ceclOp_t ops[] = {ceclOpAllGather, ceclOpAlltoAll};
 /* Block sizes in bytes; 256 MiB with CECL_TEST_BIG=1. */
 static void every_size_in_and_out_of_place_is_right(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 3, 4097, 1 << 20, 256 << 20};
     const char *big = getenv("CECL_TEST_BIG");
     ceclComm_t comm = multi_comm(NULL);
@@ -25,7 +24,6 @@ static void every_size_in_and_out_of_place_is_right(void **state)
 
 static void every_type_is_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (int o = 0; o < 2; o++)
@@ -41,7 +39,6 @@ static void every_type_is_right(void **state)
 
 static void own_and_default_streams_are_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     ceclStream_t streams[4] = {NULL, (ceclStream_t)1, NULL,
                                /* the legacy default stream by both its names, and two created
@@ -66,7 +63,6 @@ static void own_and_default_streams_are_right(void **state)
  * first. */
 static void calls_on_two_streams_run_in_call_order(void **state)
 {
-    (void)state;
     enum { COUNT = 20000, ROUNDS = 20 };
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
@@ -99,7 +95,6 @@ static void calls_on_two_streams_run_in_call_order(void **state)
 
 static void odd_offsets_inside_an_allocation_are_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     for (size_t shift = 1; shift < 300; shift = shift * 3 + 1)
         for (int o = 0; o < 2; o++)
@@ -122,7 +117,6 @@ static bool may_take_none(void)
 /* All-to-all's sendbuff is symmetric here, which pull needs. */
 static void every_direction_kind_of_flags_and_policy_is_right(void **state)
 {
-    (void)state;
     static const char *const directions[] = {"push", "pull"}, *const flags[] = {"write", "copy",
                                                                                 "host"};
     const char *const policies[] = {may_take_none() ? "never" : "reduce_only", "allow"};
@@ -149,7 +143,6 @@ static void every_direction_kind_of_flags_and_policy_is_right(void **state)
  * host. */
 static void few_hardware_queues_on_one_rank_are_right(void **state)
 {
-    (void)state;
     const char *before = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     char *const kept = before ? strdup(before) : NULL;
     if (multi_rank == 0)
@@ -166,7 +159,6 @@ static void few_hardware_queues_on_one_rank_are_right(void **state)
 
 static void a_shard_is_the_place_in_recvbuff(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     char *recv = NULL;
     void *shard = NULL;
@@ -190,7 +182,6 @@ static void a_shard_is_the_place_in_recvbuff(void **state)
 
 static void in_place_all_to_all_larger_than_staging_is_right(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
     ceclComm_t comm = multi_comm(&config);

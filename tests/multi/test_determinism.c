@@ -340,7 +340,6 @@ static int runs_of_each(void)
 
 static void every_run_by_every_path_gives_the_same_bits(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < PATHS; p++) {
         open_comm(room_of(&paths[p]), paths[p].staging);
         for (size_t t = 0; t < TYPES; t++)
@@ -351,7 +350,6 @@ static void every_run_by_every_path_gives_the_same_bits(void **state)
 
 static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
 {
-    (void)state;
     open_comm(LARGE, CECL_UNDEF);
     const bool skipped = !is_big() && multi_nranks > 3;
     if (!skipped)
@@ -364,7 +362,6 @@ static void what_is_read_and_pushed_is_the_same_in_every_run(void **state)
 /* Peers cannot read a sendbuff outside the pool: it goes through staging, whatever its size. */
 static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
 {
-    (void)state;
     open_comm(ROOM, CECL_UNDEF);
     const bool skipped = multi_on_gpus(comm);
     for (size_t t = 0; t < TYPES && !skipped; t++)
@@ -386,7 +383,6 @@ static void a_sendbuff_of_no_pool_gives_the_same_bits(void **state)
 
 static void a_nan_is_neither_lost_nor_invented(void **state)
 {
-    (void)state;
     for (size_t p = 0; p < PATHS; p++) {
         open_comm(room_of(&paths[p]), paths[p].staging);
         for (size_t t = 0; t < TYPES; t++) {

@@ -29,7 +29,6 @@ static ceclComm_t comm_of_hosts(void)
 
 static void it_tells_ranks_memory_and_bound(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.timeoutMs = 1234;
     ceclComm_t comm = multi_comm(&config);
@@ -51,7 +50,6 @@ static void it_tells_ranks_memory_and_bound(void **state)
 
 static void bad_calls_are_refused(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     ceclDeviceComm_t dc;
     multi_refused(comm, ceclCommGetDeviceComm(comm, NULL), ceclInvalidArgument, "dc: NULL");
@@ -63,7 +61,6 @@ static void bad_calls_are_refused(void **state)
 
 static void pads_and_slices_are_no_memory_of_the_users(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     const ceclDeviceComm_t dc = device_comm(comm);
     void *there = NULL;
@@ -78,7 +75,6 @@ static void pads_and_slices_are_no_memory_of_the_users(void **state)
 /* In each round a rank writes to all, and reads what all wrote. */
 static void barriers_order_what_ranks_write(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm);
     volatile int *own = NULL;
@@ -103,7 +99,6 @@ static void barriers_order_what_ranks_write(void **state)
 /* Epochs wrap to 0: they are compared cyclically. */
 static void barriers_go_on_past_the_wrap(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
     for (int r = 0; r < multi_nranks; r++)
@@ -118,7 +113,6 @@ static void barriers_go_on_past_the_wrap(void **state)
 /* Passes values around the ring, one by one. */
 static void signals_go_from_rank_to_rank(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_hosts();
     const ceclDeviceComm_t dc = device_comm(comm);
     const int left = (multi_rank + multi_nranks - 1) % multi_nranks,
@@ -139,7 +133,6 @@ static void signals_go_from_rank_to_rank(void **state)
 
 static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_hosts();
     ceclDeviceComm_t dc = device_comm(comm), patient = dc;
     dc.timeoutNs = 100000000;
@@ -161,7 +154,6 @@ static void a_wait_ends_by_its_bound_and_ranks_get_in_step_again(void **state)
 /* A wait without a time limit ends when the communicator fails. */
 static void waits_end_when_a_rank_gives_up(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.timeoutMs = 0;
     ceclComm_t comm = multi_comm(&config);

@@ -61,32 +61,27 @@ static void run(enum difference difference)
 
 static void another_count_is_an_error_on_all_ranks(void **state)
 {
-    (void)state;
     run(OTHER_COUNT);
 }
 
 static void another_operation_is_an_error_on_all_ranks(void **state)
 {
-    (void)state;
     run(OTHER_OPERATION);
 }
 
 static void another_collective_is_an_error_on_all_ranks(void **state)
 {
-    (void)state;
     run(OTHER_CALL);
 }
 
 static void a_call_left_out_is_an_error_on_all_ranks(void **state)
 {
-    (void)state;
     run(LEFT_OUT);
 }
 
 /* In a reduction, each rank may choose by itself whether its buffers are in place. */
 static void a_call_that_is_in_place_on_one_rank_is_none(void **state)
 {
-    (void)state;
     struct buffers b = {.comm = multi_comm(NULL)};
     ceclResult_t error = ceclInternalError;
     multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, COUNT * sizeof(float)));
@@ -176,7 +171,6 @@ static void move_in_every_pattern(const char *tuning)
 
 static void a_gather_may_be_in_place_on_some_ranks(void **state)
 {
-    (void)state;
     move_in_every_pattern(NULL);
     move_in_every_pattern("late.wait_ns * any 1000000000");
     move_in_every_pattern("late.wait_ns * any 0");
@@ -185,7 +179,6 @@ static void a_gather_may_be_in_place_on_some_ranks(void **state)
 /* Ranks that are in place would pull, and the others cannot. */
 static void so_may_a_pulled_broadcast(void **state)
 {
-    (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
     move_in_every_pattern("late.wait_ns * any 1000000000\nbroadcast.spread_min_bytes * any 1");
     multi_setenv("CECL_DIRECTION", NULL);
@@ -194,7 +187,6 @@ static void so_may_a_pulled_broadcast(void **state)
 /* In an all-to-all, ranks must agree on placement. Of two ranks, one knows the other's call. */
 static void an_all_to_all_that_is_in_place_on_one_rank_is_named(void **state)
 {
-    (void)state;
     struct buffers b = {.comm = multi_comm(NULL)};
     const size_t all = (size_t)multi_nranks * COUNT;
     multi_ok(b.comm, ceclMemAlloc(b.comm, (void **)&b.send, all * sizeof(float)));

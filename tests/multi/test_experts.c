@@ -19,7 +19,6 @@ static size_t capacity; /* rows of each buffer */
 
 static int set_up(void **state)
 {
-    (void)state;
     capacity = (size_t)multi_nranks * EXPERTS * ROWS + EXPERTS * ALIGN;
     buffers_open(capacity * ROW, NULL, "allow");
     rows[0] = send_buffer;
@@ -178,7 +177,6 @@ static void out_and_back(int rounds)
 
 static void rows_go_to_experts_and_come_back(void **state)
 {
-    (void)state;
     out_and_back(multi_share(200));
 }
 
@@ -188,7 +186,6 @@ static void graphs_take_rows_out_and_back(void **state)
     struct exchange e;
     ceclStream_t stream;
     ceclGraph_t graph;
-    (void)state;
     draw(&x, &e);
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -233,7 +230,6 @@ static void tokens_get_the_sums_of_their_rows(void **state)
     const size_t blocks = (size_t)multi_nranks * experts.experts, most = nrows * RANKS + 3 * 4;
     float *from, *there, *back, *sums, *weights, own[TOKENS * EACH * COUNT], given[TOKENS * EACH];
     uint64_t *places, order[TOKENS * EACH], own_splits[BLOCKS] = {0};
-    (void)state;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&from, bytes));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&there, most * COUNT * sizeof(float)));
     multi_ok(comm, ceclMemAlloc(comm, (void **)&back, bytes));
@@ -276,7 +272,6 @@ static void tokens_get_the_sums_of_their_rows(void **state)
 static void refused_sums_do_no_harm(void **state)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    (void)state;
 #define REFUSED(result, words, ...)                                                                \
     multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
     const float *const w = (const float *)(const void *)scales[0];
@@ -305,7 +300,6 @@ static void refused_experts_do_no_harm(void **state)
 {
     const ceclExperts_t fine = {2, 2, scales[0], scales[1], 3};
     ceclExperts_t bad;
-    (void)state;
 #define REFUSED(result, words, experts)                                                            \
     multi_refused(comm,                                                                            \
                   ceclDispatch(rows[0], 8, splits[0], rows[1], 8, splits[1], experts, 1,           \
@@ -341,7 +335,6 @@ static void an_expert_without_room_is_named_on_every_rank(void **state)
 {
     uint64_t x = 43;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     e.experts = (ceclExperts_t){.experts = 3, .align = 4};
     memset(e.rows, 0, sizeof(e.rows));

@@ -13,7 +13,6 @@ static bool shares_gpu;                 /* then no copy is zero SM */
 
 static int set_up(void **state)
 {
-    (void)state;
     comm = multi_comm(NULL);
     shares_gpu = multi_shares_gpu(comm);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, (size_t)multi_nranks * BLOCK));
@@ -23,7 +22,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
@@ -38,7 +36,6 @@ static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, 
 
 static void all_gather_in_place_is_zero_sm(void **state)
 {
-    (void)state;
     const ceclExplanation_t e = explain(
         comm, ceclOpAllGather, recv_buffer + (size_t)multi_rank * BLOCK, recv_buffer, BLOCK);
     assert_int_equal(e.zeroSm, !shares_gpu);
@@ -53,7 +50,6 @@ static void all_gather_in_place_is_zero_sm(void **state)
 /* A block this small goes to the next rank as a whole, and comes back. */
 static void all_gather_out_of_place_is_zero_sm(void **state)
 {
-    (void)state;
     const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, BLOCK);
     assert_int_equal(e.zeroSm, !shares_gpu);
     assert_int_equal(e.localCopies, 0);
@@ -65,7 +61,6 @@ static void all_gather_out_of_place_is_zero_sm(void **state)
 
 static void all_to_all_is_zero_sm(void **state)
 {
-    (void)state;
     const ceclExplanation_t e = explain(comm, ceclOpAlltoAll, send_buffer, recv_buffer, BLOCK);
     assert_int_equal(e.zeroSm, !shares_gpu);
     assert_int_equal(e.localCopies, 0);
@@ -76,7 +71,6 @@ static void all_to_all_is_zero_sm(void **state)
 
 static void local_copies_are_told_where_they_are_allowed(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     ceclComm_t lax = multi_comm(&config);
@@ -107,7 +101,6 @@ static void local_copies_are_told_where_they_are_allowed(void **state)
  * decides, and both results are valid. */
 static void a_local_copy_by_a_copy_engine_is_told_and_zero_sm(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_NEVER;
     multi_setenv("CECL_LOCAL_COPY", "probe");
@@ -136,7 +129,6 @@ static void a_local_copy_by_a_copy_engine_is_told_and_zero_sm(void **state)
 /* Chunks are multiples of 256 bytes, at most staging / peers. */
 static void all_to_all_in_place_tells_its_chunks(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
     config.smPolicy = CECL_SM_ALLOW;
@@ -158,7 +150,6 @@ static void all_to_all_in_place_tells_its_chunks(void **state)
 
 static void a_forced_direction_is_told(void **state)
 {
-    (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
     ceclComm_t pulling = multi_comm(NULL);
     multi_setenv("CECL_DIRECTION", NULL);
@@ -174,7 +165,6 @@ static void a_forced_direction_is_told(void **state)
 
 static void an_empty_call_moves_nothing(void **state)
 {
-    (void)state;
     const ceclExplanation_t e = explain(comm, ceclOpAllGather, send_buffer, recv_buffer, 0);
     assert_int_equal(e.copies, 0);
     assert_int_equal(e.barriers, 0);
@@ -184,7 +174,6 @@ static void an_empty_call_moves_nothing(void **state)
 /* Only one rank calls ceclExplain, also under CECL_CHECK=1: any exchange would hang. */
 static void explaining_concerns_one_rank_alone(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
@@ -204,7 +193,6 @@ static void explaining_concerns_one_rank_alone(void **state)
 
 static void explaining_touches_no_buffer_and_the_call_still_works(void **state)
 {
-    (void)state;
     const size_t bytes = (size_t)multi_nranks * BLOCK;
     unsigned char *host = malloc(bytes);
     assert_non_null(host);
@@ -254,7 +242,6 @@ static void refused_alike(ceclComm_t who, const void *send, void *recv, size_t c
 
 static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
 {
-    (void)state;
     const size_t all = (size_t)multi_nranks * BLOCK;
     char plain[64];
     refused_alike(comm, NULL, recv_buffer, 1, ceclInt8, ceclInvalidArgument);
@@ -272,7 +259,6 @@ static void what_the_call_refuses_is_refused_in_the_same_words(void **state)
 
 static void an_unknown_op_and_no_explanation_are_named(void **state)
 {
-    (void)state;
     ceclExplanation_t e;
     multi_refused(comm, ceclExplain((ceclOp_t)9, send_buffer, recv_buffer, 1, ceclInt8, comm, &e),
                   ceclInvalidArgument, "op 9");
@@ -287,7 +273,6 @@ static void an_unknown_op_and_no_explanation_are_named(void **state)
 
 static void a_finalized_communicator_explains_nothing(void **state)
 {
-    (void)state;
     multi_ok(comm, ceclCommFinalize(comm));
     refused_alike(comm, send_buffer, recv_buffer, 1, ceclInt8, ceclInvalidUsage);
 }

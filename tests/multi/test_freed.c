@@ -54,7 +54,6 @@ static void expect_end(ceclComm_t comm, struct freeing *freeing, ceclResult_t re
 
 static void a_failure_is_heard_while_memory_is_freed(void **state)
 {
-    (void)state;
     struct freeing freeing;
     ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 0, other);
     const bool culprit = multi_rank == multi_nranks - 1;
@@ -70,7 +69,6 @@ static void a_failure_is_heard_while_memory_is_freed(void **state)
 
 static void a_time_limit_is_kept_while_memory_is_freed(void **state)
 {
-    (void)state;
     struct freeing freeing;
     ceclComm_t other = multi_comm(NULL), comm = comm_with_a_call(&freeing, 1000, other);
     if (multi_rank == 0 && multi_nranks > 1)
@@ -102,7 +100,6 @@ static void gather(ceclComm_t comm, const struct memory *memory, uint64_t seed)
 static void memory_that_is_replaced_serves_all_communicators(void **state)
 {
     enum { COMMS = 3, ROUNDS = 12 };
-    (void)state;
     ceclComm_t comms[COMMS];
     for (int c = 0; c < COMMS; c++)
         comms[c] = multi_comm(NULL);
@@ -122,7 +119,6 @@ static void memory_that_is_replaced_serves_all_communicators(void **state)
 static void small_allocations_that_come_and_go_serve_all_communicators(void **state)
 {
     enum { COMMS = 2, COUNT = 6, ROUNDS = 40 };
-    (void)state;
     ceclComm_t comms[COMMS] = {multi_comm(NULL), multi_comm(NULL)};
     struct memory memory[COUNT] = {{0}};
     uint64_t x = 12345; /* equal on all ranks */

@@ -282,7 +282,6 @@ static void replay_each_kind(ceclComm_t comm)
 /* Memory that peers cannot reach goes through bounce buffers, which eager calls use as well. */
 static void private_memory_is_carried_in_each_replay(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     struct launch *launches = new_launches();
     ceclStream_t stream;
@@ -314,7 +313,6 @@ static void private_memory_is_carried_in_each_replay(void **state)
 
 static void each_kind_of_call_is_right_in_each_replay(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     replay_each_kind(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -323,7 +321,6 @@ static void each_kind_of_call_is_right_in_each_replay(void **state)
 /* Small calls keep their own call count. Captured urgent calls use the same path as other calls. */
 static void under_each_policy_they_are_right_too(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         ceclConfig_t config = multi_config();
         config.smPolicy = i == 0 ? CECL_SM_ALLOW : CECL_SM_REDUCE_ONLY;
@@ -392,7 +389,6 @@ static void launch_one(struct arena *a, struct launch *l, int g, ceclStream_t st
 
 static void graphs_and_eager_calls_go_on_in_any_order(void **state)
 {
-    (void)state;
     struct arena arena;
     struct launch *launches = new_launches();
     const char *given = getenv("CECL_TEST_CALLS");

@@ -66,7 +66,6 @@ static void close_all(void)
 static void streams_that_cannot_capture_are_refused(void **state)
 {
     ceclGraph_t graph = NULL, other = NULL;
-    (void)state;
     open_with(NULL);
     multi_refused(comm, ceclStreamBeginCapture(comm, NULL), ceclInvalidUsage, "default stream");
     multi_refused(comm, ceclStreamEndCapture(comm, stream, &graph), ceclInvalidUsage,
@@ -91,7 +90,6 @@ static void streams_that_cannot_capture_are_refused(void **state)
 static void messages_are_refused_by_name(void **state)
 {
     ceclGraph_t graph = NULL;
-    (void)state;
     open_with(NULL);
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     multi_refused(comm,
@@ -109,7 +107,6 @@ static void messages_are_refused_by_name(void **state)
 static void a_call_that_others_do_not_capture_is_named(void **state)
 {
     ceclGraph_t graph = NULL;
-    (void)state;
     open_with(NULL);
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -130,7 +127,6 @@ static void a_call_that_others_do_not_capture_is_named(void **state)
 static void a_call_that_others_do_not_make_ends_in_time(void **state)
 {
     ceclGraph_t graph = NULL;
-    (void)state;
     open_with("1200");
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -145,7 +141,6 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
 static void a_rank_that_does_not_launch_is_named(void **state)
 {
     char words[64];
-    (void)state;
     open_with("1200");
     ceclGraph_t graph = captured(2);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
@@ -164,10 +159,12 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     abort_all(graph);
 }
 
-/* Time in the program's own work before the call does not count as waiting. */
+/* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so
+ * two ranks are enough. */
 static void many_replays_without_a_pause_are_no_timeout(void **state)
 {
-    (void)state;
+    if (multi_nranks > 2)
+        return;
     open_with("3000");
     ceclGraph_t graph = captured(1);
     const double end = multi_seconds() + 4.5;
@@ -184,7 +181,6 @@ static void many_replays_without_a_pause_are_no_timeout(void **state)
 
 static void a_peer_that_aborts_ends_replays_that_wait(void **state)
 {
-    (void)state;
     open_with(NULL);
     ceclGraph_t graph = captured(3);
     for (int i = 0; i < 50; i++)
@@ -201,7 +197,6 @@ static void a_peer_that_aborts_ends_replays_that_wait(void **state)
 
 static void memory_that_a_graph_uses_is_not_freed(void **state)
 {
-    (void)state;
     open_with(NULL);
     ceclGraph_t graph = captured(1);
     multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
@@ -215,7 +210,6 @@ static void memory_that_a_graph_uses_is_not_freed(void **state)
 
 static void a_communicator_that_ends_before_its_graph_says_so(void **state)
 {
-    (void)state;
     open_with(NULL);
     ceclGraph_t graph = captured(2);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
@@ -230,7 +224,6 @@ static void a_communicator_that_ends_before_its_graph_says_so(void **state)
 static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
 {
     void *graph = NULL;
-    (void)state;
     open_with(NULL);
     struct cecl_device *dev = comm->dev;
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -249,7 +242,6 @@ static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
 /* A graph's programs, windows and imports are released with the graph. */
 static void captures_leave_nothing_behind(void **state)
 {
-    (void)state;
     open_with(NULL);
     multi_ok(comm, ceclGraphDestroy(captured(1)));
     const int descriptors = multi_descriptors(), mappings = multi_mappings();
@@ -268,14 +260,12 @@ static void captures_leave_nothing_behind(void **state)
 
 static int make_small(void **state)
 {
-    (void)state;
     is_small = true;
     return 0;
 }
 
 static int make_usual(void **state)
 {
-    (void)state;
     is_small = false;
     return 0;
 }

@@ -12,7 +12,6 @@ static size_t all;
 
 static int set_up(void **state)
 {
-    (void)state;
     all = (size_t)multi_nranks * BLOCK;
     comm = multi_comm(NULL);
     for (int i = 0; i < CALLS; i++) {
@@ -24,7 +23,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
@@ -94,14 +92,12 @@ static void works(uint64_t seed)
 
 static void mixed_calls_of_a_group_are_right(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed < 4; seed++)
         works(seed * 1000);
 }
 
 static void nested_empty_and_single_groups_are_right(void **state)
 {
-    (void)state;
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclGroupEnd());
     fill(0, 5);
@@ -126,7 +122,6 @@ static void nested_empty_and_single_groups_are_right(void **state)
 /* All ranks refuse, and no byte has moved. */
 static void a_refused_call_refuses_its_group(void **state)
 {
-    (void)state;
     unsigned char *host = malloc(all);
     assert_non_null(host);
     fill(2, 7);
@@ -147,7 +142,6 @@ static void a_refused_call_refuses_its_group(void **state)
 
 static void calls_that_share_memory_are_refused(void **state)
 {
-    (void)state;
     const struct {
         unsigned char *send, *recv;
     } second[] = {
@@ -173,7 +167,6 @@ static void calls_that_share_memory_are_refused(void **state)
 
 static void two_streams_and_too_many_calls_are_refused(void **state)
 {
-    (void)state;
     ceclStream_t stream;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     multi_ok(comm, ceclGroupStart());
@@ -192,7 +185,6 @@ static void two_streams_and_too_many_calls_are_refused(void **state)
 
 static void two_communicators_in_one_group_are_right(void **state)
 {
-    (void)state;
     ceclComm_t other = multi_comm(NULL);
     unsigned char *out = NULL, *host = malloc(all);
     assert_non_null(host);
@@ -217,7 +209,6 @@ static void two_communicators_in_one_group_are_right(void **state)
 
 static void differing_groups_are_refused_where_calls_are_compared(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     ceclComm_t unchecked = comm;
     multi_setenv("CECL_CHECK", "1");

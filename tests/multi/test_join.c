@@ -66,7 +66,6 @@ static int calls_of_a_join(void)
 static int descriptors, threads;
 static int count_before(void **state)
 {
-    (void)state;
     calls_of_a_join(); /* one-time setup is complete now */
     descriptors = multi_descriptors();
     threads = threads_alive();
@@ -75,7 +74,6 @@ static int count_before(void **state)
 
 static int count_after(void **state)
 {
-    (void)state;
     calls_of_a_join();
     assert_int_equal(multi_descriptors(), descriptors);
     assert_int_equal(threads_alive(), threads);
@@ -84,7 +82,6 @@ static int count_after(void **state)
 
 static void callbacks_are_used_until_init_returns_and_never_after(void **state)
 {
-    (void)state;
     struct exchange x = {.fails_at = NEVER};
     ceclComm_t comm = NULL;
     multi_ok(NULL, join(&x, &comm));
@@ -100,7 +97,6 @@ static void callbacks_are_used_until_init_returns_and_never_after(void **state)
 
 static void callbacks_that_fail_at_any_call_fail_the_join(void **state)
 {
-    (void)state;
     const int calls = calls_of_a_join();
     for (int n = 0; n < calls; n++) {
         struct exchange x = {.fails_at = n};
@@ -143,19 +139,16 @@ static void a_callback_that_fails_on(int failing)
 
 static void a_callback_that_fails_on_the_first_rank_keeps_nobody(void **state)
 {
-    (void)state;
     a_callback_that_fails_on(0);
 }
 
 static void a_callback_that_fails_on_the_last_rank_keeps_nobody(void **state)
 {
-    (void)state;
     a_callback_that_fails_on(multi_nranks - 1);
 }
 
 static void missing_callbacks_are_named(void **state)
 {
-    (void)state;
     ceclComm_t comm = NULL;
     const ceclOob_t no_gather = {NULL, NULL, barrier}, no_barrier = {NULL, all_gather, NULL};
     multi_refused(NULL, ceclCommInitOob(&comm, 2, 0, &no_gather, NULL), ceclInvalidArgument,
@@ -171,7 +164,6 @@ static void missing_callbacks_are_named(void **state)
 
 static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     struct exchange x = {.fails_at = NEVER};
     const ceclOob_t oob = {&x, all_gather, barrier};
@@ -188,7 +180,6 @@ static void a_rank_taken_twice_through_callbacks_is_refused_at_once(void **state
 /* The last rank still takes part, because the others wait for it. */
 static void a_null_handle_on_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     const bool last = multi_rank == multi_nranks - 1;
     ceclComm_t comm = NULL;
@@ -206,7 +197,6 @@ static void a_null_handle_on_one_rank_is_told_to_all(void **state)
  * revoked. */
 static void who_revokes_right_after_joining_is_blamed(void **state)
 {
-    (void)state;
     for (int times = 0; times < 10; times++) {
         struct exchange x = {.fails_at = NEVER};
         ceclComm_t comm = NULL;
@@ -225,7 +215,6 @@ static void who_revokes_right_after_joining_is_blamed(void **state)
 
 static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     const ceclUniqueId id = one_id();
     ceclComm_t comm = NULL;
@@ -239,7 +228,6 @@ static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
 
 static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     const ceclUniqueId id = one_id();
     ceclComm_t comm = NULL;
@@ -253,7 +241,6 @@ static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
 
 static void a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = multi_rank == multi_nranks - 1 ? 9 : CECL_UNDEF;
     const ceclUniqueId id = one_id();
@@ -266,7 +253,6 @@ static void a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id(void **state
 
 static void a_rank_that_never_joins_is_named_by_the_deadline(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     ceclComm_t comm = NULL;
     ceclResult_t result = ceclTimeout;
@@ -295,7 +281,6 @@ static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int r
 
 static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
 {
-    (void)state;
     const ceclUniqueId id = one_id();
     ceclComm_t comm = NULL;
     multi_refused(NULL, join_by(id, &comm, 0, multi_rank), ceclInvalidArgument, "nranks 0");
@@ -308,7 +293,6 @@ static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
 
 static void a_rank_alone_may_correct_any_argument(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     ceclComm_t comm = NULL;
     multi_ok(NULL, ceclGetUniqueId(&id));
@@ -322,7 +306,6 @@ static void a_rank_alone_may_correct_any_argument(void **state)
 
 static void a_refusal_that_peers_heard_of_says_that_the_id_is_used_up(void **state)
 {
-    (void)state;
     const bool last = multi_rank == multi_nranks - 1;
     ceclComm_t comm = NULL;
     multi_refused(NULL, join_by(one_id(), &comm, multi_nranks, multi_rank + (last ? 7 : 0)),

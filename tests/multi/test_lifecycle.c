@@ -35,7 +35,6 @@ static void gather_once(ceclComm_t comm)
 
 static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
 {
-    (void)state;
     const char *given = getenv("CECL_TEST_CYCLES");
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
@@ -62,7 +61,6 @@ static void cycles_leak_no_descriptor_thread_or_mapping(void **state)
 
 static void several_communicators_live_side_by_side(void **state)
 {
-    (void)state;
     ceclComm_t comms[4];
     for (int i = 0; i < 4; i++)
         comms[i] = multi_comm(NULL);
@@ -75,7 +73,6 @@ static void several_communicators_live_side_by_side(void **state)
 
 static void ranks_join_by_unique_id(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     ceclComm_t comm;
     const ceclConfig_t config = multi_config();
@@ -94,7 +91,6 @@ static void ranks_join_by_unique_id(void **state)
 
 static void the_half_of_an_mpi_communicator_joins(void **state)
 {
-    (void)state;
     MPI_Comm half;
     ceclComm_t comm;
     int nranks = 0, count = 0, rank = 0;
@@ -112,7 +108,6 @@ static void the_half_of_an_mpi_communicator_joins(void **state)
 
 static void a_finalized_communicator_takes_no_more_calls(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * 4000));
@@ -166,7 +161,6 @@ static void *work(void *argument)
 
 static void ranks_may_be_threads_of_one_process(void **state)
 {
-    (void)state;
     struct member members[8] = {{0}};
     ceclComm_t comms[8];
     const int n = multi_nranks < 8 ? multi_nranks : 8;

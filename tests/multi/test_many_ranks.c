@@ -88,7 +88,6 @@ static void check(const struct buffers *b, int which, int round)
 
 static void processes_with_several_ranks_each_exchange_in_groups(void **state)
 {
-    (void)state;
     const size_t all = (size_t)(EACH * multi_nranks) * COUNT;
     ceclComm_t comms[EACH];
     struct buffers b;
@@ -131,7 +130,6 @@ static ceclResult_t join_with_a_bad_rank(ceclComm_t comms[EACH], int bad)
 
 static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
 {
-    (void)state;
     for (int bad = 0; bad < EACH * multi_nranks; bad++) {
         ceclComm_t comms[EACH] = {NULL, NULL};
         const double begin = multi_seconds();
@@ -145,7 +143,6 @@ static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
 /* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
 static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
 {
-    (void)state;
     const ceclConfig_t config = on_host();
     const ceclUniqueId id = one_id();
     ceclUniqueId no_id = {"none"};
@@ -178,7 +175,6 @@ static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
 
 static void joining_by_mpi_is_refused_in_a_group(void **state)
 {
-    (void)state;
     ceclComm_t comm = NULL;
     multi_ok(NULL, ceclGroupStart());
     multi_refused(NULL, ceclCommInitMpi(&comm, MPI_COMM_WORLD, NULL), ceclInvalidUsage,

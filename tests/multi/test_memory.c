@@ -43,14 +43,12 @@ static void open_slots(void)
 
 static int set_up(void **state)
 {
-    (void)state;
     open_slots();
     return 0;
 }
 
 static int set_up_checked(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     open_slots();
     multi_setenv("CECL_CHECK", NULL);
@@ -59,7 +57,6 @@ static int set_up_checked(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int i = 0; i < SLOTS; i++) {
         free(slots[i].random.want);
         for (int kind = 0; kind < MEMORY_KINDS; kind++) {
@@ -123,7 +120,6 @@ static void run_combination(enum kind kind, bool in_place, int combination, uint
 
 static void every_collective_takes_every_combination_of_kinds(void **state)
 {
-    (void)state;
     uint64_t x = 41;
     for (int kind = 0; kind < KINDS; kind++) {
         const bool never_in_place = kind == ALL_TO_ALLV || kind == REDUCE_SCATTER_TILES;
@@ -197,7 +193,6 @@ static void run_burst(const ceclStream_t *streams, uint64_t *x)
 
 static void random_calls_with_late_ranks_are_right(void **state)
 {
-    (void)state;
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int usual = multi_nranks <= 3 ? 4000 : 12000 / multi_nranks;
     const int total = multi_share(calls ? atoi(calls) : usual);
@@ -219,7 +214,6 @@ static void random_calls_with_late_ranks_are_right(void **state)
  * its memory at these addresses. */
 static void memory_allocated_anew_at_the_same_address_is_used(void **state)
 {
-    (void)state;
     enum { CALLS = 4, SLACK = 10 };
     static const enum kind kinds[CALLS] = {ALL_GATHER, ALL_TO_ALL, ALL_REDUCE, BROADCAST};
     const int rounds = multi_share(300);
@@ -264,7 +258,6 @@ static size_t some_bytes(size_t least)
  * order. */
 static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 {
-    (void)state;
     enum { EXTRA = 5 };
     struct memory extra[EXTRA];
     memset(extra, 0, sizeof(extra));
@@ -295,7 +288,6 @@ static void ranks_whose_allocators_diverge_understand_each_other(void **state)
 
 static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
 {
-    (void)state;
     enum { TRIES = 11, CALLS = 3, BLOCK = 1000 };
     const unsigned late_us = 100000;
     const double limit = 40e-3;
@@ -325,7 +317,6 @@ static void a_late_rank_does_not_hold_up_its_peers_hosts(void **state)
 
 static void where_buffers_lie_is_no_difference_between_calls(void **state)
 {
-    (void)state;
     uint64_t x = 23;
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < MEMORY_KINDS; i++) {

@@ -50,7 +50,6 @@ static void live_all(uint64_t *x)
 
 static void calls_on_communicators_that_come_and_go_are_right(void **state)
 {
-    (void)state;
     const char *given = getenv("CECL_TEST_SEED");
     uint64_t x = given ? strtoull(given, NULL, 10) : 1442695040888963407u;
     print_message("seed %llu\n", (unsigned long long)x);

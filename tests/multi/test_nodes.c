@@ -65,7 +65,6 @@ static ceclComm_t comm_of_two(int timeout_ms)
 
 static void blocks_of_every_size_are_right(void **state)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 33, 5000, 70001};
     for (int i = 0; i < LAYOUTS; i++) {
         ceclComm_t comm = comm_over(layout(i));
@@ -84,7 +83,6 @@ static void blocks_of_every_size_are_right(void **state)
 /* Staging is small, so blocks go in many chunks. */
 static void blocks_in_many_chunks_are_right(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.stagingBytes = 256 << 10;
     multi_tuning("net.chunk_min_bytes * any 4096\nnet.chunk_max_bytes * any 65536");
@@ -154,7 +152,6 @@ static void rows_are_right(ceclComm_t comm, bool gathers, bool in_place, bool is
 
 static void strided_blocks_are_right(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     for (int i = 0; i < LAYOUTS; i++) {
         config.stagingBytes = i % 2 ? 64 << 10 : 4 << 20;
@@ -190,7 +187,6 @@ static float sum_over(const int *sizes, int count, size_t i)
 
 static void floats_are_added_up_node_by_node_on_all_ranks(void **state)
 {
-    (void)state;
     enum { COUNT = 40000 };
     float *host = malloc(COUNT * sizeof(float)), *buffer;
     for (int i = 0; i < LAYOUTS; i++) {
@@ -218,7 +214,6 @@ static void floats_are_added_up_node_by_node_on_all_ranks(void **state)
  * network accepts at once. */
 static void messages_between_all_ranks_are_right(void **state)
 {
-    (void)state;
     enum { COUNT = 150000, CUT = 80000 };
     const size_t n = (size_t)multi_nranks;
     for (int i = 0; i < LAYOUTS; i++) {
@@ -263,7 +258,6 @@ static const char *path_of(ceclComm_t comm, const char *what)
 /* A child has the same division into nodes as its parent, if its ranks are on several nodes. */
 static void children_keep_their_parents_nodes(void **state)
 {
-    (void)state;
     const int half = (multi_nranks + 1) / 2;
     ceclComm_t comm = comm_over(layout(1)), child = NULL;
     assert_non_null(strstr(path_of(comm, "path"), "2 nodes"));
@@ -296,7 +290,6 @@ static void expect_no_comm(const char *sizes, const char *words)
 
 static void sizes_that_are_none_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"0",   "3,", ",3",   "x",
                                       "2 2", "-1", "1025", "1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -306,7 +299,6 @@ static void sizes_that_are_none_are_refused(void **state)
 
 static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
 {
-    (void)state;
     char words[64];
     const int odd = multi_nranks > 2 ? 0 : 1;
     snprintf(words, sizeof(words), "ranks differ in CECL_NODE_SIZE: 2 on rank %d, 1 on", odd);
@@ -318,7 +310,6 @@ static void a_rank_that_has_other_nodes_is_named_on_all(void **state)
 /* MPI with all threads is available if the tests use it as the network. */
 static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
 {
-    (void)state;
     const ceclConfig_t config = multi_config();
     const bool goes_by_mpi = getenv("CECL_NET") != NULL;
     ceclComm_t comm = NULL;
@@ -345,7 +336,6 @@ static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
 
 static void what_cannot_leave_a_node_is_refused_by_name(void **state)
 {
-    (void)state;
     const ceclStrided_t strided = {.rows = 2, .width = 4};
     ceclComm_t comm = comm_over(layout(1));
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -398,7 +388,6 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
 
 static void the_least_staging_suffices(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
     multi_setenv("CECL_NODE_SIZE", layout(2));
@@ -437,7 +426,6 @@ static void expect_failure(ceclComm_t comm, ceclResult_t want, const char *words
 
 static void a_peer_that_stays_away_is_named_in_time(void **state)
 {
-    (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(LIMIT_MS);
     snprintf(words, sizeof(words), "a call has waited for rank %d", multi_nranks - 1);
@@ -448,7 +436,6 @@ static void a_peer_that_stays_away_is_named_in_time(void **state)
 
 static void a_peer_that_leaves_is_named(void **state)
 {
-    (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(20000);
     if (multi_on_gpus(comm)) { /* NCCL does not name the rank that it waits for */
@@ -468,7 +455,6 @@ static void a_peer_that_leaves_is_named(void **state)
 
 static void a_peer_that_aborts_is_named(void **state)
 {
-    (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(20000);
     snprintf(words, sizeof(words), "rank %d gave up", multi_nranks - 1);
@@ -485,7 +471,6 @@ static void a_peer_that_aborts_is_named(void **state)
  * plan. */
 static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **state)
 {
-    (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(LIMIT_MS);
     void *buffer;
@@ -506,7 +491,6 @@ static void a_rank_that_stays_away_from_a_collective_is_named_on_all(void **stat
  * missing. */
 static void a_rank_that_does_not_start_is_named_on_all(void **state)
 {
-    (void)state;
     char words[64];
     ceclComm_t comm = comm_of_two(LIMIT_MS);
     ceclRequest_t request = NULL;
@@ -530,7 +514,6 @@ static void a_rank_that_does_not_start_is_named_on_all(void **state)
 
 static void ends_of_a_message_that_differ_are_named(void **state)
 {
-    (void)state;
     const int last = multi_nranks - 1;
     char words[96];
     ceclComm_t comm = comm_of_two(20000);

@@ -8,7 +8,6 @@ static char *recv_buffer, *send_buffer, *other; /* [nranks * BLOCK] each */
 
 static int set_up(void **state)
 {
-    (void)state;
     const size_t all = (size_t)multi_nranks * BLOCK;
     comm = multi_comm(NULL);
     multi_ok(comm, ceclMemAlloc(comm, (void **)&recv_buffer, all));
@@ -19,7 +18,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
 }
@@ -41,7 +39,6 @@ static ceclExplanation_t explain(ceclOp_t op, const void *send)
 
 static void they_hold_until_set_anew(void **state)
 {
-    (void)state;
     const char *shard = recv_buffer + (size_t)multi_rank * BLOCK;
     assert_int_equal(explain(ceclOpAlltoAll, send_buffer).localCopies, 0);
     set(CECL_SM_ALLOW, CECL_UNDEF);
@@ -56,7 +53,6 @@ static void they_hold_until_set_anew(void **state)
 
 static void results_are_right_under_each(void **state)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int policy = CECL_SM_NEVER; policy <= CECL_SM_ALLOW; policy++)
         for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
@@ -75,7 +71,6 @@ static void results_are_right_under_each(void **state)
 /* Large enough for the side lane; several calls in flight, with other calls between them. */
 static void large_own_blocks_copied_beside_the_others_are_right(void **state)
 {
-    (void)state;
     const size_t block = BLOCK, all = (size_t)multi_nranks * block;
     unsigned char *host = malloc(all), *out[2] = {NULL, NULL}, *in = NULL;
     assert_non_null(host);
@@ -102,7 +97,6 @@ static void large_own_blocks_copied_beside_the_others_are_right(void **state)
  * copy. */
 static void calls_of_a_group_keep_their_own(void **state)
 {
-    (void)state;
     ceclExplanation_t e;
     for (int lax = 0; lax < 3; lax++) {
         multi_ok(comm, ceclGroupStart());
@@ -118,7 +112,6 @@ static void calls_of_a_group_keep_their_own(void **state)
 
 static void a_group_that_is_only_explained_enqueues_nothing(void **state)
 {
-    (void)state;
     const size_t all = (size_t)multi_nranks * BLOCK;
     const size_t counts[64] = {BLOCK, 0, 7};
     unsigned char *host = malloc(all);
@@ -147,7 +140,6 @@ static void a_group_that_is_only_explained_enqueues_nothing(void **state)
 
 static void an_explained_group_refuses_what_its_end_refuses(void **state)
 {
-    (void)state;
     ceclExplanation_t e;
     multi_refused(comm, ceclGroupExplain(comm, &e), ceclInvalidUsage, "no ceclGroupStart");
     multi_ok(comm, ceclGroupStart());
@@ -174,7 +166,6 @@ static void an_explained_group_refuses_what_its_end_refuses(void **state)
 
 static void bad_options_are_named_and_change_nothing(void **state)
 {
-    (void)state;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER, zero = {0};
     set(CECL_SM_ALLOW, CECL_UNDEF);
     multi_refused(comm, ceclSetOptions(comm, &zero), ceclInvalidArgument,
@@ -191,7 +182,6 @@ static void bad_options_are_named_and_change_nothing(void **state)
 
 static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
 {
-    (void)state;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);

@@ -56,7 +56,6 @@ static void run(ceclComm_t comm, ceclComm_t owner, ceclOp_t op, unsigned char *s
 
 static void sendbuff_in_another_communicators_pool_is_right(void **state)
 {
-    (void)state;
     ceclComm_t owner = multi_comm(NULL);
     unsigned char *send = NULL;
     multi_ok(owner, ceclMemAlloc(owner, (void **)&send, (size_t)multi_nranks * COUNT + 3));
@@ -74,7 +73,6 @@ static void sendbuff_in_another_communicators_pool_is_right(void **state)
 /* Calls on two communicators: the output of the first call is the input of the second. */
 static void results_pass_from_one_communicator_to_another(void **state)
 {
-    (void)state;
     ceclComm_t first = multi_comm(NULL), second = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
     unsigned char *a = NULL, *b = NULL, *host = malloc(n * n * COUNT);
@@ -102,7 +100,6 @@ static void results_pass_from_one_communicator_to_another(void **state)
 /* On a GPU such memory is refused (test_bad_input.c). */
 static void sendbuff_in_plain_memory_is_right_on_the_host_device(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     if (multi_on_gpus(comm)) {
         multi_ok(NULL, ceclCommDestroy(comm));

@@ -81,7 +81,6 @@ static void ring(ceclComm_t comm, int send_kind, int recv_kind, size_t bytes, ui
 
 static void a_ring_in_a_group_is_right_on_all_memory(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     uint64_t seed = 1;
     for (int send = 0; send < MEMORY_KINDS; send++)
@@ -92,7 +91,6 @@ static void a_ring_in_a_group_is_right_on_all_memory(void **state)
 
 static void an_exchange_of_all_with_all_is_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
     unsigned char *send = NULL, *recv = NULL;
@@ -118,7 +116,6 @@ static void an_exchange_of_all_with_all_is_right(void **state)
 /* Two ranks exchange messages; the others make no call. */
 static void single_messages_match_in_order(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 40 * BYTES));
@@ -144,7 +141,6 @@ static void single_messages_match_in_order(void **state)
 /* More messages than a ring has slots, in both directions, between collectives. */
 static void many_messages_and_collectives_are_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
@@ -164,7 +160,6 @@ static void many_messages_and_collectives_are_right(void **state)
 
 static void a_group_of_messages_and_collectives_is_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     struct memory gathered = memory_new(comm, MEMORY_PRIVATE, (size_t)multi_nranks * BYTES),
                   send = memory_new(comm, MEMORY_PRIVATE, BYTES),
@@ -280,7 +275,6 @@ static void run_program(ceclComm_t comm, const struct drawn *program, struct mem
 
 static void random_programs_are_right(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     struct memory in[AREAS], out[AREAS];
     struct drawn program[MESSAGES];
@@ -347,7 +341,6 @@ static void run_triangle(ceclComm_t comm, unsigned char *buffer, int first, int 
 
 static void a_group_serves_each_peer_when_it_is_ready(void **state)
 {
-    (void)state;
     if (multi_nranks < 3)
         return;
     ceclComm_t comm = comm_with_timeout(20000);
@@ -365,7 +358,6 @@ static void a_group_serves_each_peer_when_it_is_ready(void **state)
 
 static void wrong_arguments_are_refused_and_change_nothing(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
@@ -396,7 +388,6 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
 
 static void a_group_of_too_many_messages_is_refused(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(comm, ceclGroupStart());
     for (int i = 0; i < 257; i++)
@@ -408,7 +399,6 @@ static void a_group_of_too_many_messages_is_refused(void **state)
 
 static void messages_without_bytes_are_waited_for(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = multi_seconds();
@@ -427,7 +417,6 @@ static void messages_without_bytes_are_waited_for(void **state)
 /* Both ranks of the message get the error, whichever comes first. */
 static void different_counts_fail_the_communicator_and_are_named(void **state)
 {
-    (void)state;
     for (int first = 0; first < 2; first++) {
         ceclComm_t comm = multi_comm(NULL);
         unsigned char *buffer = NULL;
@@ -453,7 +442,6 @@ static void different_counts_fail_the_communicator_and_are_named(void **state)
 /* If one message of a group differs, all ranks get an error that names both its ends. */
 static void a_different_count_in_a_group_is_named(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 64));
@@ -484,7 +472,6 @@ static void messages_need_no_check_of_calls(void **state)
 /* Under CECL_CHECK=1, too, neither rank waits in its call for the other's call. */
 static void a_check_of_calls_holds_up_no_message(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
@@ -516,7 +503,6 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
 
 static void a_peer_that_stays_away_is_a_timeout(void **state)
 {
-    (void)state;
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
     if (multi_rank == 0) {
@@ -537,7 +523,6 @@ static void a_peer_that_stays_away_is_a_timeout(void **state)
 /* Rank 0 sends twice to rank 1, which makes no call: a group would not help. */
 static void a_receiver_that_stays_away_is_not_told_to_group(void **state)
 {
-    (void)state;
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
     if (multi_rank == 0) {
@@ -584,14 +569,12 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
 
 static void ranks_that_all_send_first_are_told_to_group(void **state)
 {
-    (void)state;
     ranks_that_wait_for_each_other_are_told_to_group(true, 2);
     ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other is never reached */
 }
 
 static void ranks_that_all_receive_first_are_told_to_group(void **state)
 {
-    (void)state;
     ranks_that_wait_for_each_other_are_told_to_group(false, 2);
     ranks_that_wait_for_each_other_are_told_to_group(false, 1);
 }
@@ -600,7 +583,6 @@ static void ranks_that_all_receive_first_are_told_to_group(void **state)
  * rank 2, which makes no call. So rank 0's time limit passes first. */
 static void the_end_of_a_chain_of_waits_is_named(void **state)
 {
-    (void)state;
     const int last = multi_nranks > 2 ? 2 : 1;
     unsigned char *buffer = NULL;
     char words[64];
@@ -619,29 +601,36 @@ static void the_end_of_a_chain_of_waits_is_named(void **state)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Rank 0 receives from all others, and none of them sends. */
-static void all_peers_that_stay_away_are_named(void **state)
+/* Rank 0 receives from all others, and none of them sends. Returns whether its error names all. */
+static bool all_are_named_within(int ms)
 {
-    (void)state;
     unsigned char *buffer = NULL;
-    ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
+    ceclComm_t comm = comm_and_buffer(ms, &buffer);
+    bool named = true;
     if (multi_rank == 0) {
         multi_ok(comm, ceclGroupStart());
         for (int r = 1; r < multi_nranks; r++)
             multi_ok(comm, ceclRecv(buffer + r, 1, ceclInt8, r, comm, 0));
         multi_ok(comm, ceclGroupEnd());
-        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout,
-                      multi_nranks == 2   ? "waited for rank 1 for"
-                      : multi_nranks == 3 ? "waited for ranks 1 and 2 for"
-                                          : "waited for ranks 1, 2");
+        multi_refused(comm, ceclStreamSynchronize(comm, 0), ceclTimeout, "waited for rank");
+        named = strstr(ceclGetLastError(comm), multi_nranks == 2   ? "waited for rank 1 for"
+                                               : multi_nranks == 3 ? "waited for ranks 1 and 2 for"
+                                                                   : "waited for ranks 1, 2");
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    named = multi_how_many(named) == multi_nranks;
     multi_ok(NULL, ceclCommAbort(comm));
+    return named;
+}
+
+/* On a busy machine the network may begin to wait after the others' time is over. */
+static void all_peers_that_stay_away_are_named(void **state)
+{
+    assert_true(all_are_named_within(LIMIT_MS) || all_are_named_within(4 * LIMIT_MS) ||
+                all_are_named_within(15 * LIMIT_MS));
 }
 
 static void a_peer_that_leaves_is_known_at_once(void **state)
 {
-    (void)state;
     unsigned char *buffer = NULL;
     ceclComm_t comm = comm_and_buffer(20000, &buffer);
     if (multi_rank == 1) {
@@ -661,7 +650,6 @@ static void a_peer_that_leaves_is_known_at_once(void **state)
 
 static void an_abort_ends_messages_that_are_pending(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(20000);
     struct memory memory = memory_new(comm, MEMORY_PRIVATE, 4 * BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -683,7 +671,6 @@ static void an_abort_ends_messages_that_are_pending(void **state)
 
 static void a_group_is_explained(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer = NULL;
     ceclExplanation_t explanation;

@@ -125,13 +125,11 @@ static void let_pieces_come_and_go(enum given_mode how)
 
 static void pieces_come_and_go_between_calls(void **state)
 {
-    (void)state;
     let_pieces_come_and_go(ON_USE);
 }
 
 static void pieces_that_are_not_registered_come_and_go_between_calls(void **state)
 {
-    (void)state;
     let_pieces_come_and_go(PRIVATE);
 }
 

@@ -11,7 +11,6 @@ static uint64_t exchanges(ceclComm_t comm)
 
 static void offsets_are_equal_and_aligned_on_all_ranks(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     void *own = NULL, *first = NULL;
     multi_ok(comm, ceclMemAlloc(comm, &first, 1));
@@ -28,7 +27,6 @@ static void offsets_are_equal_and_aligned_on_all_ranks(void **state)
 
 static void peer_pointers_reach_the_peers_memory(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int *own = NULL;
     void *there = NULL;
@@ -50,7 +48,6 @@ static void peer_pointers_reach_the_peers_memory(void **state)
 
 static void alloc_free_gather_cycles_exchange_nothing(void **state)
 {
-    (void)state;
     const char *given = getenv("CECL_TEST_CYCLES");
     const int cycles = multi_share(given ? atoi(given) : 10000);
     ceclComm_t comm = multi_comm(NULL);
@@ -77,7 +74,6 @@ static void alloc_free_gather_cycles_exchange_nothing(void **state)
 
 static void freed_blocks_coalesce_and_growth_is_counted(void **state)
 {
-    (void)state;
     enum { BLOCKS = 64 };
     ceclConfig_t config = multi_config();
     /* large enough for the communicator's own memory on any device */
@@ -108,7 +104,6 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
 
 static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.poolBytes = 64 << 20;
     config.segmentBytes = 2 << 20;
@@ -126,7 +121,6 @@ static void a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable(void **st
 /* Sizes that the program did not set follow the pool's size. */
 static void a_small_pool_holds_what_the_communicator_needs(void **state)
 {
-    (void)state;
     for (int64_t bytes = 64 << 20; bytes <= 256 << 20; bytes *= 2) {
         ceclConfig_t config = multi_config();
         config.poolBytes = bytes;
@@ -139,7 +133,6 @@ static void a_small_pool_holds_what_the_communicator_needs(void **state)
 
 static void what_is_no_allocation_cannot_be_freed(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     char *ptr = NULL, local;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&ptr, 1000));
@@ -155,7 +148,6 @@ static void what_is_no_allocation_cannot_be_freed(void **state)
 
 static void differing_calls_are_found_at_the_next_growth(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     void *ptr = NULL;
     ceclPoolStats_t stats;
@@ -168,7 +160,6 @@ static void differing_calls_are_found_at_the_next_growth(void **state)
 
 static void differing_calls_are_found_at_once_under_check(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t comm = multi_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);

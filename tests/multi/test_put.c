@@ -89,7 +89,6 @@ static void there_and_back(ceclComm_t comm, int window_kind, int local_kind, uin
 static void memory_of_every_kind_is_reached(void **state)
 {
     uint64_t seed = 1;
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     for (int window = 0; window < MEMORY_PRIVATE; window++)
         for (int local = 0; local < MEMORY_KINDS; local++, seed++)
@@ -100,7 +99,6 @@ static void memory_of_every_kind_is_reached(void **state)
 static void private_memory_cannot_be_shared(void **state)
 {
     ceclWindow_t window;
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
                   hidden = memory_new(comm, MEMORY_PRIVATE, BYTES);
@@ -120,7 +118,6 @@ static void private_memory_cannot_be_shared(void **state)
  * afterwards. */
 static void windows_come_and_go(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     for (uint64_t round = 0; round < 12; round++)
         there_and_back(comm, MEMORY_SHARED, MEMORY_SHARED, round);
@@ -170,7 +167,6 @@ static void random_programs_are_right(void **state)
                         .n = multi_nranks,
                         .between = gather_aside,
                         .context = &aside};
-    (void)state;
     struct memory shared =
                       memory_new(comm, multi_rank % 2 ? MEMORY_PIECES : MEMORY_SHARED, PUTS_BYTES),
                   local = memory_new(comm, MEMORY_PRIVATE, PUTS_BYTES);
@@ -191,7 +187,6 @@ static void random_programs_are_right(void **state)
 /* A rank owns a window and makes no call while the others use it, nor after they are done. */
 static void a_rank_that_is_not_called_upon_does_nothing(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),
                   local = memory_new(comm, MEMORY_SHARED, BYTES);

@@ -94,7 +94,6 @@ static void run_burst(ceclComm_t comm, struct random_slot *slots, const ceclStre
 
 static void random_calls_in_bursts_are_right(void **state)
 {
-    (void)state;
     const char *calls = getenv("CECL_TEST_CALLS"), *given = getenv("CECL_TEST_SEED");
     const int total = multi_share(calls ? atoi(calls) : 10000);
     uint64_t x = given ? strtoull(given, NULL, 10) : 88172645463325252u;

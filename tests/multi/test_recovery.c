@@ -40,15 +40,16 @@ enum call {
 };
 #define READ_COUNT 100000 /* ints of a block: not small on any device */
 
-/* Input and output of a call. */
+/* Input and output of a call, and its stream. */
 struct call_buffers {
     int *in, *out;
+    ceclStream_t stream;
 };
 
 /* The input is ones on rank 0, twos on rank 1, and so on. */
 static struct call_buffers call_buffers_of(ceclComm_t comm)
 {
-    struct call_buffers buffers = {NULL, NULL};
+    struct call_buffers buffers = {NULL, NULL, NULL};
     const size_t count = (size_t)multi_nranks * READ_COUNT;
     int *host = malloc(count * sizeof(*host));
     assert_non_null(host);
@@ -76,16 +77,16 @@ static ceclResult_t enqueue(enum call call, ceclComm_t comm, const struct call_b
     if (result != ceclSuccess)
         return result;
     if (call == SMALL_GATHER)
-        return ceclAllGather(b->in, b->out, COUNT, ceclInt32, comm, 0);
+        return ceclAllGather(b->in, b->out, COUNT, ceclInt32, comm, b->stream);
     if (call == READING_SCATTER)
-        return ceclReduceScatter(b->in, b->out, READ_COUNT, ceclInt32, ceclSum, comm, 0);
-    return ceclAllReduce(b->in, b->out, count_of(call), ceclInt32, ceclSum, comm, 0);
+        return ceclReduceScatter(b->in, b->out, READ_COUNT, ceclInt32, ceclSum, comm, b->stream);
+    return ceclAllReduce(b->in, b->out, count_of(call), ceclInt32, ceclSum, comm, b->stream);
 }
 
 static ceclResult_t call_and_wait(enum call call, ceclComm_t comm, const struct call_buffers *b)
 {
     const ceclResult_t result = enqueue(call, comm, b);
-    return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
+    return result != ceclSuccess ? result : ceclStreamSynchronize(comm, b->stream);
 }
 
 static void call_is_right(enum call call, ceclComm_t comm, const struct call_buffers *b)
@@ -139,7 +140,6 @@ static void works_as_new(void)
 static int descriptors, threads;
 static int count_before(void **state)
 {
-    (void)state;
     works_as_new(); /* one-time setup is complete now */
     descriptors = multi_descriptors();
     threads = threads_alive();
@@ -148,7 +148,6 @@ static int count_before(void **state)
 
 static int count_after(void **state)
 {
-    (void)state;
     works_as_new();
     assert_int_equal(multi_descriptors(), descriptors);
     assert_int_equal(threads_alive(), threads);
@@ -157,7 +156,6 @@ static int count_after(void **state)
 
 static void an_abort_is_told_to_those_who_wait(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     multi_ok(comm, gather_and_wait(comm, buffer));
@@ -177,7 +175,6 @@ static void an_abort_is_told_to_those_who_wait(void **state)
  * the abort. */
 static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     multi_ok(comm, gather_and_wait(comm, buffer));
@@ -197,7 +194,6 @@ static void an_abort_of_a_pending_call_is_told_to_all(void **state)
 /* A rank that aborts with no call pending just leaves; the calls that others have made succeed. */
 static void an_abort_of_an_idle_rank_fails_nobody(void **state)
 {
-    (void)state;
     for (int times = 0; times < 10; times++) {
         ceclComm_t comm = joined(NULL);
         int *buffer = buffer_of(comm);
@@ -227,7 +223,6 @@ static void *revoke_soon(void *comm)
 
 static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     pthread_t revoker;
@@ -245,7 +240,6 @@ static void a_thread_inside_a_call_is_let_out_by_another_that_revokes(void **sta
 
 static void a_failed_communicator_refuses_every_call_with_the_cause(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     void *ptr = NULL;
@@ -275,7 +269,6 @@ static void a_failed_communicator_refuses_every_call_with_the_cause(void **state
 
 static void a_rank_that_stays_away_is_a_timeout(void **state)
 {
-    (void)state;
     const int away = multi_nranks - 1;
     ceclComm_t comm = comm_with_timeout(LIMIT_MS);
     int *buffer = buffer_of(comm);
@@ -332,7 +325,6 @@ static bool try_to_be_heard(void)
 
 static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
 {
-    (void)state;
     bool heard = multi_nranks < 3;
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
         heard = try_to_be_heard();
@@ -341,7 +333,6 @@ static void of_several_late_ranks_one_that_gives_up_is_heard(void **state)
 
 static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(300);
     void *ptr = NULL;
     ceclPoolStats_t stats;
@@ -363,7 +354,6 @@ static void growth_that_one_rank_makes_alone_is_a_timeout(void **state)
 
 static void a_late_rank_within_the_timeout_is_waited_for(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(10000);
     if (multi_rank == 0)
         multi_pause_ms(700);
@@ -374,7 +364,6 @@ static void a_late_rank_within_the_timeout_is_waited_for(void **state)
 
 static void without_a_timeout_a_late_rank_is_waited_for(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_with_timeout(0);
     if (multi_rank == 0)
         multi_pause_ms(700);
@@ -386,7 +375,6 @@ static void without_a_timeout_a_late_rank_is_waited_for(void **state)
 /* Rank 0 never calls, so every other rank has pending work when rank 0 gives up. */
 static void an_abort_with_work_pending_ends_at_once(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
     if (multi_rank != 0)
@@ -400,7 +388,6 @@ static void an_abort_with_work_pending_ends_at_once(void **state)
 
 static void one_communicator_fails_and_another_does_not(void **state)
 {
-    (void)state;
     ceclComm_t failing = joined(NULL), other = joined(NULL);
     if (multi_rank == multi_nranks - 1)
         fail_all(failing);
@@ -415,26 +402,37 @@ static void one_communicator_fails_and_another_does_not(void **state)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
+/* All calls wait at the same time, each on a communicator and a stream of its own. */
 static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
 {
-    (void)state;
     const int away = multi_nranks - 1;
+    ceclComm_t comms[CALLS];
+    struct call_buffers buffers[CALLS];
+    ceclResult_t results[CALLS] = {ceclSuccess};
     char words[64];
     snprintf(words, sizeof(words), "waited for rank %d", away);
     for (int call = 0; call < CALLS; call++) {
-        ceclComm_t comm = comm_of_chunks(LIMIT_MS);
-        const struct call_buffers buffers = call_buffers_of(comm);
-        const double start = multi_seconds();
-        ceclResult_t result = ceclSuccess;
+        comms[call] = comm_of_chunks(LIMIT_MS);
+        buffers[call] = call_buffers_of(comms[call]);
+        multi_ok(comms[call], ceclStreamCreate(comms[call], &buffers[call].stream));
+    }
+    const double start = multi_seconds();
+    for (int call = 0; call < CALLS && multi_rank != away; call++)
+        results[call] = enqueue((enum call)call, comms[call], &buffers[call]);
+    for (int call = 0; call < CALLS; call++) {
+        ceclComm_t comm = comms[call];
+        ceclResult_t result = results[call];
         if (multi_rank != away) {
-            result = call_and_wait((enum call)call, comm, &buffers);
+            if (result == ceclSuccess)
+                result = ceclStreamSynchronize(comm, buffers[call].stream);
             multi_refused(comm, result, result == ceclRemoteError ? ceclRemoteError : ceclTimeout,
                           words);
-            assert_true(multi_seconds() - start < PROMPT);
         } else {
             assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
             assert_non_null(strstr(ceclGetLastError(comm), "gave up: a call has waited for rank"));
         }
+        assert_true(multi_seconds() - start < PROMPT);
+        multi_ok(comm, ceclStreamDestroy(comm, buffers[call].stream));
         assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
         assert_true(multi_how_many(result == ceclTimeout) > 0);
     }
@@ -442,7 +440,6 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
 
 static void a_late_rank_is_waited_for_by_any_call(void **state)
 {
-    (void)state;
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(call % 2 ? 10000 : 0);
         const struct call_buffers buffers = call_buffers_of(comm);
@@ -457,7 +454,6 @@ static void a_late_rank_is_waited_for_by_any_call(void **state)
 
 static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
 {
-    (void)state;
     for (int call = 0; call < CALLS; call++) {
         ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
         const struct call_buffers buffers = call_buffers_of(comm);
@@ -478,7 +474,6 @@ static void an_abort_in_any_call_is_told_to_those_who_wait(void **state)
 /* Several calls wait, one behind the other; all their kernels must end. */
 static void an_abort_ends_all_calls_in_the_queue(void **state)
 {
-    (void)state;
     ceclComm_t comm = comm_of_chunks(CECL_UNDEF);
     const struct call_buffers buffers = call_buffers_of(comm);
     for (int call = 0; call < 2 * CALLS && multi_rank != 0; call++)
@@ -492,7 +487,6 @@ static void an_abort_ends_all_calls_in_the_queue(void **state)
 /* Slots alternate from call to call. A refused call does not count, on any rank. */
 static void a_refused_small_call_leaves_turns_in_step(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(NULL);
     const struct call_buffers b = call_buffers_of(comm);
     ceclOptions_t never = CECL_OPTIONS_INITIALIZER;

@@ -25,7 +25,6 @@ static void open_comm(const ceclConfig_t *config)
 
 static int set_up(void **state)
 {
-    (void)state;
     room = (size_t)multi_nranks * MOST * 8 + 256;
     host = malloc(room);
     assert_non_null(host);
@@ -38,7 +37,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(host);
     for (int r = 0; r < multi_nranks; r++)
         free(inputs[r]);
@@ -190,13 +188,11 @@ static void run_random(uint64_t x, int rounds)
 
 static void random_reductions_are_right(void **state)
 {
-    (void)state;
     run_random(8, 250);
 }
 
 static void every_type_and_operation_is_right(void **state)
 {
-    (void)state;
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (int op = 0; op < CECL_NUM_RED_OPS; op++) {
             struct test_call c = {.which = (ceclOp_t)(ceclOpReduceScatter + (type + op) % 3),
@@ -221,7 +217,6 @@ static void reopen(int64_t staging)
 /* Staging has room for three chunks: a block takes many rounds. */
 static void reductions_in_chunks_are_right(void **state)
 {
-    (void)state;
     reopen(4096);
     run_random(15, 200);
 }
@@ -229,7 +224,6 @@ static void reductions_in_chunks_are_right(void **state)
 /* Each direction, on 1 SM and on many, gives the reference's bits for the same inputs. */
 static void every_way_gives_the_same_bits(void **state)
 {
-    (void)state;
     uint64_t x = 23;
     for (int round = 0; round < 30; round++) {
         struct test_call c;
@@ -255,7 +249,6 @@ static void reopen_patiently(void)
 /* Ranks that wait for each other know where all inputs are, and their SMs read the inputs there. */
 static void inputs_are_read_at_ranks_that_are_in_place_and_at_others(void **state)
 {
-    (void)state;
     uint64_t x = 31;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.direction = CECL_DIRECTION_PULL;
@@ -341,7 +334,6 @@ static void run_large(const struct multi_crowd *crowd, size_t count)
  * copies fill the links, so that data is longer on its way; on GPUs this is repeated. */
 static void large_all_reduces_are_right(void **state)
 {
-    (void)state;
     const int times = multi_on_gpus(comm) ? 6 : 1;
     struct multi_crowd crowd;
     multi_crowd_open(&crowd, multi_on_gpus(comm) ? 8 << 20 : 64 << 10);
@@ -358,7 +350,6 @@ static void large_all_reduces_are_right(void **state)
 /* Each call from unregistered host memory, with the result in host memory. */
 static void memory_of_no_pool_will_do(void **state)
 {
-    (void)state;
     if (multi_on_gpus(comm))
         skip(); /* test_memory has GPU memory of each kind */
     unsigned char *const recv = recv_buffer, *const send = send_buffer;
@@ -375,7 +366,6 @@ static void memory_of_no_pool_will_do(void **state)
 /* An all-gather, reductions and an all-to-all in one group, on one stream. */
 static void reductions_in_groups_are_right(void **state)
 {
-    (void)state;
     unsigned char *other = NULL, *back = NULL;
     uint64_t x = 61;
     const size_t block = 600;
@@ -470,7 +460,6 @@ static void compare_groups(uint64_t x, int rounds)
 /* Inputs are read at the peers; staging has room for all calls, then for some of them at a time. */
 static void a_group_gives_the_bits_of_its_calls_alone(void **state)
 {
-    (void)state;
     compare_groups(71, multi_share(24));
     reopen(4096 * (int64_t)multi_nranks);
     compare_groups(72, multi_share(24));
@@ -478,7 +467,6 @@ static void a_group_gives_the_bits_of_its_calls_alone(void **state)
 
 static void a_group_says_which_reductions_share_barriers(void **state)
 {
-    (void)state;
     const size_t block = 500;
     ceclExplanation_t e;
     if (multi_over_nodes())
@@ -511,7 +499,6 @@ static ceclResult_t gather(void *buffer, size_t count)
  * successive groups have an order. */
 static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
 {
-    (void)state;
     const size_t count = 300, all = count * (size_t)multi_nranks;
     int32_t *values = (int32_t *)(void *)host;
     unsigned char *const buffers[] = {recv_buffer, send_buffer};
@@ -547,7 +534,6 @@ static void what_a_call_reduces_is_gathered_in_the_next_group(void **state)
 /* Chunked calls enqueued one after the other, on two streams. */
 static void calls_that_follow_each_other_keep_their_order(void **state)
 {
-    (void)state;
     const size_t count = 2000;
     int32_t *values = (int32_t *)(void *)host;
     ceclStream_t streams[2] = {NULL, NULL};
@@ -573,7 +559,6 @@ static void calls_that_follow_each_other_keep_their_order(void **state)
 
 static void bad_arguments_are_named(void **state)
 {
-    (void)state;
     char *send = (char *)send_buffer, *recv = (char *)recv_buffer;
     multi_refused(comm, ceclAllReduce(NULL, recv, 1, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidArgument, "sendbuff: NULL");
@@ -619,7 +604,6 @@ static void bad_arguments_are_named(void **state)
 
 static void without_sms_they_are_refused(void **state)
 {
-    (void)state;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.smPolicy = CECL_SM_NEVER;
     multi_ok(comm, ceclSetOptions(comm, &options));
@@ -635,7 +619,6 @@ static void without_sms_they_are_refused(void **state)
 
 static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);

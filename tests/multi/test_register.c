@@ -24,7 +24,6 @@ static void open_comm(const ceclConfig_t *config)
 
 static int set_up(void **state)
 {
-    (void)state;
     open_comm(NULL);
     return 0;
 }
@@ -32,7 +31,6 @@ static int set_up(void **state)
 /* Nothing is registered on use, and peers read inputs where they can. */
 static int set_up_manual(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.registerOnUse = 0;
     config.smPolicy = CECL_SM_ALLOW;
@@ -44,7 +42,6 @@ static int set_up_manual(void **state)
 
 static int set_up_pull(void **state)
 {
-    (void)state;
     multi_setenv("CECL_DIRECTION", "pull");
     open_comm(NULL);
     multi_setenv("CECL_DIRECTION", NULL);
@@ -53,7 +50,6 @@ static int set_up_pull(void **state)
 
 static int set_up_checked(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     open_comm(NULL);
     multi_setenv("CECL_CHECK", NULL);
@@ -62,7 +58,6 @@ static int set_up_checked(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     memory_free(comm, &memory);
     multi_ok(NULL, ceclCommDestroy(comm));
     free(host);
@@ -120,7 +115,6 @@ static void run(unsigned char *recv, uint64_t seed)
 
 static void ranges_may_overlap_and_repeat(void **state)
 {
-    (void)state;
     ceclRegistration_t handles[4];
     handles[0] = registered(memory.at, bytes);
     handles[1] = registered(memory.at, bytes);
@@ -138,7 +132,6 @@ static void ranges_may_overlap_and_repeat(void **state)
 
 static void memory_of_the_pool_may_be_registered(void **state)
 {
-    (void)state;
     ceclRegistration_t handle = registered(pool, bytes), part = registered(pool + 1, 1);
     deregistered(handle);
     run(pool, 1);
@@ -148,7 +141,6 @@ static void memory_of_the_pool_may_be_registered(void **state)
 
 static void ranks_need_not_register_alike(void **state)
 {
-    (void)state;
     ceclRegistration_t handles[3] = {NULL};
     const int count = multi_rank % 4;
     for (int i = 0; i < count; i++)
@@ -161,7 +153,6 @@ static void ranks_need_not_register_alike(void **state)
 
 static void registered_memory_may_be_freed_before_deregister(void **state)
 {
-    (void)state;
     for (uint64_t round = 0; round < 20; round++) {
         ceclRegistration_t handle = registered(memory.at, bytes);
         run(memory.at, 2 * round);
@@ -174,7 +165,6 @@ static void registered_memory_may_be_freed_before_deregister(void **state)
 /* Registrations that remain are released with the communicator. */
 static void registrations_may_be_left(void **state)
 {
-    (void)state;
     for (int i = 0; i < 10; i++)
         registered(memory.at + i, 10);
     run(memory.at, 6);
@@ -183,7 +173,6 @@ static void registrations_may_be_left(void **state)
 /* Programs end without waiting for each other. */
 static void local_calls_succeed_when_a_peer_has_left(void **state)
 {
-    (void)state;
     ceclComm_t other = multi_comm(NULL);
     ceclRegistration_t early = NULL, late = NULL;
     multi_ok(other, ceclCommRegister(other, memory.at, 1, &early));
@@ -209,7 +198,6 @@ static void refused(void *ptr, size_t size, ceclResult_t result, const char *wor
 
 static void bad_arguments_are_named(void **state)
 {
-    (void)state;
     ceclRegistration_t handle;
     refused(NULL, 1, ceclInvalidArgument, "ptr: NULL");
     refused(memory.at, 0, ceclInvalidArgument, "bytes 0");
@@ -226,7 +214,6 @@ static void bad_arguments_are_named(void **state)
 
 static void a_handle_serves_once(void **state)
 {
-    (void)state;
     ceclRegistration_t kept = registered(memory.at, bytes), handle = registered(memory.at, 1);
     deregistered(handle);
     multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidArgument,
@@ -254,7 +241,6 @@ static void make_hole(struct memory *m)
 
 static void freed_memory_is_refused(void **state)
 {
-    (void)state;
     struct memory other = memory_new(comm, MEMORY_SHARED, bytes);
     unsigned char *at = other.at;
     deregistered(registered(at, bytes));
@@ -269,7 +255,6 @@ static void freed_memory_is_refused(void **state)
 /* On the host device: with a hole behind the memory, and with other memory. */
 static void a_range_past_the_end_of_its_memory_is_refused(void **state)
 {
-    (void)state;
     if (multi_on_gpus(comm)) {
         refused(memory.at, (size_t)1 << 46, ceclInvalidArgument, "");
         return;
@@ -296,7 +281,6 @@ static void a_range_past_the_end_of_its_memory_is_refused(void **state)
 
 static void private_memory_is_refused(void **state)
 {
-    (void)state;
     struct memory private = memory_new(comm, MEMORY_PRIVATE, bytes);
     refused(private.at, bytes, ceclInvalidUsage, "cannot open");
     memory_free(comm, &private);
@@ -309,7 +293,6 @@ static void private_memory_is_refused(void **state)
 static void memory_in_the_place_of_private_memory_is_registered(void **state)
 {
     const size_t pages = (bytes + 4095) & ~(size_t)4095;
-    (void)state;
     if (multi_on_gpus(comm))
         return;
     void *at = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -328,7 +311,6 @@ static void memory_in_the_place_of_private_memory_is_registered(void **state)
 /* The last rank delays its call, so the others' calls stay pending. */
 static void memory_of_a_pending_call_stays_registered(void **state)
 {
-    (void)state;
     const bool late = multi_rank == multi_nranks - 1;
     for (uint64_t round = 0; round < 5; round++) {
         ceclRegistration_t handle = registered(memory.at, bytes),
@@ -354,7 +336,6 @@ static void memory_of_a_pending_call_stays_registered(void **state)
 /* The memory of a group's calls has been looked up before the group ends. */
 static void memory_of_an_open_group_stays_registered(void **state)
 {
-    (void)state;
     ceclRegistration_t handle = registered(memory.at, bytes);
     fill(memory.at, 3);
     multi_ok(comm, ceclGroupStart());
@@ -385,7 +366,6 @@ static ceclResult_t gather_variable(unsigned char *recv)
 static void memory_may_be_replaced_between_calls_of_a_group(void **state)
 {
     enum { CALLS = 40 };
-    (void)state;
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
     struct memory all = memory_new(comm, MEMORY_SHARED, (CALLS + 1) * bytes);
     run(all.at, 3);
@@ -408,7 +388,6 @@ static void memory_may_be_replaced_between_calls_of_a_group(void **state)
  * buffer. */
 static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(void **state)
 {
-    (void)state;
     if (!MEMORY_WITH_PRIVATE || multi_on_gpus(comm))
         skip();                          /* on GPUs private memory has addresses of its own */
     ceclComm_t other = multi_comm(NULL); /* synchronizes, which `comm` may not do in its group */
@@ -434,7 +413,6 @@ static void memory_may_be_replaced_by_private_memory_between_calls_of_a_group(vo
  * addresses of the first call's private memory, which are the first hole that is large enough. */
 static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
 {
-    (void)state;
     if (!MEMORY_WITH_PRIVATE)
         skip();
     const size_t block = (size_t)8 << 20;
@@ -456,7 +434,6 @@ static void a_bounce_buffer_may_lie_where_private_memory_was(void **state)
  * group's next call opens a new window. */
 static void a_group_does_not_look_at_a_recvbuff_without_use(void **state)
 {
-    (void)state;
     const bool is_root = multi_rank == 0;
     struct memory old = memory_new(comm, MEMORY_SHARED, bytes),
                   new = memory_new(comm, MEMORY_SHARED, bytes);
@@ -497,7 +474,6 @@ static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
  * the memory. */
 static void registered_memory_is_explained_as_the_pool_is(void **state)
 {
-    (void)state;
     unsigned char *other = NULL;
     ceclExplanation_t on_pool, on_memory;
     struct memory send = memory_new(comm, MEMORY_SHARED, bytes);
@@ -532,7 +508,6 @@ static struct memory memory_before_a_hole(void)
 /* A refusal leaves earlier registrations of the same memory valid. */
 static void a_refused_registration_ends_no_other(void **state)
 {
-    (void)state;
     ceclExplanation_t before, after;
     if (multi_on_gpus(comm))
         skip(); /* no hole can be put behind memory */
@@ -550,7 +525,6 @@ static void a_refused_registration_ends_no_other(void **state)
  * last rank makes the pending call. */
 static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
 {
-    (void)state;
     const bool late = multi_rank == multi_nranks - 1;
     if (multi_on_gpus(comm))
         skip(); /* no hole can be put behind memory */
@@ -575,7 +549,6 @@ static void what_is_refused_leaves_a_pending_call_as_it_is(void **state)
  * unused part of the call's window, and register other memory. */
 static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
 {
-    (void)state;
     const bool late = multi_rank == multi_nranks - 1;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (multi_on_gpus(comm))
@@ -603,7 +576,6 @@ static void a_window_stays_open_while_a_pending_call_uses_it(void **state)
 /* Whichever path a call takes, the result is right. */
 static void calls_use_memory_whether_it_is_registered_or_not(void **state)
 {
-    (void)state;
     if (!MEMORY_WITH_PRIVATE)
         skip();
     run(memory.at, 1);

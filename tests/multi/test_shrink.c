@@ -76,7 +76,6 @@ static void end(ceclComm_t comm)
 
 static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
     const int last = multi_nranks - 1;
     if (multi_rank != last) {
@@ -98,7 +97,6 @@ static void an_excluded_rank_does_not_call_and_the_parent_works_on(void **state)
  * already be in the next call while the others are still in this one. */
 static void each_rank_may_be_out_in_turn(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     for (int round = 0; round < 3; round++)
         for (int out = 0; out < multi_nranks; out++)
@@ -110,7 +108,6 @@ static void each_rank_may_be_out_in_turn(void **state)
 
 static void the_order_of_the_list_does_not_matter(void **state)
 {
-    (void)state;
     if (multi_nranks < 4)
         return;
     ceclComm_t comm = joined(CECL_UNDEF);
@@ -122,7 +119,6 @@ static void the_order_of_the_list_does_not_matter(void **state)
 
 static void a_rank_may_stay_alone(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     int others[64], count = 0;
     for (int r = 0; r < multi_nranks; r++)
@@ -134,7 +130,6 @@ static void a_rank_may_stay_alone(void **state)
 
 static void what_is_left_shrinks_again(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     const int first = 0;
     int world[64];
@@ -156,7 +151,6 @@ static void what_is_left_shrinks_again(void **state)
 
 static void after_a_timeout_all_may_stay(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(1000);
     int *buffer = NULL;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * COUNT * 4));
@@ -173,7 +167,6 @@ static void after_a_timeout_all_may_stay(void **state)
 /* An interrupted exchange leaves all later frames of the mesh unreadable. */
 static void after_an_exchange_that_was_cut_off_all_may_stay(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(1000);
     ceclPoolStats_t stats;
     void *ptr = NULL;
@@ -194,7 +187,6 @@ static void leave(ceclComm_t comm)
 
 static void after_an_abort_the_others_go_on(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     const int gone = multi_nranks / 2;
     const double start = multi_seconds();
@@ -216,7 +208,6 @@ static void after_an_abort_the_others_go_on(void **state)
  * rank at their first try. */
 static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
     const int gone = multi_nranks / 2;
     if (multi_rank == gone)
@@ -235,7 +226,6 @@ static void who_excludes_the_missing_rank_is_not_told_of_it(void **state)
 
 static void a_finalized_communicator_shrinks(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     multi_ok(comm, ceclCommFinalize(comm));
     shrink_works(comm, NULL, 0);
@@ -258,7 +248,6 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
 /* Each rank comes last in turn, and gets the error too. */
 static void another_list_on_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     if (multi_nranks < 3)
         return;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
@@ -284,7 +273,6 @@ static void another_list_on_one_rank_is_told_to_all(void **state)
  * first, last, or between them. */
 static void a_list_with_its_own_rank_is_told_to_all(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int list[] = {0, 1};
     for (int round = 0; round < 6; round++) {
@@ -316,7 +304,6 @@ static void a_list_with_its_own_rank_is_told_to_all(void **state)
  * the error of the first call. */
 static void another_list_is_told_to_two_meetings(void **state)
 {
-    (void)state;
     if (multi_nranks < 3 || is_over_hosts())
         return;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
@@ -341,7 +328,6 @@ static void another_list_is_told_to_two_meetings(void **state)
 /* Rank 0 waits for rank 1, which waits for rank 2, which does not call. */
 static void a_rank_whose_list_has_this_one_is_named(void **state)
 {
-    (void)state;
     if (multi_nranks < 3)
         return;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
@@ -367,7 +353,6 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
 /* The late rank gets an error at once, and its next call is a new try. */
 static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int away = multi_nranks - 1;
     char words[96];
@@ -408,7 +393,6 @@ static ceclResult_t shrink_as(const struct refusal *one, ceclComm_t comm, ceclCo
 /* The rank that refuses comes first, and then last. */
 static void what_one_rank_refuses_all_refuse(void **state)
 {
-    (void)state;
     const int last = multi_nranks - 1;
     const struct refusal refusals[] = {
         {{0}, 0, false, true, false, "newcomm: NULL; the address of a handle expected"},
@@ -444,7 +428,6 @@ static void what_one_rank_refuses_all_refuse(void **state)
 /* A rank that all others exclude does not disturb them. */
 static void an_excluded_rank_that_calls_is_refused_alone(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int last = multi_nranks - 1;
     for (int i = 0; i < 10; i++)
@@ -460,7 +443,6 @@ static void an_excluded_rank_that_calls_is_refused_alone(void **state)
 
 static void many_shrinks_leave_nothing_behind(void **state)
 {
-    (void)state;
     ceclComm_t comm = joined(CECL_UNDEF);
     int fds = 0, threads = 0;
     for (int i = 0; i < 50; i++) {

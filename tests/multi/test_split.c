@@ -106,7 +106,6 @@ static int ranks_by(int *world, int first, int end, int step)
 
 static void the_whole_splits_into_halves(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     const int middle = (multi_nranks + 1) / 2, upper = multi_rank >= middle;
     int world[64];
@@ -117,7 +116,6 @@ static void the_whole_splits_into_halves(void **state)
 
 static void the_whole_splits_into_odd_and_even_ranks(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
     const int count = ranks_by(world, multi_rank % 2, multi_nranks, 2);
@@ -127,7 +125,6 @@ static void the_whole_splits_into_odd_and_even_ranks(void **state)
 
 static void keys_reverse_the_order(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
     const int count = ranks_by(world, multi_nranks - 1, -1, -1);
@@ -138,7 +135,6 @@ static void keys_reverse_the_order(void **state)
 /* Keys 1, 0, 1, 0, ...: even ranks come last. Ranks with equal keys keep their order. */
 static void equal_keys_keep_the_order_of_ranks(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int world[64];
     int count = ranks_by(world, 1, multi_nranks, 2);
@@ -149,7 +145,6 @@ static void equal_keys_keep_the_order_of_ranks(void **state)
 
 static void every_rank_may_be_alone(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(NULL, ceclCommDestroy(split_into(comm, multi_rank, 0, &multi_rank, 1)));
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -157,7 +152,6 @@ static void every_rank_may_be_alone(void **state)
 
 static void a_rank_without_a_color_gets_none(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     const int last = multi_nranks - 1;
     int world[64];
@@ -178,7 +172,6 @@ static void a_rank_without_a_color_gets_none(void **state)
 /* Each generation leaves out the lowest rank, until a single rank is left. */
 static void children_have_children(void **state)
 {
-    (void)state;
     ceclComm_t line[64] = {multi_comm(NULL)};
     int world[64], depth = 0;
     for (int first = 1; first < multi_nranks; first++) {
@@ -197,7 +190,6 @@ static void children_have_children(void **state)
 
 static void parent_and_children_work_beside_each_other(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child;
     int all[64], world[64];
     ranks_by(all, 0, multi_nranks, 1);
@@ -220,7 +212,6 @@ static void parent_and_children_work_beside_each_other(void **state)
  * work. */
 static void ends_come_in_any_order(void **state)
 {
-    (void)state;
     int all[64], world[64];
     const int n = ranks_by(all, 0, multi_nranks, 1);
     const int count = ranks_by(world, multi_rank % 2, multi_nranks, 2);
@@ -238,7 +229,6 @@ static void ends_come_in_any_order(void **state)
 
 static void a_child_fails_alone(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int all[64];
     const int n = ranks_by(all, 0, multi_nranks, 1);
@@ -295,7 +285,6 @@ static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
 
 static void a_child_uses_its_parents_memory(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int *buffer = NULL;
     const size_t bytes = (size_t)multi_nranks * COUNT * sizeof(int);
@@ -308,7 +297,6 @@ static void a_child_uses_its_parents_memory(void **state)
  * its parent. */
 static void a_child_has_its_parents_registrations(void **state)
 {
-    (void)state;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.registerOnUse = 0;
     ceclComm_t comm = multi_comm(&config);
@@ -324,7 +312,6 @@ static void a_child_has_its_parents_registrations(void **state)
 
 static void a_config_is_the_childs_alone(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child = NULL;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     ceclPoolStats_t mine, theirs;
@@ -370,7 +357,6 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
 /* If one rank refuses, all ranks refuse at once, and the parent stays usable. */
 static void what_one_rank_refuses_all_refuse(void **state)
 {
-    (void)state;
     const struct refusal refusals[] = {
         {-2, false, false, false, "color -2: 0 or more, or CECL_SPLIT_NOCOLOR (-1) expected"},
         {0, true, false, false,
@@ -404,7 +390,6 @@ static void what_one_rank_refuses_all_refuse(void **state)
  * keys reverse the order, and the message has the ranks' numbers in `comm`. */
 static void members_whose_settings_differ_are_refused(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.timeoutMs = 1000 + multi_rank;
@@ -423,7 +408,6 @@ static void members_whose_settings_differ_are_refused(void **state)
 
 static void a_split_is_not_in_a_group(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     multi_ok(comm, ceclGroupStart());
     multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage,
@@ -439,7 +423,6 @@ static void a_split_is_not_in_a_group(void **state)
 
 static void a_failed_or_finalized_communicator_is_not_split(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     multi_refused(NULL, ceclCommSplit(NULL, 0, 0, &child, NULL), ceclInvalidArgument, "comm: NULL");
     multi_ok(comm, ceclCommFinalize(comm));
@@ -451,7 +434,6 @@ static void a_failed_or_finalized_communicator_is_not_split(void **state)
 /* The parent has failed then, as after any call that a rank does not make. */
 static void a_rank_that_does_not_come_is_named(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.timeoutMs = 1500;
     ceclComm_t comm = multi_comm(&config), child = (ceclComm_t)8;
@@ -470,7 +452,6 @@ static void a_rank_that_does_not_come_is_named(void **state)
 
 static void many_splits_leave_nothing_behind(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     int fds = 0, threads = 0, maps = 0;
     for (int i = 0; i < 50; i++) {

@@ -20,21 +20,18 @@ static void open_with(const char *policy)
 
 static int set_up(void **state)
 {
-    (void)state;
     open_with("allow");
     return 0;
 }
 
 static int set_up_default(void **state)
 {
-    (void)state;
     open_with(NULL);
     return 0;
 }
 
 static int set_up_checked(void **state)
 {
-    (void)state;
     multi_setenv("CECL_CHECK", "1");
     open_with("allow");
     multi_setenv("CECL_CHECK", NULL);
@@ -130,7 +127,6 @@ static void random_exchanges(int rounds)
 
 static void rows_of_random_numbers_reach_their_places(void **state)
 {
-    (void)state;
     random_exchanges(multi_share(200));
 }
 
@@ -139,7 +135,6 @@ static void splits_are_read_when_the_call_runs(void **state)
 {
     uint64_t x = 5, seed = 1;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     for (; seed < 10; seed++) {
         for (int from = 0; from < multi_nranks; from++)
@@ -158,7 +153,6 @@ static void other_calls_stand_between(void **state)
 {
     uint64_t x = 6;
     int32_t *sums;
-    (void)state;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&sums, 40000 * sizeof(*sums)));
     for (uint64_t seed = 0; seed < 10; seed++) {
         struct exchange e;
@@ -179,7 +173,6 @@ static void a_graph_reads_new_splits_at_each_launch(void **state)
     struct exchange e;
     ceclStream_t stream;
     ceclGraph_t graph;
-    (void)state;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     draw(&x, &e);
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -207,7 +200,6 @@ static void a_request_reads_new_splits_at_each_start(void **state)
     uint64_t x = 9;
     struct exchange e;
     ceclRequest_t request;
-    (void)state;
     draw(&x, &e);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&e, NULL));
@@ -229,7 +221,6 @@ static void an_explanation_names_the_kernels(void **state)
     uint64_t x = 10;
     struct exchange e;
     ceclExplanation_t said;
-    (void)state;
     draw(&x, &e);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&e, NULL));
@@ -246,7 +237,6 @@ static void refused_arguments_do_no_harm(void **state)
 {
     uint64_t x = 11, *own = malloc(RANKS * sizeof(*own));
     struct exchange e;
-    (void)state;
     draw(&x, &e);
 #define REFUSED(result, words, ...)                                                                \
     multi_refused(comm, ceclAlltoAllvDevice(__VA_ARGS__, ceclUint8, comm, NULL), result, words)
@@ -277,7 +267,6 @@ static void a_group_has_no_other_call(void **state)
 {
     uint64_t x = 12;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, call(&e, NULL));
@@ -291,7 +280,6 @@ static void other_policies_refuse_it(void **state)
     uint64_t x = 13;
     struct exchange e;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    (void)state;
     draw(&x, &e);
     multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "CECL_SM_ALLOW");
     options.smPolicy = CECL_SM_ALLOW;
@@ -303,7 +291,6 @@ static void unequal_sizes_are_named(void **state)
 {
     uint64_t x = 14;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     e.recvrows -= (size_t)multi_rank;
     multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "rows");
@@ -330,7 +317,6 @@ static void more_than_a_recvbuff_has_room_for_is_an_error_of_all(void **state)
 {
     uint64_t x = 15;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     for (int from = 0; from < multi_nranks; from++)
         for (int to = 0; to < multi_nranks; to++)
@@ -343,7 +329,6 @@ static void splits_beyond_sendbuff_are_an_error_of_all(void **state)
 {
     uint64_t x = 16;
     struct exchange e;
-    (void)state;
     draw(&x, &e);
     for (int from = 0; from < multi_nranks; from++)
         for (int to = 0; to < multi_nranks; to++)

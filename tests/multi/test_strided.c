@@ -12,7 +12,6 @@ static size_t room; /* bytes of each */
 
 static int set_up(void **state)
 {
-    (void)state;
     room = (size_t)multi_nranks * MOST * 12;
     comm = multi_comm(NULL);
     host = malloc(room);
@@ -26,7 +25,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(host);
     free(expected);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -166,13 +164,11 @@ static void run_random(uint64_t x, int rounds)
 
 static void random_shapes_are_right(void **state)
 {
-    (void)state;
     run_random(31337, 150);
 }
 
 static void random_shapes_are_right_where_sms_may_copy(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.smPolicy = CECL_SM_ALLOW;
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -184,7 +180,6 @@ static void random_shapes_are_right_where_sms_may_copy(void **state)
 
 static void rows_pass_through_a_small_staging(void **state)
 {
-    (void)state;
     ceclConfig_t config = multi_config();
     config.stagingBytes = 4096;
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -197,7 +192,6 @@ static void rows_pass_through_a_small_staging(void **state)
 /* [rows][nranks * width] on each rank becomes [nranks * rows][width], and is changed back. */
 static void there_and_back_is_where_it_was(void **state)
 {
-    (void)state;
     const size_t n = (size_t)multi_nranks, width = 33, rows = 21, bytes = n * width * rows * 2;
     const ceclStrided_t there = {.width = width, .rows = rows};
     const ceclStrided_t back = {.width = width,
@@ -226,7 +220,6 @@ static void there_and_back_is_where_it_was(void **state)
 /* The header says that a gather does not use sendStride, so any value is accepted. */
 static void a_gather_takes_any_send_stride(void **state)
 {
-    (void)state;
     ceclStrided_t shape = {.width = 33, .rows = 3, .sendStride = SIZE_MAX};
     multi_ok(comm, ceclAllGatherStrided(send_buffer, recv_buffer, &shape, ceclHalf, comm, NULL));
     multi_ok(comm, ceclStreamSynchronize(comm, NULL));
@@ -235,7 +228,6 @@ static void a_gather_takes_any_send_stride(void **state)
 /* Three gathers in one group whose rows lie side by side: queries, keys and values. */
 static void gathers_of_a_group_may_share_rows(void **state)
 {
-    (void)state;
     const size_t n = (size_t)multi_nranks, width = 24, rows = 30, panel = n * width;
     const ceclStrided_t shape = {.width = width, .rows = rows, .recvPitch = 3 * panel};
     memset(host, POISON, room);
@@ -272,7 +264,6 @@ static ceclResult_t gather(const ceclStrided_t *shape)
 
 static void bad_shapes_are_named(void **state)
 {
-    (void)state;
     const size_t n = (size_t)multi_nranks;
     multi_refused(comm, gather(NULL), ceclInvalidArgument, "strided: NULL");
     multi_refused(comm, gather(&(ceclStrided_t){.width = 4, .rows = 2, .sendPitch = 3}),
@@ -306,7 +297,6 @@ static void bad_shapes_are_named(void **state)
 
 static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     multi_setenv("CECL_CHECK", "1");
     ceclComm_t checked = multi_comm(NULL);

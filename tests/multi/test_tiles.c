@@ -25,21 +25,18 @@ static void open_with(const char *staging)
 
 static int set_up(void **state)
 {
-    (void)state;
     open_with(NULL);
     return 0;
 }
 
 static int set_up_with_small_staging(void **state)
 {
-    (void)state;
     open_with("4K");
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(private_matrix);
     multi_ok(NULL, ceclCommDestroy(comm));
     return 0;
@@ -131,7 +128,6 @@ static void random_tiles(int rounds)
 
 static void random_tiles_are_reduced(void **state)
 {
-    (void)state;
     random_tiles(multi_share(120));
 }
 
@@ -140,7 +136,6 @@ static void random_tiles_are_reduced(void **state)
 static void tiles_of_a_matrix_go_to_different_roots(void **state)
 {
     struct tiled t = {.shape = {.count = 1, .width = 10, .rows = 3, .pitch = 20}};
-    (void)state;
     for (int r = 0; r < multi_nranks; r++)
         for (size_t to = 0; to < (size_t)multi_nranks; to++)
             t.begins[r][to] = to / 2 * 3 * 20 + to % 2 * 10;
@@ -157,7 +152,6 @@ static void columns_go_to_ranks_in_turn(void **state)
     const size_t n = (size_t)multi_nranks, width = 7;
     struct tiled t = {.shape = {.count = 2, .width = width, .rows = 5, .pitch = 2 * n * width}};
     ceclTiles_t beside = {.count = 1, .width = width, .rows = 5};
-    (void)state;
     for (size_t r = 0; r < n; r++)
         for (size_t i = 0; i < 2 * n; i++)
             t.begins[r][i] = (i % 2 * n + i / 2) * width;
@@ -182,7 +176,6 @@ static void graphs_and_requests_have_tiles(void **state)
     ceclStream_t stream;
     ceclGraph_t graph;
     ceclRequest_t request;
-    (void)state;
     draw(&x, &t);
     const ceclTiles_t mine = tiles_of(&t, multi_rank);
     multi_ok(comm, ceclStreamCreate(comm, &stream));
@@ -206,7 +199,6 @@ static void graphs_and_requests_have_tiles(void **state)
 static void bad_tiles_are_named(void **state)
 {
     const size_t far[RANKS] = {SIZE_MAX / 8};
-    (void)state;
 #define REFUSED(result_, words, ...)                                                               \
     multi_refused(comm,                                                                            \
                   ceclReduceScatterTiles(matrix, result, &(ceclTiles_t){__VA_ARGS__}, ceclInt32,   \

@@ -38,7 +38,6 @@ static void gather(size_t count)
 
 static int set_up(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof(folder), "/tmp/cecl_trace_XXXXXX");
     if (multi_rank == 0 && !mkdtemp(folder))
         return -1;
@@ -49,7 +48,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     unlink(file);
     MPI_Barrier(MPI_COMM_WORLD);
     return multi_rank == 0 ? rmdir(folder) : 0; /* the folder has no other files */
@@ -165,7 +163,6 @@ static void every_call_has_one_event_of_its_name(void **state)
 {
     char pattern[128], rank[32];
     size_t counts[64], places[64], peer_places[64];
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
     open_comm(pattern);
     for (size_t r = 0; r < (size_t)multi_nranks; r++) {
@@ -218,7 +215,6 @@ static void a_groups_bytes_are_those_of_its_calls(void **state)
 {
     char pattern[128], words[64];
     size_t counts[64];
-    (void)state;
     const size_t n = (size_t)multi_nranks;
     for (size_t r = 0; r < n; r++)
         counts[r] = 3;
@@ -245,7 +241,6 @@ static void refused_calls_of_blocks_that_differ_are_traced(void **state)
 {
     char pattern[128];
     size_t counts[64] = {0};
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
     open_comm(pattern);
     multi_refused(comm,
@@ -266,7 +261,6 @@ static void refused_calls_of_blocks_that_differ_are_traced(void **state)
 static void more_calls_than_the_buffer_holds_are_all_there(void **state)
 {
     char pattern[128];
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
     open_comm(pattern);
     for (int i = 0; i < 9000; i++) /* 8192 fit */
@@ -282,7 +276,6 @@ static void more_calls_than_the_buffer_holds_are_all_there(void **state)
 static void communicators_share_a_file_that_is_whole_between_them(void **state)
 {
     char pattern[128];
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/shared.json", folder);
     snprintf(file, sizeof(file), "%s/shared.json.%d", folder, multi_rank);
     for (int i = 1; i <= 3; i++) {
@@ -299,7 +292,6 @@ static void communicators_share_a_file_that_is_whole_between_them(void **state)
 /* The child's ranks have other numbers. With these they would write to each other's files. */
 static void a_split_off_communicator_writes_to_its_parents_file(void **state)
 {
-    (void)state;
     char name[160];
     snprintf(name, sizeof(name), "%s/%%r.json", folder);
     open_comm(name);
@@ -329,7 +321,6 @@ static void a_split_off_communicator_writes_to_its_parents_file(void **state)
 
 static void without_the_setting_there_is_no_file(void **state)
 {
-    (void)state;
     open_comm(NULL);
     gather(BLOCK);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
@@ -341,7 +332,6 @@ static void without_the_setting_there_is_no_file(void **state)
 static void a_file_that_cannot_be_written_is_a_warning_and_calls_work(void **state)
 {
     char pattern[128], words[160];
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/none/%%r.json", folder);
     const int saved = dup(2), mine = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     dup2(mine, 2);
@@ -365,7 +355,6 @@ static void a_file_that_cannot_be_written_is_a_warning_and_calls_work(void **sta
 static void ranks_that_exchange_much_push_what_they_send(void **state)
 {
     char pattern[128];
-    (void)state;
     snprintf(pattern, sizeof(pattern), "%s/%%r.json", folder);
     multi_tuning("late.wait_ns * any 1000000000\npair.wait_min_bytes * any 512");
     open_comm(pattern);
@@ -390,7 +379,6 @@ static void ranks_that_exchange_much_push_what_they_send(void **state)
 
 static void calls_in_nvtx_ranges_work(void **state)
 {
-    (void)state;
     multi_setenv("CECL_NVTX", "1");
     open_comm(NULL);
     multi_setenv("CECL_NVTX", NULL);

@@ -10,7 +10,6 @@
 
 static int forget_tuning(void **state)
 {
-    (void)state;
     multi_tuning(NULL);
     return 0;
 }
@@ -31,7 +30,6 @@ static void path_of_all_reduce(char path[64])
 
 static void a_file_changes_what_a_call_does(void **state)
 {
-    (void)state;
     char path[64];
     path_of_all_reduce(path);
     assert_string_equal(path, "small, one exchange through slots");
@@ -46,7 +44,6 @@ static void a_file_changes_what_a_call_does(void **state)
 
 static void rows_for_other_ranks_or_devices_change_nothing(void **state)
 {
-    (void)state;
     char rows[200], path[64];
     ceclComm_t comm = multi_comm(NULL);
     snprintf(rows, sizeof(rows),
@@ -104,7 +101,6 @@ static double time_ahead(uint64_t late)
 
 static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
 {
-    (void)state;
     bool is_soon = false;
     for (int try = 0; try < 4 && !is_soon; try++) /* a busy machine may be late */
         is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
@@ -118,7 +114,6 @@ static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
 /* Which calls are small, and the slots for them, follow the table. */
 static void larger_small_calls_are_right(void **state)
 {
-    (void)state;
     multi_tuning("small.all_gather.max_bytes * any 5000\nsmall.all_to_all.max_bytes * any 40000\n"
                  "small.slot_min_bytes * any 512");
     ceclConfig_t config = multi_config();
@@ -151,7 +146,6 @@ static ceclResult_t join(void)
 
 static void ranks_with_different_tables_are_refused(void **state)
 {
-    (void)state;
     multi_tuning(multi_rank == multi_nranks - 1 ? "reduction.reading_sms * any 7"
                                                 : "reduction.reading_sms * any 6");
     multi_refused(NULL, join(), ceclInvalidArgument,
@@ -161,7 +155,6 @@ static void ranks_with_different_tables_are_refused(void **state)
 /* Files may differ, as long as their thresholds for these ranks are equal. */
 static void ranks_with_equal_tables_in_different_files_meet(void **state)
 {
-    (void)state;
     multi_tuning(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
     ceclComm_t comm = multi_comm(NULL);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -169,7 +162,6 @@ static void ranks_with_equal_tables_in_different_files_meet(void **state)
 
 static void a_bad_file_on_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     multi_tuning(multi_rank == 1 ? "\nreduction.reading_sms * any 0" : "# nothing");
     multi_refused(NULL, join(), ceclInvalidArgument, "rank 1: CECL_TUNING: /tmp/cecl_test_tuning_");
     multi_refused(NULL, join(), ceclInvalidArgument, ":3: \"0\": a whole number, 1 to 1024,");
@@ -177,14 +169,12 @@ static void a_bad_file_on_one_rank_is_told_to_all(void **state)
 
 static void a_missing_file_is_refused(void **state)
 {
-    (void)state;
     multi_setenv("CECL_TUNING", "/nowhere/tuning");
     multi_refused(NULL, join(), ceclInvalidArgument, "CECL_TUNING=/nowhere/tuning: No such file");
 }
 
 static void staging_and_segments_follow_the_table(void **state)
 {
-    (void)state;
     ceclComm_t comm = multi_comm(NULL);
     const bool host = !multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));

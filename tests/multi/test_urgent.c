@@ -72,7 +72,6 @@ static bool goes_by_host(const struct work *w, enum kind kind, size_t count)
 
 static void small_calls_that_move_data_go_through_host_memory(void **state)
 {
-    (void)state;
     const struct work w = work_of(urgent_comm());
     const bool peers = multi_nranks > 1;
     for (enum kind kind = 0; kind < MOVERS; kind++) {
@@ -86,7 +85,6 @@ static void small_calls_that_move_data_go_through_host_memory(void **state)
 
 static void a_chosen_direction_is_kept(void **state)
 {
-    (void)state;
     const struct work w = work_of(urgent_comm());
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     options.direction = CECL_DIRECTION_PUSH;
@@ -107,7 +105,6 @@ static bool child_goes_by_host(ceclComm_t parent, const ceclConfig_t *config)
 
 static void children_are_urgent_as_their_parent_or_their_configuration(void **state)
 {
-    (void)state;
     const bool peers = multi_nranks > 1;
     ceclConfig_t config = multi_config();
     ceclComm_t urgent = urgent_comm(), usual = multi_comm(NULL);
@@ -188,7 +185,6 @@ static void rounds(const struct work *w, const struct work *other, const ceclStr
 
 static void a_kept_plan_serves_both_halves_with_other_calls_between(void **state)
 {
-    (void)state;
     static const char *const policies[] = {"reduce_only", "allow"};
     for (int p = 0; p < 2; p++) {
         multi_setenv("CECL_SM_POLICY", policies[p]);

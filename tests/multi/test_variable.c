@@ -8,7 +8,6 @@
 
 static int set_up(void **state)
 {
-    (void)state;
     buffers_open((size_t)multi_nranks * (MOST + 100) * 4, NULL, NULL);
     return 0;
 }
@@ -72,7 +71,6 @@ static void check(const struct variable *v, uint64_t seed)
 
 static void blocks_that_differ_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 4711;
     for (uint64_t round = 0; round < 40; round++) {
         struct variable v;
@@ -88,7 +86,6 @@ static void blocks_that_differ_are_right(void **state)
 
 static void broadcasts_from_every_root_are_right(void **state)
 {
-    (void)state;
     for (int root = 0; root < multi_nranks; root++)
         for (int in_place = 0; in_place < 2; in_place++) {
             const size_t bytes = 5000 + (size_t)root;
@@ -111,7 +108,6 @@ static void broadcasts_from_every_root_are_right(void **state)
 /* Large enough to go in pieces that peers pass on. */
 static void large_broadcasts_are_right(void **state)
 {
-    (void)state;
     const size_t bytes = (1 << 20) + 777;
     unsigned char *all = malloc(bytes + 64), *from = NULL, *to = NULL;
     assert_non_null(all);
@@ -141,7 +137,6 @@ static void large_broadcasts_are_right(void **state)
 
 static void they_may_be_grouped(void **state)
 {
-    (void)state;
     unsigned char *other = NULL;
     uint64_t x = 99;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&other, 4000));
@@ -169,7 +164,6 @@ static void they_may_be_grouped(void **state)
 
 static void bad_arguments_are_named(void **state)
 {
-    (void)state;
     size_t counts[64], displs[64];
     for (int r = 0; r < multi_nranks; r++) {
         counts[r] = 10;
@@ -207,7 +201,6 @@ static void bad_arguments_are_named(void **state)
 
 static void ranks_that_differ_are_told_where_calls_are_compared(void **state)
 {
-    (void)state;
     const bool odd = multi_rank == multi_nranks - 1;
     size_t counts[64];
     multi_setenv("CECL_CHECK", "1");

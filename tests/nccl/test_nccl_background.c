@@ -3,18 +3,14 @@
  *
  * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
@@ -94,13 +90,11 @@ static bool await_and_gather(struct rank *r)
 
 static void a_non_blocking_communicator_is_served_when_it_is_ready(void **state)
 {
-    (void)state;
     assert_true(run_each_number_of_ranks(await_and_gather));
 }
 
 static void making_a_communicator_does_not_wait_for_other_ranks(void **state)
 {
-    (void)state;
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
     ncclResult_t error = 0;
     assert_int_equal(ncclGetUniqueId(&ranks[0].id), 0);
@@ -138,7 +132,6 @@ static void gather_in_a_group(const struct rank *ranks, int nranks)
 
 static void ranks_that_one_thread_begins_in_a_group_are_served(void **state)
 {
-    (void)state;
     for (int nranks = 1; nranks <= RANKS; nranks++) {
         struct rank ranks[RANKS];
         ncclUniqueId id;
@@ -174,7 +167,6 @@ static bool split(struct rank *r)
 
 static void children_of_a_non_blocking_communicator_are_served(void **state)
 {
-    (void)state;
     assert_true(run_each_number_of_ranks(split));
 }
 
@@ -191,7 +183,6 @@ static bool split_twice_in_a_group(struct rank *r)
 
 static void a_rank_without_a_color_gets_no_child(void **state)
 {
-    (void)state;
     assert_true(run_each_number_of_ranks(split_twice_in_a_group));
 }
 
@@ -208,7 +199,6 @@ static bool split_non_blocking(struct rank *r)
 
 static void a_non_blocking_child_of_a_blocking_communicator_is_served_at_once(void **state)
 {
-    (void)state;
     assert_true(run_ranks(3, split_non_blocking));
 }
 
@@ -223,7 +213,6 @@ static bool shrink(struct rank *r)
 
 static void a_child_whose_handle_comes_at_once_is_served(void **state)
 {
-    (void)state;
     assert_true(run_each_number_of_ranks(shrink));
 }
 
@@ -243,7 +232,6 @@ static bool call_too_early(struct rank *r)
 /* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
 static void calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl(void **state)
 {
-    (void)state;
     assert_true(run_beginning(2, call_too_early));
     assert_true(run_beginning(RANKS, call_too_early));
 }
@@ -262,7 +250,6 @@ static bool comes_back_to(int descriptors, int threads)
 
 static void an_abort_while_other_ranks_are_missing_leaves_nothing(void **state)
 {
-    (void)state;
     const int descriptors = open_descriptors(), threads = threads_alive();
     const time_t start = time(NULL);
     for (int i = 0; i < 5; i++) {
@@ -292,7 +279,6 @@ static bool abort_midway(struct rank *r)
 
 static void an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing(void **state)
 {
-    (void)state;
     assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     usleep(100000);
     const int descriptors = open_descriptors(), threads = threads_alive();
@@ -323,7 +309,6 @@ static bool abort_after_split(struct rank *r)
 /* The children are not complete, so their state is unknown. */
 static void a_parent_may_be_aborted_before_its_child_has_come(void **state)
 {
-    (void)state;
     pthread_barrier_init(&all_have, NULL, 2);
     assert_true(run_beginning(2, abort_after_split));
     pthread_barrier_destroy(&all_have);
@@ -342,7 +327,6 @@ static bool await_and_pass(struct rank *r)
  * table. */
 static void where_ours_cannot_be_made_all_calls_are_passed(void **state)
 {
-    (void)state;
     setenv("CECL_POOL_BYTES", "1", 1);
     assert_true(run_each_number_of_ranks(await_and_pass));
     unsetenv("CECL_POOL_BYTES");
@@ -430,7 +414,6 @@ static bool finalize_with_a_call(struct rank *r)
 
 static void finalizing_does_not_wait_for_served_calls(void **state)
 {
-    (void)state;
     atomic_store(&has_looked, false);
     assert_true(run_beginning(2, finalize_with_a_call));
 }
@@ -448,7 +431,6 @@ static bool abort_with_a_call(struct rank *r)
 
 static void an_abort_while_it_is_finalized_leaves_nothing(void **state)
 {
-    (void)state;
     assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
     const int descriptors = open_descriptors(), threads = threads_alive();
     const time_t start = time(NULL);
@@ -472,7 +454,6 @@ static bool finalize_after_an_abort(struct rank *r)
 
 static void finalizing_ends_with_the_error_of_a_served_call(void **state)
 {
-    (void)state;
     atomic_store(&has_looked, false);
     assert_true(run_beginning(2, finalize_after_an_abort));
 }
@@ -500,7 +481,6 @@ static bool share_a_group(struct rank *r)
 /* Otherwise ranks would enqueue the two parts in different orders. */
 static void ncclGroupEnd_waits_for_nccls_part_before_it_serves(void **state)
 {
-    (void)state;
     assert_true(run_beginning(2, share_a_group));
     assert_true(run_beginning(RANKS, share_a_group));
 }

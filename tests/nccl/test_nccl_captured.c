@@ -3,15 +3,11 @@
  *
  * test_nccl_captured POLICY [ROUNDS] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the
  * stand-in */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "ranks.h"
 
@@ -146,13 +142,11 @@ static bool capture_passed(struct rank *r)
 
 static void captured_calls_are_served_and_replay_with_eager_calls_between(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, capture_served));
 }
 
 static void captured_calls_are_passed_and_replay(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, capture_passed));
 }
 
@@ -178,7 +172,6 @@ static bool replay_much(struct rank *r)
 
 static void every_byte_is_right_in_many_replays_of_two_graphs(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, replay_much));
 }
 
@@ -229,7 +222,6 @@ static bool pass_a_group(struct rank *r)
 
 static void all_ranks_pass_what_one_cannot_capture(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, pass_a_call));
     assert_true(run_ranks(RANKS, pass_a_group));
 }
@@ -262,7 +254,6 @@ static bool pass_with_a_message(struct rank *r)
 
 static void a_captured_group_with_a_message_is_passed_whole(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, pass_with_a_message));
 }
 
@@ -280,7 +271,6 @@ static bool is_refused_by_all(struct rank *r)
 
 static void strict_refuses_on_all_ranks_what_one_cannot_capture(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, is_refused_by_all));
 }
 
@@ -299,7 +289,6 @@ static bool pass_over_nodes(struct rank *r)
 
 static void captured_calls_over_nodes_are_passed(void **state)
 {
-    (void)state;
     setenv("CECL_NODE_SIZE", "2,1", 1);
     assert_true(run_ranks(3, pass_over_nodes));
     unsetenv("CECL_NODE_SIZE");
@@ -315,7 +304,6 @@ static void one_thread_captures_the_calls_of_all_ranks_in_groups(void **state)
     ncclComm_t comms[N];
     const int devices[N] = {0, 1, 2};
     const cudaStream_t on = standin.stream();
-    (void)state;
     assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
     for (int i = 0; i < N; i++)
         r[i] = (struct rank){.rank = i, .nranks = N, .comm = comms[i]};
@@ -359,7 +347,6 @@ static bool capture_alone(struct rank *r)
 
 static void a_call_that_only_one_rank_captures_fails_on_all_soon(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, capture_alone));
 }
 
@@ -381,7 +368,6 @@ static bool simulate_alone(struct rank *r)
 
 static void calls_that_one_rank_lets_nccl_estimate_are_none(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, simulate_alone));
 }
 
@@ -406,7 +392,6 @@ static bool abort_instead(struct rank *r)
 
 static void a_capture_ends_when_a_rank_aborts_instead_of_coming(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, abort_instead));
 }
 
@@ -427,7 +412,6 @@ static bool destroy_first(struct rank *r)
 
 static void a_graph_may_outlive_its_communicator_and_is_refused_then(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, destroy_first));
 }
 
@@ -464,7 +448,6 @@ static bool follow_the_table(struct rank *r)
 
 static void auto_serves_a_captured_call_as_the_table_says_and_a_group_whole(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, follow_the_table));
 }
 

@@ -1,10 +1,6 @@
 /* Which calls are tried as one class, and the name of a class for people. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/call.h"
 #include "nccl/learning.h"
@@ -29,7 +25,6 @@ static uint32_t class_of_reduction(int redop)
 
 static void sizes_between_two_powers_of_two_are_one_class(void **state)
 {
-    (void)state;
     const enum cecl_nccl_op op = CECL_NCCL_OP_ncclAllGather;
     const uint32_t its = class_of(op, 256, FLOAT32);
     assert_int_not_equal(its, 0);
@@ -43,7 +38,6 @@ static void sizes_between_two_powers_of_two_are_one_class(void **state)
 
 static void a_broadcast_by_its_old_name_is_in_the_same_class(void **state)
 {
-    (void)state;
     assert_int_equal(class_of(CECL_NCCL_OP_ncclBcast, 100, FLOAT32),
                      class_of(CECL_NCCL_OP_ncclBroadcast, 100, FLOAT32));
 }
@@ -52,7 +46,6 @@ static void a_broadcast_by_its_old_name_is_in_the_same_class(void **state)
  * libraries differ. */
 static void some_calls_have_no_class(void **state)
 {
-    (void)state;
     assert_int_equal(class_of(CECL_NCCL_OP_ncclGather, 100, FLOAT32), 0);
     assert_int_equal(class_of(CECL_NCCL_OP_ncclScatter, 100, FLOAT32), 0);
     assert_int_equal(class_of(CECL_NCCL_OP_ncclReduce, 100, FLOAT32), 0);
@@ -72,7 +65,6 @@ static void expect_words(uint32_t key, const char *words)
 
 static void words_name_operation_sizes_and_type(void **state)
 {
-    (void)state;
     expect_words(class_of(CECL_NCCL_OP_ncclAllGather, 700000, CECL_NCCL_BFLOAT16),
                  "all-gather of 1 to 2 MiB, bfloat16");
     expect_words(class_of(CECL_NCCL_OP_ncclReduceScatter, 200, FLOAT32),

@@ -2,16 +2,12 @@
  * receives each call once, with the same arguments. NCCL is the stand-in, which CECL_NCCL_PATH
  * names. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "ranks.h"
 
@@ -152,13 +148,11 @@ static bool run_collectives(struct rank *rank)
 
 static void collectives_of_threads_give_what_plain_loops_give(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, run_collectives));
 }
 
 static void nccl_receives_each_call_once(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "ncclAllGather", "ncclAlltoAll",  "ncclBcast",         "ncclGather", "ncclScatter",
         "ncclReduce",    "ncclAllReduce", "ncclReduceScatter", "ncclSend",   "ncclRecv"};
@@ -189,13 +183,11 @@ static bool see_all_arguments(struct rank *rank)
 
 static void all_arguments_of_a_collective_arrive(void **state)
 {
-    (void)state;
     assert_true(run_ranks(1, see_all_arguments));
 }
 
 static void one_thread_makes_the_calls_of_many_ranks_in_a_group(void **state)
 {
-    (void)state;
     ncclComm_t comms[RANKS];
     int in[RANKS], out[RANKS][RANKS];
     assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
@@ -228,7 +220,6 @@ static bool split_and_gather(struct rank *rank)
 
 static void a_split_communicator_has_the_ranks_of_its_color(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, split_and_gather));
 }
 
@@ -249,7 +240,6 @@ static bool reduce_by_each_op(struct rank *rank)
 
 static void reductions_give_what_their_op_says(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, reduce_by_each_op));
 }
 
@@ -270,7 +260,6 @@ static bool abort_or_wait(struct rank *rank)
 
 static void an_abort_ends_the_waits_of_peers(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, abort_or_wait));
 }
 
@@ -287,7 +276,6 @@ static bool register_memory(struct rank *rank)
 
 static void memory_is_allocated_and_registered_by_nccl(void **state)
 {
-    (void)state;
     assert_true(run_ranks(1, register_memory));
 }
 
@@ -301,7 +289,6 @@ static void run_child(int rank, ncclUniqueId id)
 /* The parent has called NCCL, so its children inherit a library that is in use. */
 static void children_of_a_fork_pass_their_calls(void **state)
 {
-    (void)state;
     ncclUniqueId id;
     int status;
     assert_int_equal(ncclGetUniqueId(&id), 0);

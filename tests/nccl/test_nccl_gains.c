@@ -1,11 +1,7 @@
 /* Which calls CECL_NCCL=auto serves: the smallest and largest size of each op, on plain memory
  * and on NCCL's symmetric windows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/gains.h"
 #include "nccl/learned.h"
@@ -54,7 +50,6 @@ static const struct range ranges[] = {
 
 static void each_range_begins_and_ends_where_it_was_measured(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
         const struct range *r = &ranges[i];
         assert_true(gains(r->op, r->nranks, r->on_windows, r->least));
@@ -66,7 +61,6 @@ static void each_range_begins_and_ends_where_it_was_measured(void **state)
 
 static void nothing_else_is_served(void **state)
 {
-    (void)state;
     for (int op = 0; op < CECL_NCCL_OPS; op++)
         for (int nranks = 2; nranks <= 8; nranks++)
             for (int on_windows = 0; on_windows < 2; on_windows++) {
@@ -82,7 +76,6 @@ static void nothing_else_is_served(void **state)
 
 static void reductions_are_served_as_they_were_measured(void **state)
 {
-    (void)state;
     const struct cecl_nccl_comm comm = {.nranks = 2};
     struct cecl_nccl_call call = call_of(ALL_REDUCE, MIB(1));
     call.redop = ceclAvg;
@@ -97,7 +90,6 @@ static void reductions_are_served_as_they_were_measured(void **state)
 /* The kernels of larger reductions synchronize by flags, which are slow in host memory. */
 static void flags_on_the_host_leave_small_all_reduces(void **state)
 {
-    (void)state;
     const struct cecl_nccl_comm comm = {.nranks = 2, .limits.hostFlags = 1};
     const struct cecl_nccl_call small = call_of(ALL_REDUCE, KIB(64)),
                                 larger = call_of(ALL_REDUCE, KIB(64) + 2),
@@ -112,7 +104,6 @@ static void flags_on_the_host_leave_small_all_reduces(void **state)
 /* Where the file has no row, the built-in table decides. */
 static void rows_of_the_file_stand_in_for_the_table(void **state)
 {
-    (void)state;
     struct cecl_nccl_gain rows[] = {
         {.op = GATHER, .type = CECL_NCCL_ANY_TYPE, .least = 8, .most = 64}};
     const struct cecl_nccl_known known = {.gains = rows, .ngains = 1};

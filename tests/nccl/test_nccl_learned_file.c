@@ -1,16 +1,12 @@
 /* The file that CECL_NCCL_LEARNED names: rows are read as they were written, even with many
  * writers at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/learned_file.h"
 
@@ -47,7 +43,6 @@ static void append(uint64_t subject)
 
 static void rows_come_back_as_written(void **state)
 {
-    (void)state;
     struct cecl_nccl_rows rows;
     const struct cecl_nccl_verdict row = verdict_of(UINT64_C(0xf000000000000001));
     const struct cecl_nccl_gain gain = {.setup = row.setup,
@@ -78,7 +73,6 @@ static void rows_come_back_as_written(void **state)
 
 static void a_bad_line_is_named_with_what_was_expected(void **state)
 {
-    (void)state;
     struct cecl_nccl_rows rows;
     begin_with("cecl-learned 1\n\n# words\nverdict H200 4 22809 0.1.0 zz nccl 1 2 3\n");
     assert_int_equal(cecl_nccl_rows_read(path, &rows), ceclInvalidArgument);
@@ -92,7 +86,6 @@ static void a_bad_line_is_named_with_what_was_expected(void **state)
 
 static void the_nearest_row_says_what_differs(void **state)
 {
-    (void)state;
     struct cecl_nccl_verdict row = verdict_of(1);
     const struct cecl_nccl_rows rows = {.verdicts = &row, .nverdicts = 1};
     struct cecl_nccl_setup here = row.setup;
@@ -106,7 +99,6 @@ static void the_nearest_row_says_what_differs(void **state)
 /* Each writer finds the file empty, or with an unfinished line. */
 static void writers_at_once_lose_nothing(void **state)
 {
-    (void)state;
     struct cecl_nccl_rows rows;
     begin_with("");
     for (int w = 0; w < WRITERS; w++)

@@ -3,16 +3,12 @@
  * communicator ends once. This test replaces the code that creates communicators, and cecl's
  * library. docs/models/life.pml visits all orders of fewer steps. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/agree.h"
 #include "nccl/comms.h"
@@ -246,7 +242,6 @@ static void one_round(ncclComm_t comm, uint64_t seed)
 
 static void threads_end_a_communicator_at_random(void **state)
 {
-    (void)state;
     const char *given = getenv("CECL_TEST_SEED");
     const uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     print_message("seed %llu\n", (unsigned long long)seed);

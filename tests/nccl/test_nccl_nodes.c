@@ -3,16 +3,12 @@
  * passed. NCCL is the stand-in, which records the order of calls on a communicator and its
  * splits. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "processes.h"
 
@@ -123,7 +119,6 @@ static bool make_both(struct rank *r)
 
 static void served_and_passed_calls_follow_each_other_over_any_nodes(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
         const size_t before = calls_of("ncclCommSplit");
         const int nranks = atoi(layouts[i][0]);
@@ -142,7 +137,6 @@ static bool make_one(struct rank *r)
 
 static void one_node_splits_nothing(void **state)
 {
-    (void)state;
     const size_t before = calls_of("ncclCommSplit");
     unsetenv("CECL_NODE_SIZE");
     assert_true(run_ranks(2, make_one));
@@ -216,7 +210,6 @@ static void abort_ranks(void)
 
 static void an_abort_amid_an_exchange_ends_the_split_first_and_in_time(void **state)
 {
-    (void)state;
     const int before = outlived();
     start_ranks();
     trouble_splits(true, 0);
@@ -227,7 +220,6 @@ static void an_abort_amid_an_exchange_ends_the_split_first_and_in_time(void **st
 
 static void an_error_of_the_split_is_the_communicators(void **state)
 {
-    (void)state;
     ncclResult_t error = 0;
     start_ranks();
     trouble_splits(true, ceclRemoteError);
@@ -261,7 +253,6 @@ static bool train(struct rank *r)
  * exchanges times in each of some 60 periods. */
 static void a_program_is_tried_and_ranks_decide_alike(void **state)
 {
-    (void)state;
     const size_t before = calls_of("ncclAllGather");
     setenv("CECL_NODE_SIZE", "2", 1);
     take_us(1000);
@@ -277,7 +268,6 @@ static void a_program_is_tried_and_ranks_decide_alike(void **state)
  * not have called NCCL. */
 static void hosts_are_served_as_nodes_are(void **state)
 {
-    (void)state;
     static const char *const hosts[] = {"one", "one", "other", "other"};
     setenv("CECL_SOCKET_IFNAME", "lo", 1);
     assert_true(run_processes(make_both, 4, "CECL_HOST_ID", hosts));
@@ -302,7 +292,6 @@ static bool finalize(struct rank *r)
 
 static void finalizing_ends_the_split_first(void **state)
 {
-    (void)state;
     setenv("CECL_NODE_SIZE", "2", 1);
     assert_true(run_ranks(4, finalize));
     assert_int_equal(outlived(), 0);
@@ -326,7 +315,6 @@ static void *run_non_blocking(void *argument)
 
 static void non_blocking_communicators_have_rails_too(void **state)
 {
-    (void)state;
     ncclUniqueId id;
     const size_t before = calls_of("ncclCommSplit");
     const int overlapped = overlaps();
@@ -372,7 +360,6 @@ static bool be_passed(struct rank *r)
 
 static void where_sms_are_forbidden_nothing_is_served_over_nodes(void **state)
 {
-    (void)state;
     setenv("CECL_NODE_SIZE", "1", 1);
     assert_true(run_ranks(2, getenv("CECL_SM_POLICY") ? be_passed : be_refused));
 }

@@ -3,16 +3,12 @@
  *
  * test_nccl_one_sided POLICY POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in,
  * which only records such calls */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "ranks.h"
 
@@ -157,7 +153,6 @@ static bool put_much(struct rank *r)
 
 static void puts_and_signals_are_served_and_every_byte_arrives(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, put_much));
 }
 
@@ -173,7 +168,6 @@ static bool put_around_only(struct rank *r)
 
 static void strict_serves_what_takes_no_sm(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, put_around_only));
 }
 
@@ -214,7 +208,6 @@ static bool change_windows(struct rank *r)
 
 static void windows_come_and_go(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, change_windows));
 }
 
@@ -225,7 +218,6 @@ static void one_thread_registers_windows_of_all_ranks_in_a_group(void **state)
     ncclWindow_t win[N];
     uint32_t *memory[N], mine[COUNT];
     const int devices[N] = {0, 1, 2};
-    (void)state;
     assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
     assert_int_equal(ncclGroupStart(), 0);
     for (int i = 0; i < N; i++)
@@ -270,7 +262,6 @@ static bool signal_first(struct rank *r)
 
 static void all_ranks_pass_where_one_made_a_call_before_the_first_window(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, signal_first));
 }
 
@@ -281,7 +272,6 @@ static void no_rank_waits_for_others_where_nccl_gives_no_window(void **state)
     ncclComm_t comms[N];
     ncclWindow_t win[N];
     const int devices[N] = {0, 1, 2};
-    (void)state;
     assert_int_equal(ncclCommInitAll(comms, N, devices), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(ncclCommWindowRegister(comms[i], &win[i], 0, &win[i], 0), 0);
@@ -307,7 +297,6 @@ static bool register_private(struct rank *r)
 
 static void all_ranks_pass_where_one_cannot_share_the_first_window(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, register_private));
 }
 
@@ -321,13 +310,11 @@ static bool put_by_auto(struct rank *r)
 
 static void auto_passes_one_sided_calls(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, put_by_auto));
 }
 
 static void all_ranks_pass_over_nodes(void **state)
 {
-    (void)state;
     setenv("CECL_NODE_SIZE", "1", 1);
     assert_true(run_ranks(2, put_by_auto));
     unsetenv("CECL_NODE_SIZE");
@@ -373,7 +360,6 @@ static bool refuse(struct rank *r)
 
 static void what_cecl_cannot_serve_is_refused_by_name(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, refuse));
 }
 

@@ -4,16 +4,12 @@
  * test_nccl_pass LIBRARY CECL_NCCL_PATH names the library of echo.h */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "echo.h"
 #include "nccl/names.h"
@@ -110,7 +106,6 @@ static void *call_all(void *unused)
 
 static void first_calls_from_many_threads_keep_their_arguments(void **state)
 {
-    (void)state;
     pthread_t threads[THREADS];
     pthread_barrier_init(&start, NULL, THREADS);
     for (int i = 0; i < THREADS; i++)
@@ -125,7 +120,6 @@ static void first_calls_from_many_threads_keep_their_arguments(void **state)
 
 static void later_calls_keep_their_arguments(void **state)
 {
-    (void)state;
     for (size_t symbol = 0; symbol < SYMBOLS; symbol++)
         if (!arrives(symbol))
             fail_msg("%s lost arguments", symbols[symbol].name);
@@ -134,7 +128,6 @@ static void later_calls_keep_their_arguments(void **state)
 /* Tools that replace NCCL's functions call the second name. */
 static void each_symbol_has_a_second_name(void **state)
 {
-    (void)state;
     for (size_t symbol = 0; symbol < SYMBOLS; symbol++) {
         char second[64];
         snprintf(second, sizeof(second), "p%s", symbols[symbol].name);
@@ -150,7 +143,6 @@ typedef int init_rank(void **comm, int nranks, struct by_value id, int rank);
 /* x86-64 passes it on the stack, aarch64 by the address of a copy. */
 static void a_struct_of_128_bytes_arrives_by_value(void **state)
 {
-    (void)state;
     struct by_value id;
     void *comm;
     init_rank *function;

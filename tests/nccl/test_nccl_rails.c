@@ -1,14 +1,10 @@
 /* The order of passed calls and of exchanges over a split of NCCL's communicator on GPUs, and the
  * exchanges of ranks of several nodes for trials. The test records the calls of the driver and of
  * NCCL, both of which it replaces. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/gathered.h"
 #include "nccl/library.h"
@@ -189,7 +185,6 @@ static ceclNcclNet_t net;
 static int set_up(void **state)
 {
     void *split = NULL;
-    (void)state;
     memset(&entry, 0, sizeof(entry));
     entry.nccl = COMM;
     answer = ceclSuccess;
@@ -221,7 +216,6 @@ static void exchange_on(intptr_t stream)
 
 static void each_waits_for_the_one_before_on_any_stream(void **state)
 {
-    (void)state;
     assert_int_equal(pass_on(1, true), 0);
     exchange_on(9);
     exchange_on(9);
@@ -232,7 +226,6 @@ static void each_waits_for_the_one_before_on_any_stream(void **state)
 
 static void a_group_counts_as_one_call_when_it_has_ended(void **state)
 {
-    (void)state;
     exchange_on(9);
     log_[0] = '\0';
     assert_int_equal(pass_on(1, false), 0);
@@ -245,7 +238,6 @@ static void a_group_counts_as_one_call_when_it_has_ended(void **state)
 
 static void an_event_lies_behind_what_nccl_enqueues_in_the_background(void **state)
 {
-    (void)state;
     answer = ceclInProgress;
     polls = 2;
     assert_int_equal(pass_on(1, true), ceclInProgress);
@@ -254,7 +246,6 @@ static void an_event_lies_behind_what_nccl_enqueues_in_the_background(void **sta
 
 static void captured_calls_and_calls_without_rails_ask_the_driver_nothing(void **state)
 {
-    (void)state;
     exchange_on(9);
     log_[0] = '\0';
     is_captured = true;
@@ -267,7 +258,6 @@ static void captured_calls_and_calls_without_rails_ask_the_driver_nothing(void *
 
 static void a_communicator_that_has_ended_is_not_touched(void **state)
 {
-    (void)state;
     exchange_on(9);
     log_[0] = '\0';
     assert_int_equal(pass_on(1, false), 0);
@@ -296,7 +286,6 @@ static int set_up_gathered(void **state)
 
 static void ranks_parts_are_read_at_the_next_exchange(void **state)
 {
-    (void)state;
     struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
     assert_string_equal(log_, "return put nccl note7 pause ");
@@ -318,7 +307,6 @@ static void ranks_parts_are_read_at_the_next_exchange(void **state)
 
 static void an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to(void **state)
 {
-    (void)state;
     struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
     assert_true(cecl_nccl_life_go(&entry.life, CECL_NCCL_READY_TO_ENDING));
@@ -334,14 +322,12 @@ static void an_abort_ends_the_wait_and_keeps_what_nccl_may_write_to(void **state
 
 static void the_end_of_an_abort_waits_for_no_work_on_the_gpu(void **state)
 {
-    (void)state;
     cecl_nccl_gathered_close(&gathered, true);
     assert_string_equal(log_, "return keep ");
 }
 
 static void a_failure_ends_the_wait(void **state)
 {
-    (void)state;
     struct cecl_trial_rank mine = {.offer = 5}, all[RANKS] = {{0}};
     cecl_nccl_gathered_exchange(&gathered, &entry, &mine, all);
     looks = 1000;

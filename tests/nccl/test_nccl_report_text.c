@@ -1,14 +1,10 @@
 /* The report of --stats on trials, as JSON and for people. */
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "nccl/report.h"
 
@@ -45,7 +41,6 @@ static int start(void **state)
                                       .repeated = 2,
                                       .arm = 2,
                                       .nclasses = 3};
-    (void)state;
     memcpy(report.classes, its, sizeof(its));
     report.verdict.arms[0] = (struct cecl_arm_times){10, 2e6, 1e3, 0};
     report.verdict.arms[3] = (struct cecl_arm_times){8, 2.5e6, 2e3, -0.0000015};
@@ -57,7 +52,6 @@ static int start(void **state)
  * period, divided by its steps. */
 static void json_has_numbers_with_a_point(void **state)
 {
-    (void)state;
     expect(cecl_nccl_report_json,
            "\"ways\": {\"nccl\": {\"median_ms\": 1.000000, \"spread_ms\": 0.000500, \"steps\": 10, "
            "\"gain\": 0.000000}, \"moves_alone\": {\"median_ms\": 1.250000, \"spread_ms\": "
@@ -74,7 +68,6 @@ static void json_has_numbers_with_a_point(void **state)
 
 static void rails_are_named(void **state)
 {
-    (void)state;
     const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .has_rails = true};
     expect(cecl_nccl_report_json, "\"rank\": 1, \"ranks\": 4, \"rails\": false, ");
     cecl_nccl_report_set("another key", &report);
@@ -109,7 +102,6 @@ static void json_has_numbers_with_a_point_where_the_locale_has_a_comma(void **st
 
 static void lines_name_classes(void **state)
 {
-    (void)state;
     expect(cecl_nccl_report_print, "cecl: communicator, rank 1 of 4: decided: served; 39 ");
     expect(cecl_nccl_report_print,
            "cecl:   all-gather of 1 to 2 MiB, bfloat16: 31.2 -> 28.4 us (-9.0 %, 20 and 18 calls): "
@@ -134,7 +126,6 @@ static void lines_say_why_nothing_was_tried(void **state)
         {CECL_NCCL_TRIAL_LEFT, "each attempt to begin failed", "\"left\""},
         {CECL_NCCL_TRIAL_UNKNOWN, "CECL_NCCL_LEARNED does not know its period", "\"unknown\""},
         {CECL_NCCL_TRIAL_FULL, "it has decided on too many periods already", "\"full\""}};
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct cecl_nccl_report report = {.rank = 3, .nranks = 8, .state = all[i].state};
         cecl_nccl_report_set("another", &report);

@@ -5,12 +5,8 @@
  * test_nccl_serve POLICY [SEED] POLICY is CECL_NCCL's value; CECL_NCCL_PATH names the stand-in */
 #include <dlfcn.h>
 #include <malloc.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
@@ -233,7 +229,6 @@ static bool serve_each_op(struct rank *r)
 
 static void each_op_is_served_and_gives_what_plain_loops_give(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, serve_each_op));
     assert_true(run_ranks(2, serve_each_op));
 }
@@ -325,7 +320,6 @@ static bool make_random_calls(struct rank *r)
 
 static void random_calls_served_and_passed_give_what_a_plain_model_gives(void **state)
 {
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int nranks = 2; nranks <= RANKS; nranks++)
         assert_true(run_ranks(nranks, make_random_calls));
@@ -447,7 +441,6 @@ static bool make_messages(struct rank *r)
 
 static void random_messages_in_groups_of_any_shape_are_served(void **state)
 {
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int nranks = 2; nranks <= RANKS; nranks++)
         assert_true(run_ranks(nranks, make_messages));
@@ -472,7 +465,6 @@ static bool repeat_a_message(struct rank *r)
 
 static void a_group_may_repeat_a_message_many_times(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, repeat_a_message));
     assert_true(run_ranks(RANKS, repeat_a_message));
 }
@@ -496,7 +488,6 @@ static bool pass_what_cecl_lacks(struct rank *r)
 
 static void calls_that_cecl_lacks_are_passed(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, pass_what_cecl_lacks));
 }
 
@@ -534,7 +525,6 @@ static bool leave_out_what_is_not_used(struct rank *r)
 
 static void ranks_that_are_not_root_may_pass_NULL_for_what_they_do_not_use(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, leave_out_what_is_not_used));
     assert_true(run_ranks(RANKS, leave_out_what_is_not_used));
 }
@@ -559,7 +549,6 @@ static bool broadcast_from_unlike_places(struct rank *r)
 
 static void a_broadcast_may_be_in_place_on_some_ranks(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, broadcast_from_unlike_places));
     assert_true(run_ranks(RANKS, broadcast_from_unlike_places));
 }
@@ -574,7 +563,6 @@ static bool refuse_null(struct rank *r)
 
 static void a_served_call_that_fails_returns_nccls_number(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, refuse_null));
 }
 
@@ -599,7 +587,6 @@ static bool split_and_destroy(struct rank *r)
 
 static void a_split_is_served_and_outlives_its_parent(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, split_and_destroy));
 }
 
@@ -626,7 +613,6 @@ static void *make_and_end_under_a_name(void *argument)
 
 static void the_programs_threads_keep_their_names(void **state)
 {
-    (void)state;
     struct rank ranks[RANKS];
     pthread_t threads[RANKS];
     ncclUniqueId id;
@@ -655,7 +641,6 @@ static bool split_without_one(struct rank *r)
 
 static void a_rank_without_a_color_gets_no_communicator(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, split_without_one));
 }
 
@@ -736,13 +721,11 @@ static void leaves_nothing_behind(ncclResult_t (*end)(ncclComm_t))
 
 static void a_destroyed_communicator_leaves_no_descriptor_and_no_thread(void **state)
 {
-    (void)state;
     leaves_nothing_behind(ncclCommDestroy);
 }
 
 static void an_aborted_communicator_leaves_no_descriptor_and_no_thread(void **state)
 {
-    (void)state;
     leaves_nothing_behind(ncclCommAbort);
 }
 
@@ -762,7 +745,6 @@ static bool serve_and_revoke(struct rank *r)
 
 static void a_revoked_communicator_gives_up_what_serves_it(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, serve_and_revoke));
 }
 
@@ -788,7 +770,6 @@ static bool shrink(struct rank *r)
 
 static void what_a_shrink_leaves_is_served(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, shrink));
 }
 
@@ -808,7 +789,6 @@ static bool revoke_in_vain(struct rank *r)
 
 static void what_nccl_does_not_revoke_is_served(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, revoke_in_vain));
 }
 
@@ -859,7 +839,6 @@ static bool shrink_with_abort(struct rank *r)
 
 static void a_shrink_that_aborts_ends_the_parents_calls(void **state)
 {
-    (void)state;
     const time_t start = time(NULL);
     assert_true(run_ranks(RANKS, shrink_with_abort));
     assert_true(time(NULL) - start < PROMPT);
@@ -902,7 +881,6 @@ static bool grow(struct rank *r)
 
 static void a_communicator_that_has_grown_is_served(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, grow));
 }
 
@@ -981,7 +959,6 @@ static bool abort_while_destroying(struct rank *r)
 
 static void an_abort_from_another_thread_ends_a_call(void **state)
 {
-    (void)state;
     const time_t start = time(NULL);
     assert_true(run_ranks(RANKS, abort_while_in_a_call));
     assert_true(run_ranks(RANKS, abort_while_destroying));
@@ -1033,7 +1010,6 @@ static size_t destroys_in(bool (*body)(struct rank *r))
 
 static void nccls_communicator_is_destroyed_once(void **state)
 {
-    (void)state;
     assert_int_equal(destroys_in(destroy_twice_at_once), destroys_in(destroy_once));
 }
 
@@ -1060,7 +1036,6 @@ static void serve_many(void)
 
 static void ranks_that_one_thread_makes_in_a_group_are_served(void **state)
 {
-    (void)state;
     ncclUniqueId id;
     assert_int_equal(ncclGetUniqueId(&id), 0);
     assert_int_equal(ncclGroupStart(), 0);
@@ -1076,7 +1051,6 @@ static void ranks_that_one_thread_makes_in_a_group_are_served(void **state)
 
 static void ranks_of_ncclCommInitAll_are_served(void **state)
 {
-    (void)state;
     ncclComm_t comms[RANKS];
     assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
     for (int i = 0; i < RANKS; i++)
@@ -1108,7 +1082,6 @@ static void group_of_all_ranks(const ncclComm_t *comms, const struct call *c)
 
 static void one_thread_makes_the_calls_of_all_ranks_in_groups(void **state)
 {
-    (void)state;
     ncclComm_t comms[RANKS];
     assert_int_equal(ncclCommInitAll(comms, RANKS, NULL), 0);
     for (uint64_t number = 0; number < 100; number++) {
@@ -1141,7 +1114,6 @@ static bool group_many(struct rank *r)
 
 static void a_group_may_have_many_calls(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, group_many));
 }
 
@@ -1175,7 +1147,6 @@ static bool exchange_in_groups(struct rank *r)
 
 static void messages_may_be_in_groups_of_any_shapes(void **state)
 {
-    (void)state;
     static const int shapes[][2] = {{300, 100}, {100, 300}, {300, 300}, {300, 7}, {1, 300}};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         for (int nranks = 2; nranks <= MAX_RANKS; nranks += MAX_RANKS - 2) {
@@ -1204,7 +1175,6 @@ static bool repeat_in_a_group(struct rank *r)
 
 static void calls_of_a_group_may_have_one_recvbuff(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, repeat_in_a_group));
 }
 
@@ -1220,7 +1190,6 @@ static bool simulate(struct rank *r)
 /* The simulation asks NCCL about served calls, too. */
 static void a_group_that_is_only_simulated_carries_nothing_out(void **state)
 {
-    (void)state;
     const size_t before = calls_of("ncclAllGather");
     assert_true(run_ranks(RANKS, simulate));
     /* creating the communicator made one more on each rank */
@@ -1238,7 +1207,6 @@ static bool simulate_within(struct rank *r)
 
 static void a_simulated_group_within_another_is_carried_out_with_it(void **state)
 {
-    (void)state;
     assert_true(run_ranks(RANKS, simulate_within));
 }
 
@@ -1253,7 +1221,6 @@ static bool refuse_in_a_group(struct rank *r)
 
 static void a_group_with_a_call_that_is_refused_returns_its_error(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, refuse_in_a_group));
 }
 
@@ -1293,7 +1260,6 @@ static bool call_nobody_in_groups(struct rank *r)
 
 static void a_rank_that_is_not_there_is_refused_at_once(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, call_nobody_in_groups));
 }
 
@@ -1315,7 +1281,6 @@ static bool refuse_one_of_a_group(struct rank *r)
 
 static void a_group_with_a_call_that_strict_refuses_carries_nothing_out(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, refuse_one_of_a_group));
 }
 
@@ -1336,7 +1301,6 @@ static bool ask_for_words(struct rank *r)
 
 static void the_last_error_is_in_the_words_of_who_failed(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, ask_for_words));
 }
 
@@ -1370,7 +1334,6 @@ static bool leave_groups_open(struct rank *r)
 
 static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, leave_groups_open)); /* one-time setup is complete now */
     const size_t before = mallinfo2().uordblks;
     assert_true(run_ranks(2, leave_groups_open));
@@ -1382,7 +1345,6 @@ static void a_thread_that_ends_in_a_group_leaves_no_memory(void **state)
 
 static void each_op_of_processes_is_served(void **state)
 {
-    (void)state;
     assert_true(run_processes(serve_each_op, 3, NULL, NULL));
 }
 
@@ -1401,7 +1363,6 @@ static bool pass_each_op(struct rank *r)
 
 static void all_calls_are_passed_where_ranks_differ_in_CECL_NCCL(void **state)
 {
-    (void)state;
     static const char *const policies[] = {"all", "auto", "all"};
     static const char *const one_off[] = {"all", "all", "off"};
     assert_true(run_processes(pass_each_op, 3, "CECL_NCCL", policies));
@@ -1410,7 +1371,6 @@ static void all_calls_are_passed_where_ranks_differ_in_CECL_NCCL(void **state)
 
 static void all_calls_are_passed_soon_where_one_rank_cannot_make_a_communicator(void **state)
 {
-    (void)state;
     static const char *const pools[] = {"64M", "1", "64M"};
     static const char *const devices[] = {"host", "cuda", "host"};
     const time_t start = time(NULL);
@@ -1430,7 +1390,6 @@ static bool lose_rank_1(struct rank *r)
 
 static void the_death_of_a_rank_is_an_asynchronous_error(void **state)
 {
-    (void)state;
     assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
 }
 
@@ -1456,7 +1415,6 @@ static bool send_by_size(struct rank *r)
 
 static void auto_serves_the_sizes_at_which_cecl_was_measured_faster(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, send_by_size));
 }
 
@@ -1476,7 +1434,6 @@ static bool reduce_by_type(struct rank *r)
 
 static void auto_serves_reductions_of_the_type_that_was_measured(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, reduce_by_type));
 }
 
@@ -1498,7 +1455,6 @@ static void auto_passes_most_reductions_where_flags_are_on_the_host(void **state
 {
     static const char *const settings[][2] = {
         {"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"CECL_FLAGS", "host"}, {"CECL_URGENT", "1"}};
-    (void)state;
     assert_false(run_ranks(2, reduce_by_size));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         setenv(settings[i][0], settings[i][1], 1);
@@ -1533,7 +1489,6 @@ static bool passes_a_reduction(struct rank *r)
 
 static void processes_agree_on_what_few_queues_slow(void **state)
 {
-    (void)state;
     static const char name[] = "CUDA_DEVICE_MAX_CONNECTIONS";
     static const char *const both[] = {"8", "32"}, *const first[] = {"1", "8"},
                              *const second[] = {"32", "4"};
@@ -1564,7 +1519,6 @@ static bool gather_on_windows(struct rank *r)
 
 static void auto_passes_what_nccl_does_faster_on_its_windows(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, gather_on_windows));
 }
 
@@ -1617,7 +1571,6 @@ static bool register_after_a_lost_group(struct rank *r)
 
 static void a_window_counts_from_the_end_of_its_group_on(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, register_in_a_group));
     assert_true(run_ranks(2, register_after_a_lost_group));
 }
@@ -1639,7 +1592,6 @@ static bool split_after_a_window(struct rank *r)
 
 static void windows_belong_to_their_communicator(void **state)
 {
-    (void)state;
     for (int times = 0; times < 40; times++) /* the stand-in reuses addresses */
         assert_true(run_ranks(2, split_after_a_window));
 }
@@ -1652,7 +1604,6 @@ static bool pass_a_message(struct rank *r)
 
 static void auto_passes_messages_because_none_was_measured(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, pass_a_message));
 }
 
@@ -1721,7 +1672,6 @@ static bool mix_on_a_non_blocking_child(struct rank *r)
 
 static void auto_has_served_collectives_before_passed_messages(void **state)
 {
-    (void)state;
     assert_true(run_ranks(2, mix_in_groups));
     assert_true(run_ranks(2, mix_on_a_non_blocking_child));
 }
@@ -1739,7 +1689,6 @@ static bool exchange_in_a_group(struct rank *r)
 
 static void auto_adds_no_group_to_one_of_messages(void **state)
 {
-    (void)state;
     const size_t before = calls_of("ncclGroupStart");
     assert_true(run_ranks(2, exchange_in_a_group));
     assert_int_equal(calls_of("ncclGroupStart") - before, 2);

@@ -2,19 +2,15 @@
  * after some steps, and its results are always right. The test sets how long the stand-in for
  * NCCL takes. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "ranks.h"
 
-enum { COUNT = 64, STEPS = 200, LAST = 10 };
+enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
 /* The least time of a collective of the stand-in: far longer than that of cecl, even on a busy
  * machine. */
@@ -139,7 +135,6 @@ static bool train(struct rank *r)
 
 static void a_program_that_gains_is_served_after_its_trial(void **state)
 {
-    (void)state;
     for (int nranks = 2; nranks <= 4; nranks += 2) {
         passed = 0;
         /* a script may run the program although cecl is not faster */
@@ -165,7 +160,6 @@ static bool wander(struct rank *r)
 
 static void without_a_period_the_table_decides(void **state)
 {
-    (void)state;
     passed = 0;
     take_us(0);
     assert_true(run_ranks(3, wander));
@@ -198,9 +192,8 @@ static bool serve_requests(struct rank *r)
     return is;
 }
 
-static void without_a_period_classes_of_calls_are_tried(void **state)
+static void classes_of_calls_without_a_period_have_trials(void **state)
 {
-    (void)state;
     passed = 0;
     /* a script may run the program although cecl is not faster */
     const char *other = getenv("CECL_TEST_TAKES_US");
@@ -231,7 +224,6 @@ static bool repeat_sizes(struct rank *r)
 
 static void each_size_of_a_benchmark_is_tried(void **state)
 {
-    (void)state;
     passed = 0;
     const char *other = getenv("CECL_TEST_TAKES_US");
     take_us(other ? (unsigned)atoi(other) : CALL_TAKES_US);
@@ -254,12 +246,12 @@ static bool train_both(struct rank *r)
 
 static void communicators_are_tried_one_after_the_other(void **state)
 {
-    (void)state;
     take_us(300);
     assert_true(run_ranks(4, train_both));
 }
 
-int main(void)
+/* test_nccl_trials [PATTERN]: runs the tests whose names match, such as '*trial*'. */
+int main(int argc, char **argv)
 {
     void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);
     if (!standin) {
@@ -271,8 +263,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
-        cmocka_unit_test(without_a_period_classes_of_calls_are_tried),
+        cmocka_unit_test(classes_of_calls_without_a_period_have_trials),
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* CECL_NVTX=1: a tool receives each call with its name. The tool's path is the only argument. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "cecl/cecl.h"
 
@@ -35,7 +31,6 @@ static void close_comm(void)
 
 static void a_tool_hears_every_call_by_its_name(void **state)
 {
-    (void)state;
     open_comm("1");
     assert_int_equal(ceclAllGather(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -52,7 +47,6 @@ static void a_tool_hears_every_call_by_its_name(void **state)
 
 static void without_the_setting_it_hears_nothing(void **state)
 {
-    (void)state;
     const size_t before = strlen(heard);
     open_comm("0");
     assert_int_equal(ceclAllGather(words, out, 4, ceclInt32, comm, NULL), ceclSuccess);

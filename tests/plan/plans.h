@@ -2,12 +2,7 @@
 #ifndef CECL_TEST_PLANS_H
 #define CECL_TEST_PLANS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -136,19 +136,16 @@ static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t se
 
 static void groups_are_refused_where_calls_share_a_byte(void **state)
 {
-    (void)state;
     compare_with_bytes(any_call, 20261122);
 }
 
 static void rows_between_rows_are_told_apart(void **state)
 {
-    (void)state;
     compare_with_bytes(any_rows, 20261123);
 }
 
 static void stacks_of_rows_are_told_apart(void **state)
 {
-    (void)state;
     compare_with_bytes(any_stack, 20261124);
 }
 
@@ -156,7 +153,6 @@ static void stacks_of_rows_are_told_apart(void **state)
  * calls. */
 static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
 {
-    (void)state;
     uint64_t x = 1;
     struct cecl_call calls[2] = {any_stack(&x), any_stack(&x)};
     for (int i = 0; i < 2; i++) {
@@ -171,7 +167,6 @@ static void rows_in_another_column_than_the_first_blocks_are_found(void **state)
 
 static void the_message_names_both_calls(void **state)
 {
-    (void)state;
     struct cecl_call calls[3];
     for (int i = 0; i < 3; i++) {
         calls[i] = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4).call;

@@ -9,7 +9,6 @@ static struct cecl_part a_barrier(void)
 
 static void a_barrier_is_a_signal_to_each_and_a_wait_for_each(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 16; n++) {
         const struct cecl_part part = a_barrier();
         struct cecl_plan *plans = lower_all(&part, 1, n);
@@ -30,7 +29,6 @@ static void a_barrier_is_a_signal_to_each_and_a_wait_for_each(void **state)
 
 static void barriers_among_other_calls_are_right(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 9; n++) {
         struct cecl_part parts[5] = {
             a_barrier(), part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 12), a_barrier(),
@@ -42,7 +40,6 @@ static void barriers_among_other_calls_are_right(void **state)
 
 static void a_barrier_of_a_group_is_right(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 6; n++) {
         struct cecl_plan plans[6];
         for (int r = 0; r < n; r++) {
@@ -64,7 +61,6 @@ static void a_barrier_of_a_group_is_right(void **state)
 /* The verifier notices a rank that does not signal another one. */
 static void a_signal_that_is_missing_is_a_deadlock(void **state)
 {
-    (void)state;
     const struct cecl_part part = a_barrier();
     struct cecl_plan *plans = lower_all(&part, 1, 4);
     memmove(plans[2].steps, plans[2].steps + 1, (plans[2].nsteps - 1) * sizeof(*plans[2].steps));

@@ -410,7 +410,6 @@ BLOCKS_TEST(blocks_that_are_carried, CECL_OP_CARRY)
 /* A new row of the table needs a definition and a test above. */
 static void every_row_that_has_blocks_is_looked_at(void **state)
 {
-    (void)state;
     for (int op = 0; op < CECL_OP_COUNT; op++)
         if (!cecl_ops[op].block != !meanings[op])
             fail_msg("row %d, %s: blocks without a meaning here, or the other way round", op,

@@ -106,7 +106,6 @@ static struct cecl_part gather(bool in_place, bool no_sm)
 
 static void gathers_are_right_ready_or_not(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 6; n++)
         for (int form = 0; form < 8; form++) {
             struct cecl_part part = gather(form & 1, form & 2);
@@ -119,7 +118,6 @@ static void gathers_are_right_ready_or_not(void **state)
 
 static void ranks_may_differ_in_being_in_place(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++) {
         const struct cecl_part part = gather(false, true);
         const struct cecl_part parts[3] = {part, part, part};
@@ -134,7 +132,6 @@ static void ranks_may_differ_in_being_in_place(void **state)
 /* Before and after calls that use staging, read at peers, or reduce. */
 static void they_are_right_between_other_calls(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++) {
         struct cecl_part others[] = {part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, BYTES),
                                      part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, BYTES),
@@ -166,7 +163,6 @@ static bool may(struct cecl_part part, int nranks)
 
 static void plans_that_need_the_first_barrier_stay_whole(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++) {
         struct cecl_part staged = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, BYTES);
         assert_true(may(gather(true, false), n));
@@ -195,7 +191,6 @@ static void drop(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t coun
 static void halves_that_lack_a_step_are_found(void **state)
 {
     static struct sequence s;
-    (void)state;
     for (int n = 2; n <= 4; n++)
         for (int which = 0; which < 2; which++) {
             const struct cecl_part part = gather(true, true);
@@ -217,7 +212,6 @@ static void a_buffer_that_is_used_after_it_was_ready_is_found(void **state)
 {
     static struct sequence s;
     const struct cecl_part part = gather(true, true);
-    (void)state;
     open_sequence(&s, &part, NULL, 1, 3, 1);
     for (int r = 0; r < 3; r++)
         s.launches[r][0].ready = 0;

@@ -158,7 +158,6 @@ static void kernel_does(struct cecl_part part, uint32_t does, bool sends, uint32
 
 static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
         part.way.reduce.read_at_peers = true;
@@ -170,7 +169,6 @@ static void a_kernel_that_reads_at_peers_meets_them_before_and_behind(void **sta
 
 static void a_kernel_writes_its_result_at_peers_where_it_may(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
         part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
@@ -197,7 +195,6 @@ static int kernels_of(struct cecl_part part)
 /* Ranks that meet by different words would wait for ever. */
 static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
         for (uint64_t elements = 1; elements < 60; elements++) {
             struct cecl_part all = reduction(CECL_OP_ALL_REDUCE, n, elements),
@@ -223,7 +220,6 @@ static void all_ranks_or_none_have_a_plan_of_one_kernel(void **state)
 /* Such a plan is not changed by capture, on devices whose kernels meet. */
 static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
 {
-    (void)state;
     for (int meets = 0; meets < 2; meets++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 3, 300);
         part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
@@ -238,7 +234,6 @@ static void a_plan_of_one_kernel_is_captured_as_it_is(void **state)
 
 static void a_kernel_writes_the_end_of_a_block(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 100u * (unsigned)n);
         part.way.reduce.read_at_peers = true;
@@ -260,7 +255,6 @@ static void a_kernel_writes_the_end_of_a_block(void **state)
 
 static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++) {
         struct cecl_part part = reduction(CECL_OP_REDUCE_SCATTER, n, 100);
         kernel_does(part, BEFORE, false, 1, 1);
@@ -278,7 +272,6 @@ static void a_kernel_that_reduces_staging_at_once_meets_peers_before(void **stat
  * while a later chunk needs the slot. */
 static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
         for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_ALL_REDUCE; op++) {
             struct cecl_part part = reduction((enum cecl_op_index)op, n,
@@ -301,7 +294,6 @@ static void kernels_of_chunks_signal_that_their_slot_is_free(void **state)
 /* A rank without a block has no kernel: its stream writes the flags. */
 static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **state)
 {
-    (void)state;
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 3); /* blocks of 1, 1, 1, 0 */
     part.way.reduce.read_at_peers = part.way.reduce.sms_send = true;
     struct cecl_plan *plans = lower_all(&part, 1, 4);
@@ -314,7 +306,6 @@ static void a_rank_that_has_nothing_to_reduce_has_nothing_taken_over(void **stat
 
 static void one_rank_alone_meets_nobody(void **state)
 {
-    (void)state;
     const struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 1, 10);
     struct cecl_plan *plans = lower_all(&part, 1, 1);
     assert_int_equal(plans->nreductions, 1);
@@ -324,7 +315,6 @@ static void one_rank_alone_meets_nobody(void **state)
 
 static void calls_without_reductions_have_nothing_taken_over(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
         for (int op = 0; op < 2; op++) {
             const struct cecl_part part =
@@ -361,7 +351,6 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
  * the steps after them are not taken over either. */
 static void copies_of_anything_else_are_left(void **state)
 {
-    (void)state;
     for (int fault = 0; fault < 6; fault++) {
         struct cecl_plan *all, *plan = fused_all_reduce(&all);
         struct cecl_fused f;
@@ -385,7 +374,6 @@ static void copies_of_anything_else_are_left(void **state)
 
 static void more_copies_than_a_kernel_takes_are_left(void **state)
 {
-    (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX + 1; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, n, 10u * (unsigned)n);
         struct cecl_fused f;
@@ -400,7 +388,6 @@ static void more_copies_than_a_kernel_takes_are_left(void **state)
 /* Flags that do not form a barrier: one is missing, or has another phase, lane or order. */
 static void flags_that_are_no_barrier_are_left(void **state)
 {
-    (void)state;
     for (int fault = 0; fault < 5; fault++)
         for (uint32_t behind = 0; behind < 2; behind++) {
             struct cecl_plan *all, *plan = fused_all_reduce(&all);
@@ -427,7 +414,6 @@ static void flags_that_are_no_barrier_are_left(void **state)
 /* A wait that reads another row, or waits for another phase than was signalled. */
 static void waits_for_something_else_are_left(void **state)
 {
-    (void)state;
     static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_COUNTER_SLOTS};
     for (int fault = 0; fault < 3; fault++) {
         struct cecl_plan *all, *plan = fused_all_reduce(&all);
@@ -447,7 +433,6 @@ static void waits_for_something_else_are_left(void **state)
 
 static void several_reductions_in_a_step_are_left(void **state)
 {
-    (void)state;
     struct cecl_plan *all, *plan = fused_all_reduce(&all);
     struct cecl_fused f;
     plan->steps[2 * 3].count = 2;
@@ -487,7 +472,6 @@ static struct cecl_part drawn(uint64_t *x, int n)
 /* In a group, a kernel takes over only the steps of its own call; see walk. */
 static void groups_have_only_their_own_taken_over(void **state)
 {
-    (void)state;
     uint64_t x = 7;
     uint32_t sending = 0, meeting = 0;
     for (int round = 0; round < 1500; round++) {
@@ -537,7 +521,6 @@ static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_inde
 /* A kernel that follows others signals for all of them, unless they have written to peers. */
 static void the_first_and_the_last_kernel_of_a_bundle_meet_peers(void **state)
 {
-    (void)state;
     const struct cecl_way reads = {.reduce = {.read_at_peers = true}},
                           writes = {.reduce = {.read_at_peers = true, .sms_send = true}};
     kernels_of_a_bundle_take_over(reads, CECL_OP_REDUCE_SCATTER,

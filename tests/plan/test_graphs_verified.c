@@ -82,7 +82,6 @@ static ceclResult_t verify_times(const struct cecl_plan *plans, int times, int n
 
 static void replays_of_several_calls_between_eager_ones_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 20261125;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 800; round++) {
@@ -105,7 +104,6 @@ static void replays_of_several_calls_between_eager_ones_are_right(void **state)
 static void each_call_is_right_when_it_runs_again_and_again(void **state)
 {
     static const int same[TIMES];
-    (void)state;
     uint64_t x = 7;
     for (int round = 0; round < 600; round++) {
         const int n = 2 + round % (RANKS_MAX - 1);
@@ -121,7 +119,6 @@ static void each_call_is_right_when_it_runs_again_and_again(void **state)
 /* A group is captured as a whole. */
 static void groups_are_right_when_they_run_again(void **state)
 {
-    (void)state;
     uint64_t x = 99;
     for (int round = 0; round < 200; round++) {
         const int n = 2 + round % 4;
@@ -174,7 +171,6 @@ static struct cecl_plan barriers(int rank, int count)
 static void phases_take_two_words_in_turn_and_a_third_at_an_odd_end(void **state)
 {
     static const char *const words[] = {"", "AB", "AB", "ABC", "ABAB", "ABABC", "ABABAB"};
-    (void)state;
     for (int count = 1; count <= 6; count++) {
         struct cecl_plan plan = barriers(0, count);
         const size_t phases = strlen(words[count]);
@@ -209,7 +205,6 @@ static void expect_wrong(int count, int phase, uint32_t turn)
 
 static void one_word_twice_in_a_row_is_found(void **state)
 {
-    (void)state;
     expect_wrong(2, 1, 0); /* A A */
     expect_wrong(3, 2, 0); /* A B A, and the next call begins with A */
     expect_wrong(3, 2, 1); /* A B B */
@@ -218,7 +213,6 @@ static void one_word_twice_in_a_row_is_found(void **state)
 
 static void a_call_without_its_last_wait_is_found(void **state)
 {
-    (void)state;
     struct cecl_plan plans[2 * 2];
     for (int p = 0; p < 2 * 2; p++) {
         plans[p] = barriers(p % 2, 2);
@@ -232,7 +226,6 @@ static void a_call_without_its_last_wait_is_found(void **state)
 /* More chunks are in progress at a time than words exist. */
 static void a_call_of_too_many_phases_under_way_is_refused(void **state)
 {
-    (void)state;
     struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
     struct cecl_plan plan;
     part.call.nranks = 2;

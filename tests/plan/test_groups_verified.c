@@ -27,7 +27,6 @@ static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], cons
 
 static void random_groups_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 20261121;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 200; round++) {
@@ -59,7 +58,6 @@ static void random_groups_are_right(void **state)
 /* 64 gathers in one batch between two barriers: together they use the flags of one gather. */
 static void gathers_share_their_barriers(void **state)
 {
-    (void)state;
     struct cecl_part parts[64];
     struct cecl_plan plan;
     for (int i = 0; i < 64; i++) {
@@ -108,7 +106,6 @@ static uint32_t steps_of(const struct cecl_plan *plan, enum cecl_step_kind kind)
 /* One barrier before the inputs are sent, in one batch, and one before they are reduced. */
 static void reductions_share_their_barriers(void **state)
 {
-    (void)state;
     struct cecl_plan plan;
     lower_reductions(CECL_OP_REDUCE_SCATTER, (struct cecl_way){.small = false}, 1 << 20, &plan);
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
@@ -123,7 +120,6 @@ static void reductions_share_their_barriers(void **state)
  * own for that, right after it. */
 static void results_of_reductions_are_one_batch_unless_kernels_write_them(void **state)
 {
-    (void)state;
     struct cecl_plan plan;
     lower_reductions(CECL_OP_ALL_REDUCE, (struct cecl_way){.small = false}, 1 << 20, &plan);
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 3);
@@ -143,7 +139,6 @@ static void results_of_reductions_are_one_batch_unless_kernels_write_them(void *
 /* Each reduction has 120 bytes of staging, at a multiple of 256. */
 static void a_bundle_takes_no_more_than_staging(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t staging;
         uint32_t bundles;
@@ -163,7 +158,6 @@ static void a_bundle_takes_no_more_than_staging(void **state)
 /* With chunks, and with the end of a share reduced separately. */
 static void reductions_on_both_lanes_are_in_no_bundle(void **state)
 {
-    (void)state;
     struct cecl_plan plan;
     const struct cecl_way in_chunks = {.reduce = {.chunk = 20}},
                           in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
@@ -180,7 +174,6 @@ static void reductions_on_both_lanes_are_in_no_bundle(void **state)
 /* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */
 static void reductions_take_no_staging_from_other_calls(void **state)
 {
-    (void)state;
     struct cecl_part parts[3];
     struct cecl_plan plan;
     for (int reads = 0; reads < 2; reads++) {
@@ -213,7 +206,6 @@ static void give_the_first_ones(struct cecl_place *place)
 /* Two reductions of a bundle use the same staging. */
 static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
 {
-    (void)state;
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
     for (int i = 0; i < GROUP_MAX; i++)
@@ -234,7 +226,6 @@ static void the_verifier_tells_reductions_of_a_bundle_apart(void **state)
 /* The verifier finds a copy that goes to another call's buffer. */
 static void the_verifier_tells_calls_of_a_group_apart(void **state)
 {
-    (void)state;
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
     for (int i = 0; i < GROUP_MAX; i++)
@@ -259,7 +250,6 @@ static void give_to_second_call(struct cecl_place *place)
 /* All calls of a group share one staging: that of its first call. */
 static void staging_of_a_later_call_of_a_group_is_refused(void **state)
 {
-    (void)state;
     struct cecl_part groups[1][GROUP_MAX];
     const uint32_t sizes[1] = {2};
     for (int i = 0; i < GROUP_MAX; i++)

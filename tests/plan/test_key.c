@@ -16,7 +16,6 @@ static struct cecl_call a_call(void)
 
 static void every_byte_of_a_description_counts(void **state)
 {
-    (void)state;
     struct cecl_call call = a_call(), other = call;
     const uint64_t hash = cecl_call_hash(1, &call);
     assert_true(cecl_call_equal(&call, &other));
@@ -34,7 +33,6 @@ static void every_byte_of_a_description_counts(void **state)
 
 static void every_word_of_a_layout_counts(void **state)
 {
-    (void)state;
     uint64_t changed[5 * RANKS] = {0};
     struct cecl_call call = a_call(), other = call;
     other.view.layout = changed;
@@ -73,7 +71,6 @@ static bool change(struct cecl_call *call, int field)
 
 static void what_ranks_must_have_equal_is_in_the_signature(void **state)
 {
-    (void)state;
     struct cecl_call call = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call;
     call.nranks = RANKS;
     for (int field = 0;; field++) {
@@ -87,7 +84,6 @@ static void what_ranks_must_have_equal_is_in_the_signature(void **state)
 
 static void what_a_rank_has_of_its_own_is_not_in_the_signature(void **state)
 {
-    (void)state;
     uint64_t changed[5 * RANKS] = {1, 2, 3};
     struct cecl_call call = a_call(), other = call;
     other.view.layout = changed;
@@ -104,7 +100,6 @@ static void what_a_rank_has_of_its_own_is_not_in_the_signature(void **state)
 
 static void a_groups_signature_tells_number_and_order_of_calls(void **state)
 {
-    (void)state;
     struct cecl_call calls[3] = {part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8).call,
                                  part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call,
                                  part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8).call};

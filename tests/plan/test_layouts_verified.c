@@ -23,7 +23,6 @@ static void draw(uint64_t *x, int n, struct cecl_part *part, uint64_t layout[2 *
 
 static void blocks_that_differ_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 77;
     for (int round = 0; round < 400; round++) {
         const int n = 1 + round % RANKS_MAX;
@@ -37,7 +36,6 @@ static void blocks_that_differ_are_right(void **state)
 
 static void a_write_beside_the_blocks_is_found(void **state)
 {
-    (void)state;
     const uint64_t layout[] = {4, 4, 0, 8}; /* a gap at 4 */
     struct cecl_part part = part_of(CECL_OP_ALL_GATHERV, false, CECL_PUSH, 4);
     set_layout(&part, layout, 2);

@@ -26,7 +26,6 @@ static const ceclSmPolicy_t policies[] = {CECL_SM_NEVER, CECL_SM_REDUCE_ONLY, CE
 
 static void small_own_blocks_are_copied_locally_under_any_policy(void **state)
 {
-    (void)state;
     for (int p = 0; p < 3; p++)
         for (int o = 0; o < 2; o++)
             for (int n = 2; n <= 16; n++) {
@@ -39,7 +38,6 @@ static void small_own_blocks_are_copied_locally_under_any_policy(void **state)
 
 static void larger_ones_go_as_without_an_engine(void **state)
 {
-    (void)state;
     for (int p = 0; p < 3; p++)
         for (int o = 0; o < 2; o++)
             for (uint64_t bytes = MOST + 1; bytes < (uint64_t)1 << 40; bytes *= 8) {
@@ -57,7 +55,6 @@ static void larger_ones_go_as_without_an_engine(void **state)
 /* Otherwise a sendbuff would have to be symmetric for small blocks but not for large ones. */
 static void where_peers_would_return_blocks_small_ones_are_pushed_too(void **state)
 {
-    (void)state;
     for (int o = 0; o < 2; o++)
         for (uint64_t bytes = 1; bytes <= 4 * MOST; bytes *= 4)
             assert_int_equal(tuned(ops[o], false, bytes, 4, CECL_SM_NEVER, CECL_DIRECTION_PULL)
@@ -67,7 +64,6 @@ static void where_peers_would_return_blocks_small_ones_are_pushed_too(void **sta
 
 static void blocks_that_are_worth_it_go_beside_the_pushes(void **state)
 {
-    (void)state;
     for (int o = 0; o < 2; o++) {
         assert_false(
             tuned(ops[o], false, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO).way.move.beside);
@@ -78,14 +74,12 @@ static void blocks_that_are_worth_it_go_beside_the_pushes(void **state)
 
 static void an_all_to_all_in_place_stays_with_its_peers_staging(void **state)
 {
-    (void)state;
     assert_true(tuned(CECL_OP_ALL_TO_ALL, true, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO)
                     .way.move.no_sm);
 }
 
 static void a_variable_all_to_all_stays_with_the_next_rank(void **state)
 {
-    (void)state;
     uint64_t layout[5 * 4] = {0};
     static const enum cecl_op_index variable[] = {CECL_OP_ALL_TO_ALLV, CECL_OP_ALL_TO_ALLV_AT,
                                                   CECL_OP_GATHER, CECL_OP_SCATTER};
@@ -101,7 +95,6 @@ static void a_variable_all_to_all_stays_with_the_next_rank(void **state)
 /* A broadcast, or an all-gather by a layout in which only one rank contributes. */
 static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **state)
 {
-    (void)state;
     for (int variable = 0; variable < 2; variable++) {
         uint64_t layout[2 * 4] = {MOST};
         struct cecl_part part = tuned(variable ? CECL_OP_ALL_GATHERV : CECL_OP_BROADCAST, false,
@@ -122,7 +115,6 @@ static void a_broadcast_that_peers_pass_on_brings_the_root_its_block_too(void **
 
 static void a_local_copy_saves_an_exchange_and_needs_no_sm(void **state)
 {
-    (void)state;
     for (int o = 0; o < 2; o++)
         for (uint64_t bytes = 4096; bytes <= MOST; bytes *= 512) {
             struct cecl_part part =
@@ -141,7 +133,6 @@ static void a_local_copy_saves_an_exchange_and_needs_no_sm(void **state)
 
 static void one_rank_needs_no_sm_either(void **state)
 {
-    (void)state;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 512) {
         struct cecl_part part =
             tuned(CECL_OP_ALL_GATHER, false, bytes, 1, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
@@ -156,7 +147,6 @@ static void one_rank_needs_no_sm_either(void **state)
 
 static void copies_from_staging_are_an_engines_too(void **state)
 {
-    (void)state;
     struct cecl_part part =
         tuned(CECL_OP_ALL_TO_ALL, true, 4096, 4, CECL_SM_ALLOW, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
@@ -169,7 +159,6 @@ static void copies_from_staging_are_an_engines_too(void **state)
 
 static void a_plan_without_a_local_copy_says_nothing_of_one(void **state)
 {
-    (void)state;
     struct cecl_part part =
         tuned(CECL_OP_ALL_GATHER, true, 4096, 4, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
@@ -182,7 +171,6 @@ static void a_plan_without_a_local_copy_says_nothing_of_one(void **state)
 
 static void the_way_is_printed(void **state)
 {
-    (void)state;
     struct cecl_part part =
         tuned(CECL_OP_ALL_GATHER, false, 4096, 2, CECL_SM_NEVER, CECL_DIRECTION_AUTO);
     struct cecl_plan plan;
@@ -203,7 +191,6 @@ static void the_way_is_printed(void **state)
 /* With `mixed`, the engine does not run the second call's copies. */
 static void in_a_group_each_call_counts_for_itself(void **state)
 {
-    (void)state;
     for (int mixed = 0; mixed < 2; mixed++) {
         struct cecl_part parts[2];
         struct cecl_plan plan;
@@ -238,7 +225,6 @@ static void verify_among_others(enum cecl_op_index op, int nranks, uint64_t byte
 
 static void the_lowering_is_right_for_1_to_16_ranks(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 16; n++)
         for (int o = 0; o < 2; o++)
             for (uint64_t bytes = 1; bytes <= 25; bytes += 8)
@@ -250,7 +236,6 @@ static void rows_are_right_too(void **state)
 {
     static const enum cecl_op_index strided[] = {CECL_OP_ALL_GATHER_STRIDED,
                                                  CECL_OP_ALL_TO_ALL_STRIDED};
-    (void)state;
     for (int n = 2; n <= 9; n++)
         for (int o = 0; o < 2; o++) {
             struct cecl_part part =

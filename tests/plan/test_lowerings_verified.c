@@ -28,7 +28,6 @@ LOWERING_TEST(all_gather_pull_in_place_is_right, CECL_OP_ALL_GATHER, true, CECL_
 LOWERING_TEST(all_gather_pull_out_of_place_is_right, CECL_OP_ALL_GATHER, false, CECL_PULL)
 static void all_gather_in_chunks_is_right(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
         for (int in_place = 0; in_place < 2; in_place++) {
             struct cecl_part parts[4];
@@ -53,7 +52,6 @@ LOWERING_TEST(scatter_out_of_place_is_right, CECL_OP_SCATTER, false, CECL_PUSH)
  * copy. */
 static void own_blocks_copied_on_the_side_lane_are_right(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST,
                                              CECL_OP_ALL_TO_ALL};
     for (int n = 2; n <= 16; n++)
@@ -71,7 +69,6 @@ LOWERING_TEST(all_to_all_in_place_is_right, CECL_OP_ALL_TO_ALL, true, CECL_PUSH)
 
 static void all_to_all_in_place_in_chunks_is_right(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 9; n++)
         for (uint64_t staging = (uint64_t)n - 1; staging < 40; staging += 7) {
             struct cecl_part parts[2];
@@ -85,7 +82,6 @@ static void all_to_all_in_place_in_chunks_is_right(void **state)
 
 static void all_to_all_in_place_among_many_ranks_in_chunks_is_right(void **state)
 {
-    (void)state;
     static const int many[] = {16, 32, 72};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
         struct cecl_part parts[2];
@@ -123,14 +119,12 @@ static void without_sms(enum cecl_op_index op, bool in_place)
 
 static void all_gather_without_sms_is_right(void **state)
 {
-    (void)state;
     without_sms(CECL_OP_ALL_GATHER, false);
     without_sms(CECL_OP_ALL_GATHER, true);
 }
 
 static void broadcast_gather_and_scatter_without_sms_are_right(void **state)
 {
-    (void)state;
     without_sms(CECL_OP_BROADCAST, false);
     without_sms(CECL_OP_BROADCAST, true);
     without_sms(CECL_OP_GATHER, false);
@@ -139,7 +133,6 @@ static void broadcast_gather_and_scatter_without_sms_are_right(void **state)
 
 static void all_to_all_without_sms_is_right(void **state)
 {
-    (void)state;
     without_sms(CECL_OP_ALL_TO_ALL, false);
     without_sms(CECL_OP_ALL_TO_ALL, true);
 }
@@ -147,7 +140,6 @@ static void all_to_all_without_sms_is_right(void **state)
 /* Each rank is in place or not: all patterns for few ranks, some for many. */
 static void ranks_may_differ_in_being_in_place(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
     uint64_t x = 20261123;
     for (int n = 2; n <= 72; n += n < 9 ? 1 : 21)
@@ -172,7 +164,6 @@ static void ranks_may_differ_in_being_in_place(void **state)
 /* Peers return a block, and pass three barriers, only for ranks that are out of place. */
 static void peers_return_what_is_out_of_place_alone(void **state)
 {
-    (void)state;
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
     part.way.move.no_sm = true;
     for (uint64_t in_place = 0; in_place < 8; in_place++) {
@@ -189,7 +180,6 @@ static void peers_return_what_is_out_of_place_alone(void **state)
 
 static void among_many_ranks_without_sms_is_right(void **state)
 {
-    (void)state;
     static const int many[] = {32, 72};
     for (size_t i = 0; i < 2; i++)
         for (int op = 0; op < 4; op++) {
@@ -207,7 +197,6 @@ static void among_many_ranks_without_sms_is_right(void **state)
 
 static void mixed_sequences_on_the_same_buffers_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 20261121;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 150; round++) {

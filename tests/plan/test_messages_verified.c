@@ -164,7 +164,6 @@ static void run(uint64_t number, int ncalls)
 
 static void every_random_program_ends_with_every_byte_in_place(void **state)
 {
-    (void)state;
     for (uint64_t number = 1; number <= 4000; number++)
         if (verifies_this_time())
             run(number, 0);
@@ -172,7 +171,6 @@ static void every_random_program_ends_with_every_byte_in_place(void **state)
 
 static void so_does_every_one_with_collectives_between(void **state)
 {
-    (void)state;
     for (uint64_t number = 1; number <= 1000; number++)
         if (verifies_this_time())
             run(number, CALLS);
@@ -181,7 +179,6 @@ static void so_does_every_one_with_collectives_between(void **state)
 /* Over nodes of 2 + 2, 1 + 3 and 1 + 1 + 1 + 1 ranks; the network's order holds across all launches. */
 static void so_does_every_one_over_nodes(void **state)
 {
-    (void)state;
     static const uint16_t layouts[][RANKS] = {
         {0, 0, 1, 1}, {0, 1, 1, 1}, {0, 1, 2, 3}, {1, 0, 1, 0}};
     static struct cecl_nodes some;
@@ -197,7 +194,6 @@ static void so_does_every_one_over_nodes(void **state)
 /* The order in which lanes continue changes no result. */
 static void a_program_ends_in_whatever_order_lanes_go_on(void **state)
 {
-    (void)state;
     make_program(7, CALLS);
     post_all();
     for (program.order = 0; program.order < 300; program.order++)
@@ -307,7 +303,6 @@ static uint32_t found(void (*plant)(struct cecl_plan *plan), const char *words)
 
 static void planted_faults_are_found(void **state)
 {
-    (void)state;
     assert_true(found(one_lane, "deadlock") > 10);
     assert_int_equal(found(no_ready, "race"), 200);
     assert_int_equal(found(no_moved, "race"), 200);
@@ -339,7 +334,6 @@ static void lower_group(const struct cecl_message *group, uint32_t count, uint32
 
 static void messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_stream(void **state)
 {
-    (void)state;
     const struct cecl_message group[] = {with(1, CECL_SENDER, true, 5),
                                          with(1, CECL_RECEIVER, true, 5)};
     uint32_t order[2];
@@ -355,7 +349,6 @@ static void messages_with_one_group_of_a_peer_are_one_batch_in_the_callers_strea
 
 static void messages_with_two_peers_have_a_lane_each(void **state)
 {
-    (void)state;
     static const char expected[] =
         "cecl: rank 0: plan, 4 ranks: messages\n"
         "cecl: rank 0:      0  signal rank 0: messages begin 1\n"

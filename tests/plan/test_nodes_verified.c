@@ -70,7 +70,6 @@ EVERYWHERE(barrier_is_right_over_any_nodes, CECL_OP_BARRIER)
 /* Calls of different kinds on the same buffers, which reuse words, exchanges and staging. */
 static void mixed_sequences_over_nodes_are_right(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     uint64_t x = 20261126;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -87,7 +86,6 @@ static void mixed_sequences_over_nodes_are_right(void **state)
 /* Groups: their calls follow each other in one plan. */
 static void groups_over_nodes_are_right(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     uint64_t x = 20261127;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -130,7 +128,6 @@ static void expect_words(ceclResult_t result, ceclResult_t expected, const char 
 
 static void a_layout_with_an_empty_node_is_refused_with_the_layout(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     const uint16_t gap[] = {0, 0, 2, 2, 2}, far[] = {0, 5};
     expect_words(cecl_nodes_make(&nodes, gap, 5), ceclInvalidArgument,
@@ -143,7 +140,6 @@ static void a_layout_with_an_empty_node_is_refused_with_the_layout(void **state)
  * size. */
 static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     const uint16_t mixed[] = {1, 0, 0, 1, 0}; /* node 0: ranks 1, 2, 4; node 1: ranks 0, 3 */
     assert_int_equal(cecl_nodes_make(&nodes, mixed, 5), ceclSuccess);
@@ -154,7 +150,6 @@ static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
 
 static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     static const enum cecl_op_index staged[] = {
         CECL_OP_ALL_TO_ALL,        CECL_OP_GATHER,  CECL_OP_REDUCE,
@@ -220,14 +215,12 @@ static void expect_one_message_each(enum cecl_op_index op)
 
 static void an_all_to_all_sends_one_message_for_each_pair_of_nodes_and_rail(void **state)
 {
-    (void)state;
     expect_one_message_each(CECL_OP_ALL_TO_ALL);
     expect_one_message_each(CECL_OP_ALL_TO_ALL_STRIDED);
 }
 
 static void a_plan_over_nodes_is_printed_in_words(void **state)
 {
-    (void)state;
     static const char expected[] =
         "cecl: rank 0: plan, 2 ranks: all-gather in place, 8 bytes a block: 2 nodes, 1 exchange\n"
         "cecl: rank 0:     zero SM: every copy crosses between GPUs and flags are stream "

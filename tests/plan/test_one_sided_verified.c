@@ -153,7 +153,6 @@ static void free_program(void)
 
 static void every_random_program_is_right(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         if (!verifies_this_time())
             continue;
@@ -187,7 +186,6 @@ static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
 static void every_missing_step_is_found(void **state)
 {
     uint32_t tried = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         make_program(seed);
         for (uint32_t p = 0; p < 2 * program.nmessages; p++)
@@ -213,7 +211,6 @@ static void every_missing_step_is_found(void **state)
 /* The signal overtakes the bytes. */
 static void a_signal_before_the_copy_is_found(void **state)
 {
-    (void)state;
     make_program(1);
     free_program();
     program.nmessages = 1;
@@ -245,7 +242,6 @@ static void a_call_has_no_step_that_it_does_not_need(void **state)
                                                .of = {CECL_COUNTER_SIGNAL, 3},
                                                .after = {CECL_COUNTER_LINE, 5}};
     struct cecl_plan plan;
-    (void)state;
     cecl_plan_init(&plan, &part);
     assert_int_equal(cecl_lower_one_sided(&(struct cecl_one_sided){.peer = 2,
                                                                    .bytes = 5,

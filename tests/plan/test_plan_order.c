@@ -55,7 +55,6 @@ static void expect_rotation(const struct cecl_plan *plan)
 static void every_round_goes_from_the_right_neighbour_on(void **state)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
-    (void)state;
     for (int rank = 0; rank < RANKS; rank++)
         for (int in_place = 0; in_place < 2; in_place++)
             for (int direction = CECL_PUSH; direction <= CECL_PULL; direction++)
@@ -70,7 +69,6 @@ static void every_round_goes_from_the_right_neighbour_on(void **state)
 
 static void a_pull_out_of_place_copies_its_own_block_before_it_says_so(void **state)
 {
-    (void)state;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PULL, 3, 24, 0);
     assert_int_equal(plan.steps[0].kind, CECL_STEP_COPY);
     assert_int_equal(plan.steps[0].count, 1);
@@ -83,7 +81,6 @@ static void a_pull_out_of_place_copies_its_own_block_before_it_says_so(void **st
 /* All chunks but the last are the largest multiple of 256 bytes that fits for each peer. */
 static void chunks_through_staging_are_aligned_and_as_large_as_fit(void **state)
 {
-    (void)state;
     const uint64_t staging = (RANKS - 1) * 1000 + 5, chunk = 768, bytes = 2 * chunk + 100;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 2, bytes, staging);
     assert_int_equal(plan.phases[CECL_LANE_MAIN], 6);
@@ -103,7 +100,6 @@ static void chunks_through_staging_are_aligned_and_as_large_as_fit(void **state)
 
 static void staging_of_one_byte_a_peer_is_enough(void **state)
 {
-    (void)state;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_TO_ALL, true, CECL_PULL, 0, 3, RANKS - 1);
     assert_string_equal(plan.path, "push through staging, 3 chunks");
     cecl_plan_free(&plan);
@@ -111,7 +107,6 @@ static void staging_of_one_byte_a_peer_is_enough(void **state)
 
 static void a_builder_that_lost_a_step_hands_back_nothing(void **state)
 {
-    (void)state;
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 8);
     const struct cecl_plan nothing = {0};
     struct cecl_plan plan;

@@ -16,7 +16,6 @@ static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
 
 static void all_gather_in_place_issues_no_local_copy(void **state)
 {
-    (void)state;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4, 2);
     assert_int_equal(cecl_plan_local_copies(&plan), 0);
     assert_int_equal(plan.ncopies, 3);
@@ -26,7 +25,6 @@ static void all_gather_in_place_issues_no_local_copy(void **state)
 
 static void out_of_place_issues_one_local_copy(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     for (int o = 0; o < 2; o++)
         for (int d = 0; d < 2; d++) {
@@ -39,7 +37,6 @@ static void out_of_place_issues_one_local_copy(void **state)
 
 static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state)
 {
-    (void)state;
     for (int d = 0; d < 2; d++) {
         bool taken[8] = {false};
         for (int r = 0; r < 8; r++) {
@@ -55,7 +52,6 @@ static void targets_rotate_so_that_no_two_ranks_begin_with_one_peer(void **state
 
 static void a_single_rank_needs_no_flags(void **state)
 {
-    (void)state;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 1, 0);
     assert_int_equal(plan.nsteps, 0);
     cecl_plan_free(&plan);
@@ -68,7 +64,6 @@ static void a_single_rank_needs_no_flags(void **state)
 
 static void staging_that_is_too_small_is_refused_with_what_is_needed(void **state)
 {
-    (void)state;
     struct cecl_part part = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 100);
     struct cecl_plan plan;
     part.call.nranks = 72;
@@ -94,7 +89,6 @@ static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t byt
 
 static void a_forced_direction_wins_over_the_table(void **state)
 {
-    (void)state;
     const ceclSmPolicy_t never = CECL_SM_NEVER, allow = CECL_SM_ALLOW;
     const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
                           pull = CECL_DIRECTION_PULL;
@@ -117,7 +111,6 @@ static void only_one_policy_lets_copies_stay_within_a_gpu(void **state)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};
     const ceclDirection_t any = CECL_DIRECTION_AUTO;
-    (void)state;
     for (uint64_t bytes = 1; bytes < (uint64_t)1 << 40; bytes *= 64)
         for (int i = 0; i < 4; i++) {
             assert_true(chosen(ops[i / 2], i % 2, bytes, CECL_SM_NEVER, any).move.no_sm);
@@ -141,7 +134,6 @@ static void expect_print(const struct cecl_plan *plan, const char *expected)
 
 static void a_plan_prints_one_line_a_step(void **state)
 {
-    (void)state;
     static const char expected[] =
         "cecl: rank 1: plan, 2 ranks: all-gather, 4096 bytes a block: push, one batch\n"
         "cecl: rank 1:     CECL_SM_ALLOW, out of place: the rank's own block is copied within its "
@@ -161,7 +153,6 @@ static void a_plan_prints_one_line_a_step(void **state)
 /* A plan of two calls that no lowering makes, with one step of each kind that the test above lacks. */
 static void every_kind_of_step_is_printed(void **state)
 {
-    (void)state;
     static const char expected[] =
         "cecl: rank 1: plan, 3 ranks: all-gather, 8 bytes a block: any way\n"
         "cecl: rank 1:     and, 3 ranks: all-to-all in place, 6 bytes a block: any way\n"
@@ -228,7 +219,6 @@ static ssize_t count_write(void *writes, const char *text, size_t bytes)
 /* Prints to an unbuffered stream such as stderr; the text of 64 ranks is larger than the internal buffer. */
 static void a_plan_is_written_at_once(void **state)
 {
-    (void)state;
     int writes = 0;
     struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, false, CECL_PUSH, 64, 1);
     FILE *out = fopencookie(&writes, "w", (cookie_io_functions_t){.write = count_write});

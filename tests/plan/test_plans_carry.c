@@ -93,7 +93,6 @@ static void free_put(struct cecl_plan plans[2])
 static void a_put_is_right(void **state)
 {
     struct cecl_plan plans[2];
-    (void)state;
     make_put(plans, 0);
     if (verify_put(plans, BYTES) != ceclSuccess)
         fail_msg("%s", cecl_message());
@@ -117,7 +116,6 @@ static void expect_without(int rank, bool first, const char *words_of_fault)
 
 static void a_put_that_lacks_a_step_is_found(void **state)
 {
-    (void)state;
     expect_without(0, true, "race");      /* writes before rank 1's memory is open */
     expect_without(0, false, "deadlock"); /* the signal is missing */
     expect_without(1, true, "deadlock");
@@ -128,7 +126,6 @@ static void each_signal_has_its_one_wait(void **state)
 {
     static const char *const faults[] = {"no wait for the signal of rank 0 to rank 1",
                                          "a second wait for one signal"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct cecl_plan plans[2];
         make_put(plans, 0);
@@ -176,7 +173,6 @@ static void put_again_and_again(const struct cecl_plan plans[2], const uint64_t 
 static void a_put_arrives_on_the_host_device(void **state)
 {
     struct cecl_plan plans[2];
-    (void)state;
     make_put(plans, 0);
     put_again_and_again(plans, NULL);
     free_put(plans);
@@ -187,7 +183,6 @@ static void a_put_arrives_on_the_host_device(void **state)
 static void a_size_that_is_given_late_is_right(void **state)
 {
     struct cecl_plan plans[2];
-    (void)state;
     make_put(plans, 1);
     for (uint32_t bytes = 1; bytes <= BYTES; bytes++)
         assert_int_equal(verify_put(plans, bytes), ceclSuccess);
@@ -199,7 +194,6 @@ static void bytes_that_are_given_late_arrive_on_the_host_device(void **state)
 {
     static const uint64_t sizes[BYTES] = {3, 8, 1, 2, 7, 4, 6, 5};
     struct cecl_plan plans[2];
-    (void)state;
     make_put(plans, 1);
     put_again_and_again(plans, sizes);
     free_put(plans);
@@ -262,7 +256,6 @@ static ceclResult_t verify_replays(int nranks, uint32_t first, uint32_t last)
 
 static void words_that_take_turns_serve_every_replay(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++)
         if (verify_replays(n, TURN_A, TURN_B) != ceclSuccess)
             fail_msg("%d ranks: %s", n, cecl_message());
@@ -271,7 +264,6 @@ static void words_that_take_turns_serve_every_replay(void **state)
 /* With one word for both barriers, a peer may signal the word again before it is reset. */
 static void one_word_for_two_phases_is_found(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++) {
         assert_int_equal(verify_replays(n, TURN_A, TURN_A), ceclInternalError);
         if (!strstr(cecl_message(), "reset") && !strstr(cecl_message(), "does not grow"))
@@ -298,7 +290,6 @@ static void fixed_cells_run_a_thousand_times_on_the_host_device(void **state)
     struct cecl_plan plans[RANKS];
     struct cecl_bound bound[RANKS];
     ceclStream_t streams[RANKS];
-    (void)state;
     add_counters();
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < REPLAYS; i++)

@@ -102,7 +102,6 @@ static void draw_layout(uint64_t *x, struct cecl_part *part, uint64_t *layout)
 
 static void random_calls_use_the_bytes_of_their_blocks(void **state)
 {
-    (void)state;
     uint64_t x = 33;
     for (int round = 0; round < 20000; round++) {
         const enum cecl_op_index op = (enum cecl_op_index)(next(&x) % CECL_OP_BARRIER);
@@ -123,7 +122,6 @@ static void random_calls_use_the_bytes_of_their_blocks(void **state)
 
 static void a_message_uses_its_bytes(void **state)
 {
-    (void)state;
     for (enum cecl_op_index op = CECL_OP_SEND; op <= CECL_OP_RECV; op++) {
         struct cecl_call call = part_of(op, false, CECL_PUSH, 24).call;
         struct cecl_touched touched[2];
@@ -157,7 +155,6 @@ static uint32_t ranges_of_rows(uint64_t width, uint64_t rows, uint64_t pitch)
  * or not they fill their pitch. */
 static void rows_are_bounded(void **state)
 {
-    (void)state;
     assert_int_equal(ranges_of_rows(8, CECL_RANGES_MAX, 17), CECL_RANGES_MAX);
     assert_int_equal(ranges_of_rows(8, CECL_RANGES_MAX + 1, 17), 1);
     assert_int_equal(ranges_of_rows(8, UINT64_C(1) << 40, 16), 1);

@@ -29,7 +29,6 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
 
 static void reductions_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 5;
     for (int round = 0; round < 1500; round++) {
         const int n = 1 + round % RANKS_MAX;
@@ -57,7 +56,6 @@ static struct cecl_plan *lower_mixed(struct cecl_part *parts, int ncalls, int n,
 
 static void ranks_may_differ_in_being_in_place(void **state)
 {
-    (void)state;
     uint64_t x = 13;
     for (int round = 0; round < 1500; round++) {
         const int n = 1 + round % RANKS_MAX;
@@ -74,7 +72,6 @@ static void ranks_may_differ_in_being_in_place(void **state)
 /* The verifier finds a peer's input by the area of this rank's own input. */
 static void an_input_in_the_other_area_is_refused(void **state)
 {
-    (void)state;
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
     part.way.reduce.read_at_peers = true;
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -91,7 +88,6 @@ static void an_input_in_the_other_area_is_refused(void **state)
 
 static void reductions_of_many_ranks_are_right(void **state)
 {
-    (void)state;
     static const int many[] = {16, 32};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
         for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++) {
@@ -129,7 +125,6 @@ static void draw_group(uint64_t *x, int n, struct cecl_part *parts, uint32_t cou
 /* Groups of any calls, each group twice. Ranks may differ in which reductions are in place. */
 static void reductions_in_groups_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 41;
     uint32_t together = 0, apart = 0;
     for (int round = 0; round < 600; round++) {
@@ -168,7 +163,6 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
 /* 4096 bytes in chunks of at most 1280: four chunks of 1024. The last one is halved again and again. */
 static void the_last_chunk_is_halved(void **state)
 {
-    (void)state;
     static const uint64_t expected[] = {1024, 1024, 1024, 512, 256, 128, 128};
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1024, 4);
     part.way.reduce.chunk = 1280;
@@ -189,7 +183,6 @@ static void the_last_chunk_is_halved(void **state)
 /* A block slightly larger than two chunks is split into three chunks of about equal size. */
 static void no_chunk_is_for_a_small_rest(void **state)
 {
-    (void)state;
     static const uint64_t expected[] = {1536, 1536, 1028};
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 1025, 4);
     part.way.reduce.chunk = 2048;
@@ -207,7 +200,6 @@ static void an_all_reduce_sends_its_results_in_two(void **state)
     struct cecl_plan *plans = all_reduce_in_chunks(&part); /* blocks of 20 in chunks of 2 */
     const struct cecl_plan *plan = &plans[1];
     const struct cecl_copy *results = &plan->copies[plan->ncopies - 4];
-    (void)state;
     assert_int_equal(plan->ncopies, 10 * 2 + 2 * 2);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(results[i].src.offset, i < 2 ? 20 : 38);
@@ -245,7 +237,6 @@ static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, cons
 
 static void faults_are_found(void **state)
 {
-    (void)state;
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 0, "race"); /* the block is sent too early */
     without_step(CECL_STEP_AFTER, CECL_LANE_MAIN, 1, "race"); /* its last chunk is sent too early */
     without_step(CECL_STEP_WAIT, CECL_LANE_SIDE, 3,
@@ -256,7 +247,6 @@ static void faults_are_found(void **state)
 
 static void a_wrong_order_of_sources_is_found(void **state)
 {
-    (void)state;
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
@@ -270,7 +260,6 @@ static void a_wrong_order_of_sources_is_found(void **state)
 
 static void broken_reductions_are_refused(void **state)
 {
-    (void)state;
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
     struct cecl_plan *plan = &plans[2];
@@ -306,7 +295,6 @@ static void expect_refusal(struct cecl_plan *plans, const char *words)
 /* Sums that wrap around to small numbers. */
 static void reductions_whose_bounds_wrap_around_are_refused(void **state)
 {
-    (void)state;
     struct cecl_part part;
     struct cecl_plan *plans = all_reduce_in_chunks(&part);
     struct cecl_plan *plan = &plans[2];
@@ -331,7 +319,6 @@ static void reductions_whose_bounds_wrap_around_are_refused(void **state)
 /* Right byte by byte, but a part of an element cannot be reduced. */
 static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
 {
-    (void)state;
     const struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 6, 1);
     struct cecl_plan *plans = lower_all(&part, 1, 3);
     assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
@@ -344,7 +331,6 @@ static void a_reduction_of_a_part_of_an_element_is_refused(void **state)
 /* Sizes around those at which staging holds one block of all senders; no multiples of a power of 2. */
 static void no_reduction_leaves_its_staging(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 8; n++)
         for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
             for (uint64_t elements = 4096 / 4 / (uint64_t)n - 70;
@@ -361,7 +347,6 @@ static void no_reduction_leaves_its_staging(void **state)
 
 static void too_little_staging_is_named(void **state)
 {
-    (void)state;
     struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 8, 100, 8);
     struct cecl_plan plan;
     part.call.nranks = 8;
@@ -407,7 +392,6 @@ static void tuning_takes_the_way_that_was_measured(void **state)
     const ceclDirection_t any = CECL_DIRECTION_AUTO, push = CECL_DIRECTION_PUSH,
                           pull = CECL_DIRECTION_PULL;
     const uint64_t large = 256 << 20, ample = 192 << 20, scant = 64 << 20;
-    (void)state;
     assert_false(reads(scatter, large, ample, any));
     assert_true(reads(scatter, large, scant, any));
     assert_true(reads(scatter, 64 << 20, ample, any));
@@ -433,7 +417,6 @@ static void tuning_takes_the_way_that_was_measured(void **state)
  * know. */
 static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
 {
-    (void)state;
     for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)
         for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
             for (int readable = 0; readable < 2; readable++)
@@ -455,7 +438,6 @@ static void an_input_that_peers_cannot_reach_is_never_read_there(void **state)
  * writes to. */
 static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 {
-    (void)state;
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 48 << 20, 4, true);
         const bool may = n <= CECL_REDUCE_ALSO_MAX + 1;
@@ -469,7 +451,6 @@ static void a_large_all_reduces_end_is_written_where_it_may_be(void **state)
 /* SMs send the end of each block, as far as a rank has any of it; copy engines send the beginning. */
 static void the_end_of_a_block_is_apart(void **state)
 {
-    (void)state;
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 4, 3600, 1);
     part.way.reduce.share = 1000; /* the last share has 600 bytes */
     part.way.reduce.read_at_peers = true;
@@ -491,7 +472,6 @@ static void the_end_of_a_block_is_apart(void **state)
  * once at the end. */
 static void a_reduce_in_rounds_has_no_empty_round(void **state)
 {
-    (void)state;
     struct cecl_part part = reduction_of(CECL_OP_REDUCE, 3, 3 * 4096, 1);
     part.way.reduce.chunk = 1024;
     part.way.reduce.meet_first = true;
@@ -506,7 +486,6 @@ static void a_reduce_in_rounds_has_no_empty_round(void **state)
 /* A single rank has no peers with which to share staging. */
 static void one_rank_reduces_blocks_of_any_size(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
                                              CECL_OP_REDUCE};
     for (int i = 0; i < 3; i++) {
@@ -524,7 +503,6 @@ static void one_rank_reduces_blocks_of_any_size(void **state)
 /* Above the limit, copies send the reduced data, and the plan says so. */
 static void sms_send_to_no_more_ranks_than_a_kernel_takes(void **state)
 {
-    (void)state;
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
         struct cecl_part part = with_input(CECL_OP_ALL_REDUCE, n, 1 << 20, 4, true);
         choose(&part);

@@ -56,7 +56,6 @@ static void draw_all(uint64_t seed, uint64_t n, unsigned others, bool both,
 
 static void small_calls_follow_each_other(void **state)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 150; seed++) {
         const int n = 2 + (int)(seed % 7);
         struct cecl_part parts[CALLS];
@@ -67,7 +66,6 @@ static void small_calls_follow_each_other(void **state)
 
 static void small_calls_and_others_follow_each_other(void **state)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 300; seed++) {
         const int n = 2 + (int)(seed % 6);
         struct cecl_part parts[CALLS];
@@ -78,7 +76,6 @@ static void small_calls_and_others_follow_each_other(void **state)
 
 static void small_calls_of_many_ranks_are_right(void **state)
 {
-    (void)state;
     for (int n = 9; n <= RANKS_MAX; n++) {
         struct cecl_part parts[CALLS];
         draw_all((uint64_t)n, (uint64_t)n, 3, true, parts);
@@ -88,7 +85,6 @@ static void small_calls_of_many_ranks_are_right(void **state)
 
 static void slots_of_one_half_alone_are_a_race(void **state)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 50; seed++) {
         const int n = 2 + (int)(seed % 7);
         struct cecl_part parts[CALLS];
@@ -183,7 +179,6 @@ static void one_step_takes_all_slots(const struct cecl_plan *plan)
 
 static void a_small_plan_is_one_exchange_of_posts(void **state)
 {
-    (void)state;
     for (int n = 2; n <= RANKS_MAX; n++)
         for (unsigned i = 0; i < 4 * OPS; i++) {
             const struct cecl_part part =
@@ -259,7 +254,6 @@ static void without_post(struct cecl_plan *plan, uint32_t peer)
 
 static void a_missing_post_is_found(void **state)
 {
-    (void)state;
     is_found_everywhere(2, without_post, (struct words){"deadlock", "deadlock"});
 }
 
@@ -270,7 +264,6 @@ static void without_wait(struct cecl_plan *plan, uint32_t peer)
 
 static void a_missing_wait_for_a_slot_is_a_race(void **state)
 {
-    (void)state;
     is_found_everywhere(2, without_wait, (struct words){"race: staging", "race: staging"});
 }
 
@@ -282,7 +275,6 @@ static void waiting_for_the_signal(struct cecl_plan *plan, uint32_t peer)
 
 static void a_wait_for_another_row_is_a_race(void **state)
 {
-    (void)state;
     is_found_everywhere(2, waiting_for_the_signal,
                         (struct words){"race: staging", "race: staging"});
 }
@@ -304,7 +296,6 @@ static void in_the_slot_of_another_sender(struct cecl_plan *plan, uint32_t peer)
 /* Two ranks write that slot, or no rank reads it. */
 static void a_post_in_the_slot_of_another_sender_is_found(void **state)
 {
-    (void)state;
     is_found_everywhere(2, in_the_slot_of_another_sender,
                         (struct words){"race: staging", " is not "});
 }
@@ -316,7 +307,6 @@ static void in_the_other_half(struct cecl_plan *plan, uint32_t peer)
 
 static void a_post_in_the_other_half_is_found(void **state)
 {
-    (void)state;
     is_found_everywhere(2, in_the_other_half, (struct words){"output is not", "result is not"});
 }
 
@@ -328,7 +318,6 @@ static void at_another_rank(struct cecl_plan *plan, uint32_t peer)
 
 static void a_post_whose_data_go_to_another_rank_is_refused(void **state)
 {
-    (void)state;
     is_found_everywhere(3, at_another_rank, (struct words){"a post to rank", "a post to rank"});
 }
 
@@ -340,7 +329,6 @@ static void at_another_rank_with_its_flag(struct cecl_plan *plan, uint32_t peer)
 
 static void a_second_post_to_one_rank_is_found(void **state)
 {
-    (void)state;
     is_found_everywhere(3, at_another_rank_with_its_flag,
                         (struct words){"does not grow", "does not grow"});
 }
@@ -348,7 +336,6 @@ static void a_second_post_to_one_rank_is_found(void **state)
 /* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */
 static void one_half_twice_in_a_row_is_a_race(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 5; n++)
         for (unsigned i = 0; i < OPS * OPS; i++)
             for (uint8_t half = 0; half < 2; half++) {
@@ -389,7 +376,6 @@ static bool goes_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolic
 
 static void tuning_knows_what_is_small(void **state)
 {
-    (void)state;
     assert_true(goes_small(CECL_OP_ALL_REDUCE, 4, 4096, CECL_SM_REDUCE_ONLY, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_REDUCE_SCATTER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
     assert_true(goes_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_ALLOW, CECL_DIRECTION_AUTO));
@@ -424,7 +410,6 @@ static void what_does_not_fit_a_slot_is_not_small(void **state)
 {
     const uint64_t layout[2 * 4] = {9};
     struct cecl_part part = small_of(CECL_OP_ALL_GATHER, 4, false, 9, 0);
-    (void)state;
     part.call.nranks = 4;
     part.call.options.sm_policy = CECL_SM_ALLOW;
     for (int fault = 0; fault < 4; fault++) {

@@ -75,7 +75,6 @@ static void rows_of_all_shapes_arrive(void **state)
 {
     static struct drawn d;
     uint64_t x = 3;
-    (void)state;
     for (int n = 1; n <= MOST; n++)
         for (int shape = 0; shape < SHAPES; shape++)
             for (uint64_t rows = 1; rows <= 4; rows += 3) {
@@ -111,7 +110,6 @@ static void rows_of_experts_arrive(void **state)
 {
     static struct drawn d[CALLS];
     uint64_t x = 4;
-    (void)state;
     for (int n = 1; n <= 8; n++)
         for (int back = 0; back < 2; back++) {
             for (int c = 0; c < CALLS; c++)
@@ -125,7 +123,6 @@ static void calls_follow_each_other(void **state)
 {
     static struct drawn d[CALLS];
     uint64_t x = 5;
-    (void)state;
     for (int n = 2; n <= 9; n++) {
         for (int c = 0; c < CALLS; c++)
             draw(&d[c], n, RANDOM, 3, &x);
@@ -162,7 +159,6 @@ static void verify_beside(enum cecl_op_index op)
 
 static void other_calls_stand_beside(void **state)
 {
-    (void)state;
     verify_beside(CECL_OP_ALL_REDUCE);
     verify_beside(CECL_OP_REDUCE_SCATTER);
 }
@@ -189,7 +185,6 @@ static const char *verdict_without(uint32_t from, uint32_t count)
 /* Steps: tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
 static void a_missing_step_or_wait_is_seen(void **state)
 {
-    (void)state;
     assert_non_null(strstr(verdict_without(0, 1), "has not told its splits"));
     assert_non_null(
         strstr(verdict_without(3, 2), "rank")); /* rows arrive before the peers are ready */
@@ -202,7 +197,6 @@ static void a_table_beyond_staging_is_refused(void **state)
     static struct drawn d;
     struct cecl_plan plan;
     uint64_t x = 9;
-    (void)state;
     draw(&d, 4, NONE, 1, &x);
     struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 12);
     part.call.nranks = 4;
@@ -220,7 +214,6 @@ static void captured_calls_are_right_in_replays(void **state)
 {
     static struct drawn d[TIMES];
     uint64_t x = 11;
-    (void)state;
     for (int n = 2; n <= 6; n++) {
         struct cecl_verify_launch launches[TIMES];
         for (int c = 0; c < TIMES; c++) {

@@ -20,7 +20,6 @@ static void draw(uint64_t *x, int n, struct cecl_part *part)
 
 static void strided_blocks_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 2077;
     for (int round = 0; round < 1200; round++) {
         const int n = 1 + round % RANKS_MAX;
@@ -33,7 +32,6 @@ static void strided_blocks_are_right(void **state)
 
 static void strided_blocks_in_groups_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 99;
     for (int round = 0; round < 200; round++) {
         const int n = 1 + round % 8;
@@ -74,7 +72,6 @@ static struct cecl_plan *gather_with_gap(void)
 
 static void rows_go_in_one_copy_to_each_peer(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = gather_with_gap();
     assert_int_equal(plans[0].ncopies, 1);
     assert_int_equal(plans[0].copies[0].rows, 4);
@@ -85,7 +82,6 @@ static void rows_go_in_one_copy_to_each_peer(void **state)
 
 static void broken_rows_are_found(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = gather_with_gap();
     struct cecl_copy *copy = &plans[0].copies[0];
     const struct cecl_copy right = *copy;

@@ -58,7 +58,6 @@ static void verify(struct cecl_plan *plans, int ncalls, int n, int round)
 static void tiles_are_reduced(void **state)
 {
     uint64_t x = 37;
-    (void)state;
     for (int round = 0; round < 900; round++) {
         const int n = 1 + round % RANKS_MAX;
         struct cecl_plan plans[CALLS * RANKS_MAX] = {0};
@@ -79,7 +78,6 @@ static void tiles_are_reduced(void **state)
 static void tiles_are_reduced_in_groups(void **state)
 {
     uint64_t x = 38;
-    (void)state;
     for (int round = 0; round < 200; round++) {
         const int n = 1 + round % 6;
         struct cecl_plan plans[2 * RANKS_MAX] = {0};
@@ -107,7 +105,6 @@ static void tiles_are_reduced_in_groups(void **state)
 static void late_ranks_change_nothing(void **state)
 {
     uint64_t x = 39;
-    (void)state;
     for (int round = 0; round < 100; round++) {
         const int n = 2 + round % 5;
         struct cecl_plan plans[RANKS_MAX] = {0};
@@ -127,7 +124,6 @@ static void late_ranks_change_nothing(void **state)
 static void the_way_is_through_staging(void **state)
 {
     uint64_t x = 40;
-    (void)state;
     for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++) {
         struct tiled call;
         draw(&x, 4, &call);

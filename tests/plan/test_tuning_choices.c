@@ -31,7 +31,6 @@ static struct cecl_part reducing(enum cecl_op_index op, int n, uint64_t bytes, u
 
 static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
 {
-    (void)state;
     const ceclSmPolicy_t allow = CECL_SM_ALLOW, never = CECL_SM_NEVER;
     assert_true(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB, allow).way.move.no_sm);
     assert_false(moving(CECL_OP_ALL_GATHER, false, 4, 4 * MIB + 1, allow).way.move.no_sm);
@@ -43,7 +42,6 @@ static void own_blocks_are_copied_locally_where_that_was_faster(void **state)
 
 static void a_variable_all_to_all_may_copy_locally_whatever_its_size(void **state)
 {
-    (void)state;
     uint64_t layout[64] = {0};
     struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV, false, CECL_PUSH, 0);
     part.call.nranks = 4;
@@ -55,7 +53,6 @@ static void a_variable_all_to_all_may_copy_locally_whatever_its_size(void **stat
 
 static void local_copies_go_aside_from_256_kib_on(void **state)
 {
-    (void)state;
     assert_false(
         moving(CECL_OP_ALL_TO_ALL, false, 4, 256 * KIB - 1, CECL_SM_ALLOW).way.move.beside);
     assert_true(moving(CECL_OP_ALL_TO_ALL, false, 4, 256 * KIB, CECL_SM_ALLOW).way.move.beside);
@@ -75,7 +72,6 @@ static bool engine_copies(enum cecl_op_index op, bool in_place, uint64_t bytes)
 
 static void copy_engines_copy_own_blocks_up_to_2_mib(void **state)
 {
-    (void)state;
     assert_true(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB));
     assert_false(engine_copies(CECL_OP_ALL_GATHER, false, 2 * MIB + 1));
     assert_true(engine_copies(CECL_OP_ALL_TO_ALL, false, 2 * MIB));
@@ -97,7 +93,6 @@ static uint64_t rounds_of_a_broadcast(int n, uint64_t bytes)
 
 static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
 {
-    (void)state;
     assert_int_equal(rounds_of_a_broadcast(2, 64 * MIB), 0);
     assert_int_equal(rounds_of_a_broadcast(3, 1 * MIB - 1), 0);
     assert_int_equal(rounds_of_a_broadcast(3, 1 * MIB), 1);
@@ -110,7 +105,6 @@ static void broadcasts_spread_from_3_ranks_and_1_mib_on(void **state)
 /* All ranks must make the same choice, although some would choose to pull on their own. */
 static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
     for (int op = 0; op < 2; op++)
         for (uint64_t in_place = 0; in_place < 16; in_place++) {
@@ -135,7 +129,6 @@ static void ranks_that_differ_in_being_in_place_choose_alike(void **state)
 
 static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
 {
-    (void)state;
     const struct cecl_part at = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB, 0),
                            above = reducing(CECL_OP_ALL_REDUCE, 4, 32 * MIB + 1, 0);
     assert_true(at.way.reduce.sms_send);
@@ -150,7 +143,6 @@ static void all_reduces_are_written_by_sms_up_to_32_mib(void **state)
 
 static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
 {
-    (void)state;
     const struct cecl_part below = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB - 1024, 0),
                            at = reducing(CECL_OP_ALL_REDUCE, 4, 128 * MIB, 0);
     assert_true(below.way.reduce.read_at_peers);
@@ -162,7 +154,6 @@ static void all_reduces_go_by_staging_from_blocks_of_32_mib_on(void **state)
 
 static void reduce_scatters_go_by_staging_from_192_mib_on(void **state)
 {
-    (void)state;
     const struct cecl_part below = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB - 1, 0),
                            at = reducing(CECL_OP_REDUCE_SCATTER, 4, 192 * MIB, 0);
     assert_true(below.way.reduce.read_at_peers);
@@ -186,7 +177,6 @@ static bool reads_with_staging_of(enum cecl_op_index op, uint64_t bytes, uint64_
 /* Two chunks of three peers. */
 static void staging_is_worth_it_where_chunks_are_large(void **state)
 {
-    (void)state;
     assert_true(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB - 1));
     assert_false(reads_with_staging_of(CECL_OP_REDUCE_SCATTER, 256 * MIB, 144 * MIB));
     assert_true(reads_with_staging_of(CECL_OP_ALL_REDUCE, 256 * MIB, 96 * MIB - 1));
@@ -195,7 +185,6 @@ static void staging_is_worth_it_where_chunks_are_large(void **state)
 
 static void chunks_have_1_to_64_mib(void **state)
 {
-    (void)state;
     const uint8_t push = CECL_DIRECTION_PUSH;
     assert_int_equal(reducing(CECL_OP_REDUCE_SCATTER, 4, 8 * MIB - 2048, push).way.reduce.chunk,
                      1 * MIB);
@@ -212,7 +201,6 @@ static void chunks_have_1_to_64_mib(void **state)
 
 static void reductions_are_urgent_from_blocks_of_2_mib_on(void **state)
 {
-    (void)state;
     assert_false(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB - 1, 0).way.reduce.urgent);
     assert_true(reducing(CECL_OP_REDUCE_SCATTER, 4, 2 * MIB, 0).way.reduce.urgent);
 }
@@ -233,7 +221,6 @@ static bool is_small(enum cecl_op_index op, int n, uint64_t bytes)
 
 static void small_calls_end_where_they_were_measured(void **state)
 {
-    (void)state;
     static const struct {
         enum cecl_op_index op;
         uint64_t of_two, of_more;
@@ -264,7 +251,6 @@ static uint32_t sms_of_a_small_call(enum cecl_op_index op, uint16_t max_sms)
 
 static void small_calls_take_32_sms_or_fewer(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
                                              CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
@@ -320,7 +306,6 @@ static void draw_nodes(uint64_t *x, struct cecl_nodes *nodes, int n)
 
 static void blocks_leave_a_node_in_quarters_of_1_to_8_mib(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     const uint16_t node_of[] = {0, 0, 1, 1};
     static const struct {
@@ -354,7 +339,6 @@ static void blocks_leave_a_node_in_quarters_of_1_to_8_mib(void **state)
 
 static void any_allowed_table_gives_right_plans(void **state)
 {
-    (void)state;
     static struct cecl_nodes nodes;
     uint64_t x = 14;
     int ways[5] = {0};

@@ -64,20 +64,17 @@ static void verify_sequences(unsigned count, unsigned kinds)
 
 static void urgent_calls_follow_each_other(void **state)
 {
-    (void)state;
     verify_sequences(300, URGENT + 1);
 }
 
 static void urgent_small_and_other_calls_follow_each_other(void **state)
 {
-    (void)state;
     verify_sequences(300, KINDS);
 }
 
 static void one_half_is_not_enough(void **state)
 {
     int wrong = 0;
-    (void)state;
     for (unsigned seed = 1; seed <= 20; seed++) {
         struct cecl_part parts[CALLS];
         draw_all(seed, 3, URGENT + 1, false, parts);
@@ -90,7 +87,6 @@ static void one_half_is_not_enough(void **state)
 
 static void no_copy_goes_between_devices(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < OPS; i++) {
         const struct cecl_part part = urgent_of(ops[i], false, 100, true, 1);
         struct cecl_plan *plans = lower_all(&part, 1, 4);
@@ -111,7 +107,6 @@ static void no_copy_goes_between_devices(void **state)
 
 static void a_block_for_all_ranks_is_sent_once(void **state)
 {
-    (void)state;
     const struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 100, true, 0);
     struct cecl_plan *plans = lower_all(&part, 1, 4);
     uint64_t sent = 0;
@@ -134,7 +129,6 @@ static bool goes_by_host(struct cecl_part part, int nranks)
 
 static void only_small_calls_that_move_data_go_through_host_memory(void **state)
 {
-    (void)state;
     struct cecl_part part = urgent_of(CECL_OP_ALL_GATHER, true, 1 << 20, false, 0);
     assert_true(goes_by_host(part, 4));
     part.call.bytes++;

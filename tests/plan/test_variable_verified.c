@@ -320,44 +320,37 @@ static void verify_everywhere(enum kind kind, uint32_t most)
 
 static void blocks_of_any_size_reach_their_places(void **state)
 {
-    (void)state;
     verify_everywhere(EXCHANGE, 1);
 }
 
 static void exchanges_with_one_root_are_right(void **state)
 {
-    (void)state;
     verify_everywhere(ROOTED_EXCHANGE, 1);
 }
 
 static void gathers_and_scatters_are_right(void **state)
 {
-    (void)state;
     verify_everywhere(ROOTED, 1);
 }
 
 static void broadcasts_in_pieces_are_right(void **state)
 {
-    (void)state;
     verify_everywhere(BROADCAST, 1);
 }
 
 static void only_blocks_in_pieces_are_right(void **state)
 {
-    (void)state;
     verify_everywhere(ONLY_BLOCK, 1);
 }
 
 static void groups_of_all_calls_are_right(void **state)
 {
-    (void)state;
     verify_everywhere(KINDS, PARTS_MAX);
 }
 
 /* Ranks come in any order: to each call of each kind alone, and to groups of all kinds. */
 static void calls_that_ranks_come_late_to_are_right(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 9; n++)
         for (int kind = EXCHANGE; kind < KINDS; kind++)
             verify_random(n, 25, (enum kind)kind, 1, true);
@@ -365,7 +358,6 @@ static void calls_that_ranks_come_late_to_are_right(void **state)
 
 static void groups_that_ranks_come_late_to_are_right(void **state)
 {
-    (void)state;
     for (int n = 2; n <= 9; n++)
         verify_random(n, 60, KINDS, PARTS_MAX, true);
     verify_random(32, 2, KINDS, PARTS_MAX, true);
@@ -374,7 +366,6 @@ static void groups_that_ranks_come_late_to_are_right(void **state)
 /* Each rank sends its own block through the next rank's staging, in any number of chunks. */
 static void carried_blocks_arrive(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 9; n++)
         for (uint64_t staging = 2; staging <= 64; staging *= 2)
             for (int no_sm = 0; no_sm < 2; no_sm++) {
@@ -432,19 +423,16 @@ static void verify_every_root(enum cecl_op_index op)
 
 static void a_gather_to_every_root_is_right(void **state)
 {
-    (void)state;
     verify_every_root(CECL_OP_GATHER);
 }
 
 static void a_scatter_from_every_root_is_right(void **state)
 {
-    (void)state;
     verify_every_root(CECL_OP_SCATTER);
 }
 
 static void a_broadcast_from_every_root_is_right(void **state)
 {
-    (void)state;
     static const uint64_t bytes[] = {1, 17, 60};
     static const uint32_t sizes[CALLS] = {1, 1, 1};
     for (int at = 0; at < 16 * 16 * HOWS * 3; at++) {
@@ -469,7 +457,6 @@ static void a_broadcast_from_every_root_is_right(void **state)
  * that two calls share is too small for the scatter's own block. */
 static void groups_with_every_root_are_right(void **state)
 {
-    (void)state;
     static const enum cecl_op_index others[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
                                                 CECL_OP_REDUCE_SCATTER};
     static const uint32_t sizes[CALLS] = {4, 2, 1};
@@ -520,7 +507,6 @@ static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own
 
 static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
 {
-    (void)state;
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
     static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
@@ -537,7 +523,6 @@ static void all_ranks_have_two_barriers_whatever_they_lend(void **state)
 
 static void staging_of_one_byte_is_refused_by_all(void **state)
 {
-    (void)state;
     uint64_t layout[2][10];
     for (uint64_t own = 0; own < 2; own++) {
         const struct cecl_part part = swap_part(layout, 0, own, 1);
@@ -550,7 +535,6 @@ static void staging_of_one_byte_is_refused_by_all(void **state)
 /* Staging of 7 has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
 static void the_roots_own_block_goes_in_rounds(void **state)
 {
-    (void)state;
     const uint32_t rounds = 7, peers = 3;
     for (int at = 0; at < 4 * 2 * 2; at++) {
         const int rank = at % 4, root = 2;
@@ -571,7 +555,6 @@ static void the_roots_own_block_goes_in_rounds(void **state)
 /* A whole block passes its root's link once for each peer; in pieces, once in total. */
 static void a_broadcast_in_pieces_leaves_its_root_once(void **state)
 {
-    (void)state;
     for (uint64_t spread = 0; spread < 3; spread++)
         for (int how = IN_PLACE; how < HOWS; how++) {
             const struct drawn d = as(broadcast(1, how & IN_PLACE, 60, spread), how, 4096);
@@ -595,7 +578,6 @@ static uint64_t spread_of(const struct cecl_call *call)
 
 static void a_whole_block_or_its_pieces_as_the_table_says(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t bytes;
         int nranks, direction;
@@ -649,7 +631,6 @@ static void found(struct cecl_plan *plans, const char *words)
 /* Merges rank 0's first and second batch. */
 static void a_fetch_beside_its_lending_is_a_race(void **state)
 {
-    (void)state;
     uint64_t layout[2][10];
     struct cecl_plan *plans = swap_plans(layout);
     struct cecl_step *steps = plans[0].steps;
@@ -662,7 +643,6 @@ static void a_fetch_beside_its_lending_is_a_race(void **state)
 
 static void wrong_places_are_found(void **state)
 {
-    (void)state;
     uint64_t layout[2][10];
     struct cecl_plan *plans = swap_plans(layout);
     plans[0].copies[1].src.offset--; /* a byte of another rank's block */
@@ -690,7 +670,6 @@ static struct cecl_plan *rooted_plans(enum cecl_op_index op)
 
 static void roots_and_sizes_that_differ_are_found(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct cecl_plan *plans = rooted_plans(ops[i]);
@@ -711,7 +690,6 @@ static void roots_and_sizes_that_differ_are_found(void **state)
 
 static void an_own_block_that_stands_is_not_written(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct cecl_plan *plans = rooted_plans(ops[i]);
@@ -723,7 +701,6 @@ static void an_own_block_that_stands_is_not_written(void **state)
 /* Buffers that only the root has: the result of a gather, the input of a scatter. */
 static void what_the_root_alone_has_is_nowhere_else(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = rooted_plans(CECL_OP_GATHER);
     plans[1].copies[0].dst.rank = 0;
     found(plans, "out of its area");

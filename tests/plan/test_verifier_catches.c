@@ -39,7 +39,6 @@ static uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind
 
 static void a_dropped_signal_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(
         &plans[5],
@@ -51,7 +50,6 @@ static void a_dropped_signal_is_caught(void **state)
 
 static void a_dropped_wait_before_the_copies_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     drop_step(&plans[2], find_step(&plans[2], CECL_STEP_WAIT, 1));
     expect_fault(plans, "race");
@@ -59,7 +57,6 @@ static void a_dropped_wait_before_the_copies_is_caught(void **state)
 
 static void a_dropped_wait_after_the_copies_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, false, CECL_PULL);
     drop_step(&plans[1], find_step(&plans[1], CECL_STEP_WAIT, RANKS - 1));
     expect_fault(plans, "race");
@@ -67,7 +64,6 @@ static void a_dropped_wait_after_the_copies_is_caught(void **state)
 
 static void a_duplicated_copy_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[1].copies[1] = plans[1].copies[0];
     expect_fault(plans, "race"); /* a batch has no order */
@@ -75,7 +71,6 @@ static void a_duplicated_copy_is_caught(void **state)
 
 static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     struct cecl_plan *plan = &plans[1];
     const uint32_t at = find_step(plan, CECL_STEP_COPY, 0);
@@ -89,7 +84,6 @@ static void a_copy_done_again_in_a_batch_of_its_own_is_caught(void **state)
 
 static void a_dropped_copy_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[3].steps[find_step(&plans[3], CECL_STEP_COPY, 0)].count--;
     expect_fault(plans, "was written 0 times");
@@ -97,7 +91,6 @@ static void a_dropped_copy_is_caught(void **state)
 
 static void a_target_offset_that_is_off_by_one_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.offset++;
     expect_fault(plans, "race"); /* races with the neighbour's block */
@@ -105,7 +98,6 @@ static void a_target_offset_that_is_off_by_one_is_caught(void **state)
 
 static void a_source_offset_that_is_off_by_one_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].src.offset++;
     expect_fault(plans, "is not byte");
@@ -113,7 +105,6 @@ static void a_source_offset_that_is_off_by_one_is_caught(void **state)
 
 static void a_wrong_source_rank_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     plans[0].copies[0].src.rank = plans[0].copies[1].src.rank;
     expect_fault(plans, "race"); /* races with that rank's own pull into the same place */
@@ -121,7 +112,6 @@ static void a_wrong_source_rank_is_caught(void **state)
 
 static void a_copy_beyond_its_area_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].bytes += 100;
     expect_fault(plans, "out of its area");
@@ -129,7 +119,6 @@ static void a_copy_beyond_its_area_is_caught(void **state)
 
 static void a_copy_to_the_wrong_area_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.area = CECL_AREA_STAGING;
     plans[0].copies[0].dst.offset = 0;
@@ -138,7 +127,6 @@ static void a_copy_to_the_wrong_area_is_caught(void **state)
 
 static void a_copy_into_a_sendbuff_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false, CECL_PUSH);
     plans[0].copies[0].dst.area = CECL_AREA_SEND;
     expect_fault(plans, "writes to the sendbuff");
@@ -146,7 +134,6 @@ static void a_copy_into_a_sendbuff_is_caught(void **state)
 
 static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[0].copies[0].dst.offset = plans[0].copies[0].dst.rank * 6u;
     expect_fault(plans, "own part");
@@ -155,7 +142,6 @@ static void a_copy_to_the_senders_own_part_in_place_is_caught(void **state)
 /* A gap byte separates any two blocks of the output, and each rank's own block ends in front of one. */
 static void one_stray_write_between_blocks_is_caught(void **state)
 {
-    (void)state;
     const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 7, 14, 21};
     struct cecl_part parts[2] = {part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, 6),
                                  part_of(CECL_OP_ALL_GATHERV, true, CECL_PUSH, 6)};
@@ -169,7 +155,6 @@ static void one_stray_write_between_blocks_is_caught(void **state)
 
 static void waits_before_signals_are_caught_as_a_deadlock(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     for (int r = 0; r < RANKS; r++) {
         struct cecl_step *steps = plans[r].steps, held[RANKS - 1];
@@ -191,7 +176,6 @@ static void remove_barrier(struct cecl_plan *plans, int which)
 
 static void a_missing_first_barrier_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     remove_barrier(plans, 0);
     expect_fault(plans, "race");
@@ -199,7 +183,6 @@ static void a_missing_first_barrier_is_caught(void **state)
 
 static void a_missing_last_barrier_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PULL);
     remove_barrier(plans, 1);
     expect_fault(plans, "race");
@@ -207,7 +190,6 @@ static void a_missing_last_barrier_is_caught(void **state)
 
 static void a_flag_that_does_not_grow_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[2].steps[find_step(&plans[2], CECL_STEP_SIGNAL, RANKS - 1)].phase = 1;
     expect_fault(plans, "does not grow");
@@ -215,7 +197,6 @@ static void a_flag_that_does_not_grow_is_caught(void **state)
 
 static void ranks_with_different_phases_are_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true, CECL_PUSH);
     plans[3].phases[CECL_LANE_MAIN]++;
     expect_fault(plans, "different phases");
@@ -223,7 +204,6 @@ static void ranks_with_different_phases_are_caught(void **state)
 
 static void staging_reused_without_a_barrier_is_caught(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true, CECL_PUSH);
     remove_barrier(plans, 2); /* the first barrier of the second chunk */
     expect_fault(plans, "race: staging");
@@ -233,7 +213,6 @@ static void staging_reused_without_a_barrier_is_caught(void **state)
  * (sanitizers check). */
 static void random_garbage_is_answered(void **state)
 {
-    (void)state;
     uint64_t x = 987654321;
     int caught = 0;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -259,7 +238,6 @@ static void random_garbage_is_answered(void **state)
 /* Every change of a kind that always matters is caught. */
 static void random_harmful_changes_are_all_caught(void **state)
 {
-    (void)state;
     uint64_t x = 1234567;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 2000; round++) {

@@ -22,7 +22,6 @@ static void expect_fault(struct cecl_plan *plans, const char *words)
 
 static void blocks_beyond_any_memory_are_refused(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     for (int i = 0; i < 2 * RANKS; i++) {
         plans[i].part.call.bytes = UINT64_MAX / RANKS + 1; /* times RANKS wraps around to 0 */
@@ -33,7 +32,6 @@ static void blocks_beyond_any_memory_are_refused(void **state)
 
 static void copies_to_staging_beyond_any_memory_are_refused(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
     for (int i = 0; i < 2 * RANKS; i++)
         plans[i].part.means.staging_bytes =
@@ -44,7 +42,6 @@ static void copies_to_staging_beyond_any_memory_are_refused(void **state)
 
 static void blocks_without_a_byte_are_refused(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     for (int i = 0; i < 2 * RANKS; i++) {
         plans[i].part.call.bytes = 0;
@@ -55,7 +52,6 @@ static void blocks_without_a_byte_are_refused(void **state)
 
 static void an_op_that_nobody_defined_is_refused(void **state)
 {
-    (void)state;
     static const struct cecl_op *const none[] = {NULL, &cecl_ops[CECL_OP_MEM_ALLOC]};
     for (size_t o = 0; o < sizeof(none) / sizeof(none[0]); o++) {
         struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false);
@@ -67,7 +63,6 @@ static void an_op_that_nobody_defined_is_refused(void **state)
 
 static void a_call_without_the_layout_that_it_needs_is_refused(void **state)
 {
-    (void)state;
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_TO_ALLV, CECL_OP_ALL_TO_ALLV_AT};
     for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
         struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, false);
@@ -79,7 +74,6 @@ static void a_call_without_the_layout_that_it_needs_is_refused(void **state)
 
 static void a_layout_of_another_length_is_refused(void **state)
 {
-    (void)state;
     const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 6, 12, 18};
     for (uint32_t words = 0; words <= 5 * RANKS; words++) {
         struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHERV, false);
@@ -118,7 +112,6 @@ static bool disagree(struct cecl_part *part, int field)
 
 static void ranks_that_disagree_are_caught(void **state)
 {
-    (void)state;
     for (int field = 0;; field++) {
         struct cecl_plan *plans = two_calls(CECL_OP_ALL_TO_ALL, true);
         if (!disagree(&plans[2].part, field)) {
@@ -132,7 +125,6 @@ static void ranks_that_disagree_are_caught(void **state)
 /* Sums that wrap around to small numbers, or 0. */
 static void numbers_whose_sum_wraps_around_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t offset, bytes, rows, pitch;
     } wrong[] = {{UINT64_MAX - 2, 6, 1, 0},
@@ -157,7 +149,6 @@ static void numbers_whose_sum_wraps_around_are_refused(void **state)
 
 static void a_batch_whose_end_wraps_around_is_refused(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     struct cecl_step *step = plans[1].steps;
     while (step->kind != CECL_STEP_COPY)
@@ -170,7 +161,6 @@ static void a_batch_whose_end_wraps_around_is_refused(void **state)
 
 static void no_calls_and_no_ranks_are_refused(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     assert_int_equal(cecl_verify(NULL, 1, 1), ceclInternalError);
     assert_int_equal(cecl_verify(plans, 0, RANKS), ceclInternalError);
@@ -183,7 +173,6 @@ static void no_calls_and_no_ranks_are_refused(void **state)
 
 static void a_fault_of_form_names_call_rank_and_step(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     assert_int_equal(plans[RANKS + 2].steps[1].kind, CECL_STEP_SIGNAL);
     plans[RANKS + 2].steps[1].peer = RANKS;
@@ -192,7 +181,6 @@ static void a_fault_of_form_names_call_rank_and_step(void **state)
 
 static void a_race_names_both_uses_and_their_steps(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = two_calls(CECL_OP_ALL_GATHER, true);
     struct cecl_plan *plan = &plans[RANKS + 1]; /* rank 1's second call */
     uint32_t last = 0;
@@ -235,7 +223,6 @@ static void turn_over(struct cecl_plan *plan, int field, int bit)
 /* Flips one bit of a plan's description of its call, on one rank or on all ranks. */
 static void random_garbage_in_calls_is_answered(void **state)
 {
-    (void)state;
     uint64_t x = 20261121;
     int caught = 0;
     print_message("seed %llu\n", (unsigned long long)x);

@@ -46,7 +46,6 @@ static struct cecl_plan *gathers_through_rank_0(void)
 
 static void order_through_a_third_rank_counts(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = gathers_through_rank_0();
     if (cecl_verify(plans, 2, RANKS) != ceclSuccess)
         fail_msg("%s", cecl_message());
@@ -55,7 +54,6 @@ static void order_through_a_third_rank_counts(void **state)
 
 static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 {
-    (void)state;
     struct cecl_plan *plans = gathers_through_rank_0();
     assert_int_equal(plans[0].steps[RANKS - 2].kind,
                      CECL_STEP_WAIT); /* the wait for the last rank */
@@ -68,7 +66,6 @@ static void order_through_a_third_rank_that_did_not_wait_is_none(void **state)
 /* Flags only grow: any later signal also ends a wait, and its sender has come further. */
 static void a_later_signal_makes_up_for_a_missing_one(void **state)
 {
-    (void)state;
     const struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);
     struct cecl_plan *plans = lower_all(&part, 1, RANKS);
     struct cecl_plan *plan = &plans[1];

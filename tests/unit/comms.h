@@ -13,7 +13,6 @@ static ceclComm_t comms[RANKS];
 
 static int open_all(void **state)
 {
-    (void)state;
     setenv("CECL_DEVICE", "host", 1);
     OK(ceclCommInitAll(comms, RANKS, NULL));
     return 0;
@@ -21,7 +20,6 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommDestroy(comms[r]));
     return 0;

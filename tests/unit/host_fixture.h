@@ -2,14 +2,10 @@
 #ifndef CECL_TESTS_UNIT_HOST_FIXTURE_H
 #define CECL_TESTS_UNIT_HOST_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <unistd.h>
 
@@ -20,13 +16,11 @@ static struct cecl_device *dev;
 
 static inline int set_up(void **state)
 {
-    (void)state;
     return cecl_host_open(&dev) != ceclSuccess;
 }
 
 static inline int tear_down(void **state)
 {
-    (void)state;
     dev->ops->close(dev);
     return 0;
 }

@@ -2,15 +2,11 @@
 #ifndef CECL_TESTS_UNIT_ONE_SIDED_H
 #define CECL_TESTS_UNIT_ONE_SIDED_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>

@@ -3,15 +3,11 @@
 #ifndef CECL_TESTS_UNIT_REQUESTS_H
 #define CECL_TESTS_UNIT_REQUESTS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <stdbool.h>

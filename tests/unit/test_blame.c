@@ -2,15 +2,11 @@
  * one rank dies or revokes the parent at each of its system calls in turn. Every error of another rank must
  * name this rank by its number in the parent, and no other rank. Ranks are child processes of this test. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <signal.h>
@@ -212,13 +208,11 @@ static void each_death_is_blamed_on_the_dead(enum call call, int step)
 
 static void a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent(void **state)
 {
-    (void)state;
     each_death_is_blamed_on_the_dead(SHRINK, 7);
 }
 
 static void a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent(void **state)
 {
-    (void)state;
     each_death_is_blamed_on_the_dead(SPLIT, 17);
 }
 
@@ -226,7 +220,6 @@ static void a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent(voi
  * from them. A revocation has no effect on ranks that already join, so later system calls need no trial. */
 static void a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail(void **state)
 {
-    (void)state;
     int revocations;
     assert_true(try_each(SPLIT, revoke_parent, (struct calls){3, 60}, &revocations) > 10);
     assert_true(revocations > 20);

@@ -1,13 +1,9 @@
 /* Compares sub-allocation of the pool's address range with a plain table of units, and tests its limits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "alloc/blocks.h"
 
@@ -25,14 +21,12 @@ static uint64_t take(struct cecl_blocks *blocks, uint64_t bytes)
 
 static void take_from_an_empty_table_finds_nothing(void **state)
 {
-    (void)state;
     struct cecl_blocks blocks = {0};
     assert_true(take(&blocks, UNIT) == UINT64_MAX);
 }
 
 static void take_gives_the_lowest_offset_that_fits(void **state)
 {
-    (void)state;
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 10 * UNIT), ceclSuccess);
     for (uint64_t i = 0; i < 10; i++)
@@ -47,7 +41,6 @@ static void take_gives_the_lowest_offset_that_fits(void **state)
 
 static void freed_neighbours_coalesce_in_any_order(void **state)
 {
-    (void)state;
     static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int o = 0; o < 6; o++) {
@@ -64,7 +57,6 @@ static void freed_neighbours_coalesce_in_any_order(void **state)
 
 static void blocks_of_two_regions_never_coalesce(void **state)
 {
-    (void)state;
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 2 * UNIT), ceclSuccess);
     assert_int_equal(cecl_blocks_add_region(&blocks, 2 * UNIT, 2 * UNIT), ceclSuccess);
@@ -76,7 +68,6 @@ static void blocks_of_two_regions_never_coalesce(void **state)
 
 static void give_refuses_what_does_not_start_a_taken_block(void **state)
 {
-    (void)state;
     struct cecl_blocks blocks = {0};
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 4 * UNIT), ceclSuccess);
     uint64_t offset = take(&blocks, 2 * UNIT);
@@ -90,7 +81,6 @@ static void give_refuses_what_does_not_start_a_taken_block(void **state)
 
 static void find_knows_the_inside_of_taken_blocks_only(void **state)
 {
-    (void)state;
     struct cecl_blocks blocks = {0};
     uint64_t start, bytes;
     assert_int_equal(cecl_blocks_add_region(&blocks, 0, 8 * UNIT), ceclSuccess);
@@ -123,7 +113,6 @@ static uint64_t lowest_fit(int units)
 
 static void random_sequences_match_a_plain_table(void **state)
 {
-    (void)state;
     const unsigned seed = 20260214;
     print_message("seed %u\n", seed);
     srand(seed);

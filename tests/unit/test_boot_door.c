@@ -1,12 +1,8 @@
 /* The door serves callers in parallel, and keeps no caller for ever. Callers are sockets of this test. Time
  * passes by setting back the callers' arrival times. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -39,7 +35,6 @@ static void limit_descriptors(rlim_t most)
 
 static int set_up(void **state)
 {
-    (void)state;
     limit_descriptors(2 * ROOM);
     const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -54,7 +49,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     cecl_door_close(&door);
     return 0;
 }
@@ -95,7 +89,6 @@ static void let_time_pass(int64_t ms)
 
 static void a_silent_caller_is_dropped_after_its_patience(void **state)
 {
-    (void)state;
     const int fd = call(0);
     let_time_stand();
     let_time_pass(FAR);
@@ -108,7 +101,6 @@ static void a_silent_caller_is_dropped_after_its_patience(void **state)
 
 static void a_caller_that_stops_halfway_is_dropped_too(void **state)
 {
-    (void)state;
     const int fd = call(BYTES - 1);
     let_time_pass(5001);
     assert_true(is_closed(fd));
@@ -117,7 +109,6 @@ static void a_caller_that_stops_halfway_is_dropped_too(void **state)
 
 static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
 {
-    (void)state;
     struct cecl_caller caller = {.fd = -1};
     const int fd = call(BYTES);
     let_time_pass(60000);
@@ -132,7 +123,6 @@ static void a_caller_that_has_said_all_waits_as_long_as_it_must(void **state)
 /* The door is full: a newcomer replaces the oldest caller whose message is incomplete. */
 static void a_newcomer_pushes_out_the_oldest_that_was_heard(void **state)
 {
-    (void)state;
     static int fds[ROOM];
     limit_descriptors(4 * ROOM); /* both ends of each connection belong to this process */
     for (int i = 0; i < ROOM; i++)
@@ -161,7 +151,6 @@ static void ask_to_come_again(const struct cecl_caller *caller)
 /* A caller that may come again is closed after a shorter time, and receives a request to do so. */
 static void a_caller_that_may_come_again_is_put_off_soon(void **state)
 {
-    (void)state;
     static int fds[ROOM];
     char said[8];
     door.put_off = ask_to_come_again;
@@ -183,7 +172,6 @@ static void a_caller_that_may_come_again_is_put_off_soon(void **state)
 /* All callers have sent complete messages: the door hands over each one once, and frees its place. */
 static void many_callers_are_handed_over_in_their_order(void **state)
 {
-    (void)state;
     static int fds[ROOM];
     struct cecl_caller caller;
     limit_descriptors(4 * ROOM);

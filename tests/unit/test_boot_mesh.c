@@ -1,13 +1,9 @@
 /* Joining as threads, and connecting the mesh: a rank gives up, dies or never comes, or many callers
  * connect. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +147,6 @@ static void cut_off(struct rank *rank)
 
 static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
 {
-    (void)state;
     int all[RANKS];
     open_all();
     cut_off(&ranks[2]);
@@ -166,7 +161,6 @@ static void a_death_that_an_exchange_saw_is_seen_by_the_watch(void **state)
 /* The timeout cut a frame, so later bytes have no known meaning. */
 static void a_broken_mesh_gives_its_first_reason_again(void **state)
 {
-    (void)state;
     static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
                                 "(CECL_INIT_TIMEOUT_MS); has a process ended?";
     int all[RANKS];
@@ -200,7 +194,6 @@ static void *run_fds(void *argument)
 /* Ranks 1 and 2 send descriptors while rank 0 exchanges bytes. */
 static void descriptors_of_another_call_are_closed(void **state)
 {
-    (void)state;
     open_all();
     const int before = open_descriptors();
     start(&ranks[0], run_exchange);
@@ -228,7 +221,6 @@ static void *run_share(void *argument)
 /* A program that this process starts must not inherit descriptors of peers' memory. */
 static void received_descriptors_are_closed_on_exec(void **state)
 {
-    (void)state;
     open_all();
     for (int r = 0; r < RANKS; r++)
         start(&ranks[r], run_fds);
@@ -249,7 +241,6 @@ static void received_descriptors_are_closed_on_exec(void **state)
 
 static void a_late_rank_is_named_with_the_call_and_the_milliseconds(void **state)
 {
-    (void)state;
     int all[RANKS];
     open_with(LONG_MS, 300);
     start(&ranks[1], run_exchange);
@@ -307,7 +298,6 @@ static void wait_for_one_that_waits(bool joins, const char *words)
 
 static void a_rank_that_waits_itself_is_not_blamed(void **state)
 {
-    (void)state;
     wait_for_one_that_waits(false,
                             "ceclMemAlloc: rank 2 gave up: ceclMemAlloc: rank 1 did not come "
                             "within 1500 ms (CECL_TIMEOUT_MS); did every rank make the call?");
@@ -315,7 +305,6 @@ static void a_rank_that_waits_itself_is_not_blamed(void **state)
 
 static void a_rank_that_waits_itself_is_not_blamed_while_ranks_join(void **state)
 {
-    (void)state;
     wait_for_one_that_waits(true, "joining: rank 2 gave up: joining: rank 1 did not come within "
                                   "3000 ms (CECL_INIT_TIMEOUT_MS); has a process ended?");
 }
@@ -323,7 +312,6 @@ static void a_rank_that_waits_itself_is_not_blamed_while_ranks_join(void **state
 /* Rank 1 gives up because rank 0 did, and rank 2 learns it from rank 1. */
 static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
 {
-    (void)state;
     open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
@@ -339,7 +327,6 @@ static void a_cause_that_is_passed_on_keeps_its_origin(void **state)
  * After joining, it is quoted as the reason of rank 0. */
 static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
 {
-    (void)state;
     static const char words[] = "joining: rank 7 of the parent gave up: out of paper";
     open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, words);
@@ -358,7 +345,6 @@ static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
 /* Rank 2 takes part in the exchange of names, but never connects. */
 static void a_rank_that_never_connects_is_named(void **state)
 {
-    (void)state;
     static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
     make_group(1500);
     start(&ranks[0], run_open);
@@ -408,7 +394,6 @@ static void connect_in_part(const char *invitation, int channels)
 /* Rank 2 connects to both others, but never for messages. */
 static void a_rank_that_lacks_one_connection_is_named(void **state)
 {
-    (void)state;
     static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
     make_group(1500);
     start(&ranks[0], run_open);
@@ -431,7 +416,6 @@ static void a_rank_that_lacks_one_connection_is_named(void **state)
 /* A rank sends more bytes than fit in a frame, and all ranks receive all of them. */
 static void an_exchange_of_many_frames_is_whole(void **state)
 {
-    (void)state;
     open_all();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         large_bytes = sizes[i];
@@ -449,7 +433,6 @@ static void an_exchange_of_many_frames_is_whole(void **state)
  * call. */
 static void ranks_that_send_other_numbers_of_frames_find_out(void **state)
 {
-    (void)state;
     open_all();
     large_bytes = 5 * CECL_PACKET_BODY;
     start(&ranks[0], run_large);
@@ -512,7 +495,6 @@ static ceclResult_t allgather_and_lie(struct cecl_oob *oob, const void *send, vo
 
 static void callers_that_know_all_but_one_byte_are_turned_away(void **state)
 {
-    (void)state;
     make_group(LONG_MS);
     turned_away = 0;
     true_allgather = ranks[2].oob.allgather;
@@ -602,13 +584,11 @@ static void expect_the_end_of_rank_2(enum death death, const char *words)
 
 static void a_rank_that_died_before_it_connected_is_named_at_once(void **state)
 {
-    (void)state;
     expect_the_end_of_rank_2(BEFORE_CONNECTING, "rank 2 ended while the communicator was made");
 }
 
 static void a_rank_that_died_before_an_exchange_is_named_at_once(void **state)
 {
-    (void)state;
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
@@ -660,7 +640,6 @@ static void limit_descriptors(rlim_t most)
 /* More strangers call than the door keeps: the door leaves half of the descriptors for other uses. */
 static void strangers_at_the_mesh_disturb_nobody(void **state)
 {
-    (void)state;
     enum { STRANGERS = 600 };
     struct sockaddr_un address;
     make_group(LONG_MS);
@@ -687,7 +666,6 @@ static void strangers_at_the_mesh_disturb_nobody(void **state)
 
 static void ranks_are_listed_in_words(void **state)
 {
-    (void)state;
     struct cecl_rank_list list = {0};
     assert_string_equal(cecl_rank_list_words(&list), "no rank");
     cecl_rank_list_add(&list, 0);
@@ -700,7 +678,6 @@ static void ranks_are_listed_in_words(void **state)
 
 static void a_long_list_of_ranks_is_cut_and_counted(void **state)
 {
-    (void)state;
     struct cecl_rank_list list = {0};
     for (int r = 64000; r < 65000; r++)
         cecl_rank_list_add(&list, r);
@@ -710,7 +687,6 @@ static void a_long_list_of_ranks_is_cut_and_counted(void **state)
 /* A cloned machine may have the same host id. */
 static void rank_with_this_host_id_that_is_elsewhere_is_named(void **state)
 {
-    (void)state;
     struct oob_threads nobody = OOB_THREADS_NONE;
     struct cecl_oob oob = oob_of_thread(&nobody, 2, 1, 1000);
     struct cecl_invitation all[2] = {{.name = "cecl-of-another-host"}};

@@ -1,13 +1,9 @@
 /* Messages between ranks of the mesh at any time: they arrive whole and in order, with working descriptors,
  * wake the thread that watches, and end with the peer. Ranks are threads of this test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -50,7 +46,6 @@ static void *run_open(void *argument)
 
 static int open_ranks(void **state)
 {
-    (void)state;
     oobs = (struct oob_threads)OOB_THREADS_NONE;
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){0};
@@ -66,7 +61,6 @@ static int open_ranks(void **state)
 
 static int close_ranks(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         cecl_mesh_close(ranks[r].mesh);
         ranks[r].mesh = NULL;
@@ -115,7 +109,6 @@ static void cut_off(int rank)
 
 static void messages_of_every_pair_arrive_in_order(void **state)
 {
-    (void)state;
     for (int from = 0; from < RANKS; from++)
         for (int to = 0; to < RANKS; to++) {
             char text[32];
@@ -134,7 +127,6 @@ static void messages_of_every_pair_arrive_in_order(void **state)
 
 static void lengths_from_none_to_the_most_are_kept(void **state)
 {
-    (void)state;
     static const size_t lengths[] = {0, 1, CECL_MESH_POST_BYTES - 1, CECL_MESH_POST_BYTES};
     char text[CECL_MESH_POST_BYTES];
     for (size_t i = 0; i < sizeof(text); i++)
@@ -153,7 +145,6 @@ static void lengths_from_none_to_the_most_are_kept(void **state)
 
 static void peers_are_taken_from_in_turn(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(post(0, 2, "a", NULL, 0), ceclSuccess);
         assert_int_equal(post(1, 2, "b", NULL, 0), ceclSuccess);
@@ -166,7 +157,6 @@ static void peers_are_taken_from_in_turn(void **state)
 
 static void descriptors_arrive_work_and_are_closed_on_exec(void **state)
 {
-    (void)state;
     int pipes[CECL_MESH_POST_FDS][2], ends[CECL_MESH_POST_FDS];
     struct taken taken;
     const int before = open_descriptors();
@@ -208,7 +198,6 @@ static void *post_many(void *argument)
 /* The receiver sleeps now and then, so that the sender finds the socket full. */
 static void many_messages_are_neither_lost_nor_mixed(void **state)
 {
-    (void)state;
     const int before = open_descriptors();
     struct taken taken;
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_many, NULL), 0);
@@ -233,7 +222,6 @@ static void many_messages_are_neither_lost_nor_mixed(void **state)
 
 static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
 {
-    (void)state;
     char text[32];
     int sent = 0;
     for (;; sent++) {
@@ -258,7 +246,6 @@ static void a_full_socket_times_out_and_goes_on_once_drained(void **state)
 
 static void a_post_to_a_peer_that_left_or_died_says_so(void **state)
 {
-    (void)state;
     assert_int_equal(post(1, 0, "farewell", NULL, 0), ceclSuccess);
     assert_int_equal(post(0, 1, "not read", NULL, 0), ceclSuccess);
     cecl_mesh_close(ranks[1].mesh);
@@ -284,7 +271,6 @@ static void *fill(void *argument)
 /* A forked child may keep a dead rank's sockets open, although no process receives from them. */
 static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
 {
-    (void)state;
     shutdown(ranks[2].mesh->peers[0].life, SHUT_RDWR);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
@@ -293,7 +279,6 @@ static void a_peer_that_is_known_to_be_dead_is_sent_nothing(void **state)
 
 static void a_waiting_post_ends_when_the_peer_does(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
     usleep(50000);
@@ -305,7 +290,6 @@ static void a_waiting_post_ends_when_the_peer_does(void **state)
 
 static void a_waiting_post_ends_with_an_interrupt(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, fill, NULL), 0);
     usleep(50000);
@@ -317,7 +301,6 @@ static void a_waiting_post_ends_with_an_interrupt(void **state)
 
 static void a_message_beyond_the_limits_is_refused(void **state)
 {
-    (void)state;
     static char text[CECL_MESH_POST_BYTES + 1];
     static int fds[CECL_MESH_POST_FDS + 1];
     struct cecl_mesh *mesh = ranks[0].mesh;
@@ -380,21 +363,18 @@ static const char no_message[8000];
 
 static void what_is_no_message_ends_its_connection(void **state)
 {
-    (void)state;
     send_raw(no_message, 100, 3);
     expect_refusal("it is not a message of cecl's");
 }
 
 static void a_received_message_that_is_too_long_ends_its_connection(void **state)
 {
-    (void)state;
     send_raw(no_message, sizeof(no_message), 5);
     expect_refusal("it is too long");
 }
 
 static void too_many_descriptors_end_their_connection(void **state)
 {
-    (void)state;
     const uint32_t good_header[] = {0x74736f70u, 100u << 16};
     send_raw(good_header, sizeof(good_header), 100);
     expect_refusal("it has more or fewer descriptors");
@@ -403,7 +383,6 @@ static void too_many_descriptors_end_their_connection(void **state)
 /* The limit of open files leaves room for only some of the descriptors. */
 static void lost_descriptors_end_their_connection(void **state)
 {
-    (void)state;
     struct rlimit limit;
     struct taken taken;
     const int fds[] = {0, 1, 2, 2, 2, 2, 2, 2}, next = dup(2), before = open_descriptors();
@@ -431,7 +410,6 @@ static void *post_later(void *argument)
 
 static void a_message_ends_the_wait_for_one(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, post_later, NULL), 0);
     cecl_mesh_await(ranks[1].mesh, LONG_MS);
@@ -443,7 +421,6 @@ static void a_message_ends_the_wait_for_one(void **state)
 /* The watchdog ignores messages; another thread receives them. */
 static void the_watch_rests_while_a_message_is_there(void **state)
 {
-    (void)state;
     assert_int_equal(post(0, 1, "not for the watch", NULL, 0), ceclSuccess);
     const int64_t start = cecl_now_ms();
     assert_int_equal(cecl_mesh_watch(ranks[1].mesh, 100), ceclSuccess);
@@ -461,7 +438,6 @@ static void *rouse_later(void *argument)
 
 static void the_wait_for_a_message_can_be_ended(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     assert_int_equal(pthread_create(&ranks[0].thread, NULL, rouse_later, NULL), 0);
     cecl_mesh_await(ranks[1].mesh, LONG_MS);
@@ -475,7 +451,6 @@ static void the_wait_for_a_message_can_be_ended(void **state)
 /* A closed socket is always readable. */
 static void the_wait_for_a_message_rests_when_a_connection_has_ended(void **state)
 {
-    (void)state;
     shutdown(ranks[0].mesh->peers[1].post, SHUT_RDWR);
     cecl_mesh_await(ranks[1].mesh, 1000); /* notices that the peer has left */
     const int64_t start = cecl_now_ms();
@@ -485,7 +460,6 @@ static void the_wait_for_a_message_rests_when_a_connection_has_ended(void **stat
 
 static void a_message_of_a_peer_that_left_is_heard(void **state)
 {
-    (void)state;
     assert_int_equal(post(0, 1, "farewell", NULL, 0), ceclSuccess);
     cecl_mesh_close(ranks[0].mesh);
     ranks[0].mesh = NULL;
@@ -499,7 +473,6 @@ static void a_message_of_a_peer_that_left_is_heard(void **state)
 
 static void opening_and_closing_leaves_no_descriptor(void **state)
 {
-    (void)state;
     const int before = open_descriptors();
     for (int i = 0; i < 20; i++) {
         open_ranks(NULL);

@@ -1,15 +1,11 @@
 /* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child
  * processes of this test. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -158,13 +154,11 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
 
 static void ranks_meet_and_exchange(void **state)
 {
-    (void)state;
     run(good, all_succeed, NULL, LONG);
 }
 
 static void a_rank_taken_twice_is_told_to_all(void **state)
 {
-    (void)state;
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[2].rank = 1;
@@ -175,7 +169,6 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
 
 static void differing_nranks_are_told_to_all(void **state)
 {
-    (void)state;
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[0].nranks = 2;
@@ -186,7 +179,6 @@ static void differing_nranks_are_told_to_all(void **state)
 
 static void a_missing_rank_is_named_to_those_who_came(void **state)
 {
-    (void)state;
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[1].stays_away = true;
@@ -196,7 +188,6 @@ static void a_missing_rank_is_named_to_those_who_came(void **state)
 
 static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
 {
-    (void)state;
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[2].wrong_secret = true;
@@ -205,7 +196,6 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
 
 static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
 {
-    (void)state;
     uint8_t one[16], other[16];
     memset(one, 0x5a, sizeof(one));
     memcpy(other, one, sizeof(one));
@@ -221,7 +211,6 @@ static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
  * The magic number has only one valid value, so the tag leaves it out. */
 static void a_ranks_tag_covers_all_that_it_says(void **state)
 {
-    (void)state;
     struct cecl_tcp_answer answer = {.magic = CECL_TCP_MAGIC};
     uint8_t secret[16] = {0}, nonce[16] = {0};
     unsigned char *said = (unsigned char *)&answer;
@@ -245,7 +234,6 @@ static void a_ranks_tag_covers_all_that_it_says(void **state)
 
 static void the_roots_tag_covers_both_challenges(void **state)
 {
-    (void)state;
     uint8_t secret[16] = {0}, text[2][16] = {{0}};
     const uint64_t tag = cecl_tcp_root_tag(secret, text[0], text[1]);
     for (int i = 0; i < 32; i++) {
@@ -257,7 +245,6 @@ static void the_roots_tag_covers_both_challenges(void **state)
 
 static void a_used_id_is_refused(void **state)
 {
-    (void)state;
     struct host host;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     open_host(&host);
@@ -270,7 +257,6 @@ static void a_used_id_is_refused(void **state)
 
 static void what_is_no_id_is_refused(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     int all[2];
     memset(&id, 0x5a, sizeof(id));
@@ -280,7 +266,6 @@ static void what_is_no_id_is_refused(void **state)
 
 static void an_interface_that_is_not_there_is_named(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     setenv("CECL_SOCKET_IFNAME", "nosuch0", 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSystemError);
@@ -308,7 +293,6 @@ void __wrap_freeifaddrs(struct ifaddrs *all)
 
 static void interfaces_that_are_down_or_have_no_address_are_passed_over(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct ifaddrs down = {.ifa_name = (char *)"lo",
@@ -351,7 +335,6 @@ static struct cecl_tcp_id make_id(void)
 
 static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
 {
-    (void)state;
     ceclUniqueId id = {{0}};
     int all[2];
     const struct cecl_tcp_id inside = make_id();
@@ -365,7 +348,6 @@ static void an_id_is_for_loopback_and_says_so_where_nobody_listens(void **state)
 /* Skipped on a machine that has only the loopback interface. */
 static void an_id_is_for_the_interface_that_is_named(void **state)
 {
-    (void)state;
     struct ifaddrs *all, *one;
     assert_int_equal(getifaddrs(&all), 0);
     for (one = all; one; one = one->ifa_next)
@@ -400,7 +382,6 @@ static void open_small_host(struct host *host, rlim_t callers)
  * all the same. */
 static void strangers_do_not_disturb_the_job(void **state)
 {
-    (void)state;
     enum { STRANGERS = 600 };
     struct host host;
     struct cecl_tcp_id inside;
@@ -431,7 +412,6 @@ static void strangers_do_not_disturb_the_job(void **state)
 /* All strangers are in the root's queue before the only rank is. */
 static void a_rank_behind_a_queue_of_strangers_joins(void **state)
 {
-    (void)state;
     enum { STRANGERS = 200 };
     struct host host;
     struct cecl_tcp_id inside;
@@ -465,7 +445,6 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
  * it. */
 static void a_rank_that_is_put_off_comes_again(void **state)
 {
-    (void)state;
     enum { STRANGERS = 60 };
     struct host host;
     struct cecl_tcp_id inside;
@@ -505,7 +484,6 @@ static void a_rank_that_is_put_off_comes_again(void **state)
 /* The listener accepts no connection, and its queue is full, so TCP does not answer. */
 static void a_root_that_takes_no_connection_is_given_up_and_nothing_is_left(void **state)
 {
-    (void)state;
     enum { QUEUED = 8 };
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof(address);
@@ -551,7 +529,6 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
  * may answer a rank with a limit of 1 s too late; then a larger limit is tried. */
 static void a_rank_of_little_patience_hears_who_is_missing(void **state)
 {
-    (void)state;
     int status = GAVE_UP << 8;
     for (int patience_ms = 1000; patience_ms <= 9000 && status == GAVE_UP << 8; patience_ms *= 3) {
         struct host host;
@@ -596,7 +573,6 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
  * wait at the same time. */
 static void a_rank_of_any_patience_is_served(void **state)
 {
-    (void)state;
     enum { JOBS = 5 };
     static const int64_t patience[JOBS] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, -1, 0};
     struct host hosts[JOBS];
@@ -619,7 +595,6 @@ static void a_rank_of_any_patience_is_served(void **state)
 /* Rank 2 reads no part of the reply until the others have received theirs. */
 static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
 {
-    (void)state;
     struct cecl_tcp_reply reply = {0};
     struct host host;
     pid_t ranks[2];
@@ -694,13 +669,11 @@ static void expect_rank_2_named(bool dies, const char *words)
 
 static void a_rank_that_goes_while_others_join_is_named(void **state)
 {
-    (void)state;
     expect_rank_2_named(false, "rank 2 left while ranks were joining");
 }
 
 static void a_rank_that_dies_while_others_join_is_named_at_once(void **state)
 {
-    (void)state;
     expect_rank_2_named(true, "rank 2 ended while ranks were joining");
 }
 
@@ -744,7 +717,6 @@ static bool a_root_that_dies_after_is_told(useconds_t us)
 
 static void a_root_that_dies_is_told_at_once(void **state)
 {
-    (void)state;
     assert_true(a_root_that_dies_after_is_told(500000) || a_root_that_dies_after_is_told(4000000));
 }
 
@@ -759,7 +731,6 @@ static long cpu_ms(void)
 /* A connection that cannot be accepted stays ready: the root must not spin on it. */
 static void a_root_without_descriptors_rests(void **state)
 {
-    (void)state;
     fflush(NULL);
     const pid_t process = fork();
     if (process == 0) {
@@ -812,7 +783,6 @@ static void *join_and_wait(void *id)
 /* This process has both ends of a rank's connection: the kernel must delay no small message. */
 static void both_ends_of_a_connection_send_at_once(void **state)
 {
-    (void)state;
     fflush(NULL);
     const pid_t process = fork();
     if (process == 0) {
@@ -850,7 +820,6 @@ static bool comes_back_to(int descriptors)
 /* A process forks while it joins, so the child has copies of all sockets. */
 static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
 {
-    (void)state;
     fflush(NULL);
     const pid_t process = fork();
     if (process == 0) {
@@ -899,7 +868,6 @@ static void *live_as_thread(void *argument)
  * from here on. */
 static void the_root_leaves_nothing_behind(void **state)
 {
-    (void)state;
     const int before = open_descriptors();
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
     for (int i = 0; i < 20; i++) {
@@ -942,7 +910,6 @@ static void *meet_many(void *argument)
 
 static void many_ranks_come_at_once(void **state)
 {
-    (void)state;
     static struct one_of_many ranks[MANY];
     ceclUniqueId id;
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);

@@ -1,14 +1,10 @@
 /* The system refuses a socket call for lack of memory or descriptors: the rank that was refused reports it,
  * and no peer is blamed. Ranks are threads of this test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -141,7 +137,6 @@ static ceclResult_t exchange(int rank)
 
 static void a_refused_send_of_an_exchange_is_told_as_that(void **state)
 {
-    (void)state;
     open_ranks(NONE);
     refuse(SENDMSG, ENOBUFS);
     assert_int_equal(exchange(0), ceclSystemError);
@@ -152,7 +147,6 @@ static void a_refused_send_of_an_exchange_is_told_as_that(void **state)
 
 static void a_refused_receive_of_an_exchange_is_told_as_that(void **state)
 {
-    (void)state;
     open_ranks(NONE);
     refuse(RECVMSG, ENOMEM);
     assert_int_equal(exchange(0), ceclSystemError);
@@ -163,7 +157,6 @@ static void a_refused_receive_of_an_exchange_is_told_as_that(void **state)
 
 static void a_refused_look_at_the_news_kills_nobody(void **state)
 {
-    (void)state;
     open_ranks(NONE);
     refuse(RECV, ENOMEM);
     assert_int_equal(cecl_mesh_news(ranks[0].mesh), ceclSuccess);
@@ -177,7 +170,6 @@ static void a_refused_look_at_the_news_kills_nobody(void **state)
 
 static void a_refused_post_is_told_as_that(void **state)
 {
-    (void)state;
     open_ranks(NONE);
     refuse(SENDMSG, ENOBUFS);
     assert_int_equal(cecl_mesh_post(ranks[0].mesh, 1, "x", 1, NULL, 0, cecl_deadline(100)),
@@ -189,7 +181,6 @@ static void a_refused_post_is_told_as_that(void **state)
 
 static void a_refused_connection_of_the_mesh_is_told_as_that(void **state)
 {
-    (void)state;
     open_ranks(CONNECT);
     assert_int_equal(ranks[1].result, ceclSystemError);
     assert_string_equal(ranks[1].words, "connecting to rank 0: No buffer space available");
@@ -198,7 +189,6 @@ static void a_refused_connection_of_the_mesh_is_told_as_that(void **state)
 
 static void a_refused_hello_of_the_mesh_is_told_as_that(void **state)
 {
-    (void)state;
     open_ranks(SEND);
     assert_int_equal(ranks[1].result, ceclSystemError);
     assert_string_equal(ranks[1].words, "sending to rank 0: No buffer space available");
@@ -218,7 +208,6 @@ static void *send_descriptor(void *argument)
 /* Rank 0 has no free descriptor for the one that rank 1 sends. */
 static void a_descriptor_too_many_is_told_as_that(void **state)
 {
-    (void)state;
     enum { MOST = 64 }; /* poll() refuses more descriptors than a process may have */
     struct rlimit limit;
     int fds[RANKS], taken[MOST], ntaken = 0;
@@ -269,7 +258,6 @@ static void join_ranks(enum call call)
 
 static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
 {
-    (void)state;
     join_ranks(SEND);
     assert_int_equal(ranks[1].result, ceclSystemError);
     assert_string_equal(ranks[1].words, "sending to the rank that made the unique id: "
@@ -279,7 +267,6 @@ static void a_refused_answer_is_not_told_as_a_wrong_secret(void **state)
 /* The sockets accept few bytes at a time, and none every other time. */
 static void a_reply_that_goes_in_crumbs_is_whole(void **state)
 {
-    (void)state;
     atomic_store(&crumbs, 1);
     join_ranks(NONE);
     assert_true(atomic_exchange(&crumbs, 0) > RANKS * 10);

@@ -1,12 +1,8 @@
 /* CECL_CHECK=1 with ranks as threads of one process, on the host device: the error that each rank gets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -25,7 +21,6 @@ static ceclComm_t comms[RANKS];
 
 static int open_all(void **state)
 {
-    (void)state;
     setenv("CECL_CHECK", "1", 1);
     OK(ceclCommInitAll(comms, RANKS, NULL));
     unsetenv("CECL_CHECK");
@@ -34,7 +29,6 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommAbort(comms[r]));
     return 0;
@@ -96,13 +90,11 @@ static void refuse_at_length(enum cecl_op_index op)
 
 static void a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers(void **state)
 {
-    (void)state;
     refuse_at_length(CECL_OP_ALL_GATHER);
 }
 
 static void so_has_one_that_asks_for_places(void **state)
 {
-    (void)state;
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
 
@@ -113,7 +105,6 @@ static void so_has_one_that_asks_for_places(void **state)
 static void a_refusal_for_a_failed_communicator_fails_it_on_the_peers(void **state)
 {
     struct refusal refusals[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         refusals[r] = (struct refusal){.rank = r, .op = CECL_OP_ALL_GATHER, .fails = true};
         assert_int_equal(pthread_create(&refusals[r].thread, NULL, call, &refusals[r]), 0);
@@ -138,7 +129,6 @@ static void make_different_calls(void)
 
 static void a_check_is_advised_where_there_is_none(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         comms[r]->config.check = 0;
     make_different_calls();
@@ -147,7 +137,6 @@ static void a_check_is_advised_where_there_is_none(void **state)
 
 static void no_check_is_advised_where_there_is_one(void **state)
 {
-    (void)state;
     make_different_calls();
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
 }
@@ -175,7 +164,6 @@ static void must_be_refused(ceclResult_t got, ceclResult_t expected, int64_t sta
 
 static void one_thread_is_refused_at_once(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     const int64_t start = cecl_now_ms();
     must_be_refused(ceclBarrier(comms[0], NULL), REFUSED, start);
@@ -212,7 +200,6 @@ static int open_all_for_a_while(void **state)
 /* The other thread may still make the other rank's calls. */
 static void another_thread_is_waited_for(void **state)
 {
-    (void)state;
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_t other;
     pthread_mutex_lock(&lock);
@@ -243,7 +230,6 @@ static int barrier_in_child(int from)
 
 static void another_process_hears_of_it_at_once(void **state)
 {
-    (void)state;
     ceclUniqueId id;
     ceclComm_t mine[RANKS];
     int status = -1;

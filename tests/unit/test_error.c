@@ -1,18 +1,13 @@
 /* How errors are recorded: a message for each thread, and a name for each result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <pthread.h>
 
 #include "util/error.h"
 
 static void every_result_has_a_name_of_its_own(void **state)
 {
-    (void)state;
     static const ceclResult_t results[] = {ceclSuccess,         ceclUnhandledCudaError,
                                            ceclSystemError,     ceclInternalError,
                                            ceclInvalidArgument, ceclInvalidUsage,
@@ -30,7 +25,6 @@ static void every_result_has_a_name_of_its_own(void **state)
 
 static void words_too_long_are_cut(void **state)
 {
-    (void)state;
     char words[2 * CECL_MESSAGE_BYTES], kept[CECL_MESSAGE_BYTES];
     memset(words, 'x', sizeof(words));
     words[sizeof(words) - 1] = '\0';
@@ -42,7 +36,6 @@ static void words_too_long_are_cut(void **state)
 
 static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
 {
-    (void)state;
     char out[10];
     cecl_shorten(out, sizeof(out), "nine fit.");
     assert_string_equal(out, "nine fit.");
@@ -55,7 +48,6 @@ static void words_for_less_room_end_in_dots_if_they_are_cut(void **state)
 /* As in a message that quotes the cause together with the call that failed. */
 static void words_may_be_part_of_new_words(void **state)
 {
-    (void)state;
     char kept[CECL_MESSAGE_BYTES];
     (void)!cecl_fail(ceclTimeout, "%d came", 3);
     (void)!cecl_fail(ceclTimeout, "a call: %s", cecl_message());
@@ -75,7 +67,6 @@ static void *fail_here(void *words)
 
 static void threads_keep_their_words_to_themselves(void **state)
 {
-    (void)state;
     pthread_t thread;
     void *right = NULL;
     static char words[] = "the other thread's";

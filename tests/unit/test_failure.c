@@ -1,14 +1,10 @@
 /* Ranks that die, leave, never come or give up while other ranks are in a call of any kind. The others soon
  * learn which rank it was and why, and can end. Ranks are child processes of this test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <signal.h>
@@ -415,45 +411,38 @@ static void run_in_others(enum misdeed misdeed, ceclResult_t expected, const cha
 
 static void a_rank_that_dies_is_named_at_once(void **state)
 {
-    (void)state;
     run(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
 }
 
 static void a_rank_that_leaves_early_is_named(void **state)
 {
-    (void)state;
     run(LEAVES, ceclRemoteError, "rank 1 has left");
 }
 
 static void a_rank_that_never_calls_runs_into_the_timeout(void **state)
 {
-    (void)state;
     run(NEVER_CALLS, ceclTimeout, "waited for rank 1");
 }
 
 static void an_abort_reaches_all_peers(void **state)
 {
-    (void)state;
     run(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
 }
 
 static void an_abort_between_calls_is_heard_by_those_that_call(void **state)
 {
-    (void)state;
     run(ABORTS, ceclRemoteError, "rank 1 has left");
     run_in_others(ABORTS, ceclRemoteError, "rank 1 has left");
 }
 
 static void a_process_that_ends_is_missed_by_those_that_call(void **state)
 {
-    (void)state;
     run(EXITS, ceclRemoteError, "rank 1 has left");
     run_in_others(EXITS, ceclRemoteError, "rank 1 has left");
 }
 
 static void who_reaches_memory_of_peers_does_not_leave_in_silence(void **state)
 {
-    (void)state;
     static const struct role exits = {live_with_kernels, GATHER, EXITS, ceclRemoteError,
                                       "rank 1 ended unexpectedly"},
                              aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
@@ -467,7 +456,6 @@ static void who_reaches_memory_of_peers_does_not_leave_in_silence(void **state)
 
 static void handlers_that_are_older_than_communicators_make_calls(void **state)
 {
-    (void)state;
     if (getenv("CECL_TEST_DEVICE"))
         return; /* CUDA has ended before the exit handler runs */
     for (int call = GATHER; call < CALLS; call++) {
@@ -478,7 +466,6 @@ static void handlers_that_are_older_than_communicators_make_calls(void **state)
 
 static void a_handler_of_a_signal_may_exit(void **state)
 {
-    (void)state;
     for (int times = 0; times < 5; times++) {
         const struct role role = {live_until_a_signal, GATHER, EXITS, ceclSuccess, NULL};
         run_role(&role);
@@ -487,7 +474,6 @@ static void a_handler_of_a_signal_may_exit(void **state)
 
 static void a_rank_that_is_done_may_end_in_any_way(void **state)
 {
-    (void)state;
     static const enum misdeed ways[] = {EXITS, ABORTS, LEAVES};
     for (int call = GATHER; call < CALLS; call++)
         for (int way = 0; way < 3; way++) {
@@ -498,31 +484,26 @@ static void a_rank_that_is_done_may_end_in_any_way(void **state)
 
 static void a_death_ends_a_rendezvous_too(void **state)
 {
-    (void)state;
     run(DIES_BEFORE_GROWTH, ceclRemoteError, "rank 1");
 }
 
 static void a_rank_that_dies_in_other_calls_is_named_at_once(void **state)
 {
-    (void)state;
     run_in_others(DIES, ceclRemoteError, "rank 1 ended unexpectedly");
 }
 
 static void a_rank_that_leaves_others_in_other_calls_is_named(void **state)
 {
-    (void)state;
     run_in_others(LEAVES, ceclRemoteError, "rank 1 has left");
 }
 
 static void a_rank_that_never_makes_other_calls_runs_into_the_timeout(void **state)
 {
-    (void)state;
     run_in_others(NEVER_CALLS, ceclTimeout, "waited for rank 1");
 }
 
 static void an_abort_reaches_peers_in_other_calls(void **state)
 {
-    (void)state;
     run_in_others(ABORTS_IN_A_CALL, ceclRemoteError, "rank 1 gave up: ceclCommAbort");
 }
 

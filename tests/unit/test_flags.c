@@ -94,14 +94,12 @@ static const uint32_t *filled_source(int lane, uint32_t phase)
 
 static void a_flag_is_filled_with_its_lanes_value_at_the_phase(void **state)
 {
-    (void)state;
     assert_int_equal(filled(MAIN, 3), 1003u << 16);
     assert_int_equal(filled(SIDE, 3), 53u << 16);
 }
 
 static void a_source_holds_what_a_written_flag_would_be(void **state)
 {
-    (void)state;
     for (int lane = 0; lane < CECL_LANES; lane++)
         for (uint32_t phase = 1; phase < 4; phase++)
             assert_int_equal(*filled_source(lane, phase), filled((uint32_t)lane, phase));
@@ -111,14 +109,12 @@ static void a_source_holds_what_a_written_flag_would_be(void **state)
 
 static void done_is_filled_with_the_whole_epoch(void **state)
 {
-    (void)state;
     set_epochs(0x12345678, 0);
     assert_int_equal(filled(CECL_COUNTER_DONE, 2), 0x1234567a);
 }
 
 static void small_calls_are_counted_beside_the_epochs(void **state)
 {
-    (void)state;
     flags.epoch[CECL_COUNTER_SLOTS] = 41;
     assert_int_equal(filled(CECL_COUNTER_SLOTS, 1), 42);
     flags.epoch[CECL_COUNTER_SLOTS] = UINT32_MAX;
@@ -127,7 +123,6 @@ static void small_calls_are_counted_beside_the_epochs(void **state)
 
 static void values_go_on_past_the_wrap(void **state)
 {
-    (void)state;
     set_epochs(UINT32_MAX, 0xffff);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 0);
     assert_int_equal(filled(MAIN, 1), 0);
@@ -140,7 +135,6 @@ static void values_go_on_past_the_wrap(void **state)
 
 static void every_cell_of_a_list_is_filled(void **state)
 {
-    (void)state;
     uint32_t words[100];
     struct cecl_cell cells[100];
     for (uint32_t i = 0; i < 100; i++)
@@ -157,7 +151,6 @@ static void every_cell_of_a_list_is_filled(void **state)
 /* A byte count and an address that the caller gives; both fill their whole cell. */
 static void cells_hold_what_the_caller_gives(void **state)
 {
-    (void)state;
     const uint64_t given[] = {UINT64_C(0x123456789a), 3};
     char there[8];
     size_t bytes = 7;
@@ -173,7 +166,6 @@ static void cells_hold_what_the_caller_gives(void **state)
 /* Which half of the slots the next small call uses. */
 static void a_pointer_takes_the_halves_by_turns(void **state)
 {
-    (void)state;
     char memory[300];
     void *pointer = NULL;
     const struct cecl_cell cell = {.at = &pointer,
@@ -194,7 +186,6 @@ static void a_pointer_takes_the_halves_by_turns(void **state)
 /* The same cells, filled with fixed values instead of counters. */
 static void cells_may_be_filled_with_fixed_values(void **state)
 {
-    (void)state;
     uint32_t words[2] = {0};
     const uint32_t fixed[CECL_COUNTERS_MAX] = {[MAIN] = 5};
     struct cecl_cell cells[2];
@@ -214,7 +205,6 @@ static const struct cecl_advance two_phases = {.phases = {2, 1}};
 
 static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
 {
-    (void)state;
     cecl_flags_begin(&flags, &two_phases);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001); /* the values of this call */
     cecl_flags_commit(&flags, &two_phases);
@@ -224,7 +214,6 @@ static void a_call_that_is_committed_moves_what_is_filled_next(void **state)
 
 static void a_call_that_is_rolled_back_leaves_no_trace(void **state)
 {
-    (void)state;
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
     const uint8_t turn = cecl_flags_half(&flags);
     cecl_flags_begin(&flags, &small);
@@ -240,7 +229,6 @@ static const struct cecl_advance without_phases = {.unsignalled = true};
 
 static void a_call_without_phases_moves_done_and_no_flag(void **state)
 {
-    (void)state;
     cecl_flags_begin(&flags, &without_phases);
     assert_int_equal(cecl_advance_end(&without_phases), 1);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1001);
@@ -257,7 +245,6 @@ static void a_call_without_phases_moves_done_and_no_flag(void **state)
 
 static void a_call_without_phases_may_be_rolled_back(void **state)
 {
-    (void)state;
     cecl_flags_begin(&flags, &without_phases);
     cecl_flags_roll_back(&flags);
     assert_true(cecl_flags_idle(&flags));
@@ -266,7 +253,6 @@ static void a_call_without_phases_may_be_rolled_back(void **state)
 
 static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
 {
-    (void)state;
     const struct cecl_advance small = {.phases = {1, 0}, .small = true};
     const uint8_t turn = cecl_flags_half(&flags);
     cecl_flags_commit(&flags, &two_phases);
@@ -277,7 +263,6 @@ static void halves_of_slots_take_turns_with_small_calls_alone(void **state)
 
 static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
 {
-    (void)state;
     set_epochs(UINT32_MAX, 0); /* the counters wrap around within the calls */
     assert_true(cecl_flags_idle(&flags));
     for (int i = 0; i < 2; i++) {
@@ -294,7 +279,6 @@ static void flags_are_idle_when_done_has_come_to_the_last_call(void **state)
 
 static void another_stream_waits_for_calls_before_the_one_that_began(void **state)
 {
-    (void)state;
     cecl_flags_begin(&flags, &two_phases);
     const struct cecl_memop wait = cecl_flags_wait_last(&flags), end = cecl_flags_mark_end(&flags);
     assert_ptr_equal(wait.addr, flags.done);
@@ -326,7 +310,6 @@ static struct cecl_progress progress_now(uint32_t *rows)
 
 static void a_call_that_told_nothing_waits_for_nobody(void **state)
 {
-    (void)state;
     uint32_t rows[CECL_LANES * RANKS];
     cecl_flags_begin(&flags, &two_phases);
     struct cecl_progress progress = progress_now(rows);
@@ -336,7 +319,6 @@ static void a_call_that_told_nothing_waits_for_nobody(void **state)
 
 static void peers_that_have_not_come_are_named(void **state)
 {
-    (void)state;
     uint32_t rows[CECL_LANES * RANKS];
     set_epochs(UINT32_MAX, 50); /* flags wrap around within the call */
     cecl_flags_begin(&flags, &two_phases);
@@ -350,7 +332,6 @@ static void peers_that_have_not_come_are_named(void **state)
 
 static void of_two_late_peers_the_one_further_behind_is_named(void **state)
 {
-    (void)state;
     uint32_t rows[CECL_LANES * RANKS];
     set_epochs(UINT32_MAX, 50);
     cecl_flags_begin(&flags, &two_phases);
@@ -363,7 +344,6 @@ static void of_two_late_peers_the_one_further_behind_is_named(void **state)
 
 static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
 {
-    (void)state;
     uint32_t rows[CECL_LANES * RANKS];
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
@@ -379,7 +359,6 @@ static void a_peer_whose_side_lane_stays_behind_is_late(void **state)
  * flags. */
 static void calls_without_phases_hide_no_late_peer(void **state)
 {
-    (void)state;
     uint32_t rows[CECL_LANES * RANKS];
     for (int i = 0; i < 5; i++) {
         cecl_flags_begin(&flags, &without_phases);
@@ -397,7 +376,6 @@ static void calls_without_phases_hide_no_late_peer(void **state)
 
 static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
 {
-    (void)state;
     const struct cecl_advance many = {.phases = {300, 300}};
     cecl_flags_begin(&flags, &many);
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
@@ -409,7 +387,6 @@ static void silenced_copies_satisfy_no_wait_that_may_be_pending(void **state)
 /* The table is a ring, and pending calls may lie on both sides of its end. */
 static void pending_calls_around_the_tables_end_are_silenced(void **state)
 {
-    (void)state;
     const struct cecl_advance far = {.phases = {65400, 65300}}, some = {.phases = {300, 400}};
     assert_true(cecl_flags_begin(&flags, &far));
     cecl_flags_commit(&flags, &far);
@@ -424,7 +401,6 @@ static void pending_calls_around_the_tables_end_are_silenced(void **state)
 /* Another thread may try to begin a call between the watchdog's silence and its release. */
 static void no_call_begins_after_a_silence(void **state)
 {
-    (void)state;
     const uint32_t main = flags.target[MAIN], side = flags.target[SIDE];
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     assert_false(cecl_flags_begin(&flags, &two_phases));
@@ -435,7 +411,6 @@ static void no_call_begins_after_a_silence(void **state)
 /* The number of pending side-lane phases follows from each call's own ratio of phases. */
 static void all_side_flags_of_pending_calls_are_silenced(void **state)
 {
-    (void)state;
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};
     cecl_flags_begin(&flags, &steep);
     cecl_flags_commit(&flags, &steep);
@@ -451,7 +426,6 @@ static void all_side_flags_of_pending_calls_are_silenced(void **state)
 /* One stream memory operation for each of the 131,072 words would take 0.1 s in total. */
 static void silence_leaves_values_that_no_pending_call_copies(void **state)
 {
-    (void)state;
     cecl_flags_begin(&flags, &two_phases);
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     for (int lane = 0; lane < CECL_LANES; lane++)
@@ -461,7 +435,6 @@ static void silence_leaves_values_that_no_pending_call_copies(void **state)
 
 static void written_flags_are_not_silenced(void **state)
 {
-    (void)state;
     flags.way = CECL_FLAGS_WRITE;
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
@@ -471,7 +444,6 @@ static void written_flags_are_not_silenced(void **state)
  * one release cannot end all waits. */
 static void repeated_releases_let_every_pending_wait_go(void **state)
 {
-    (void)state;
     const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};
     static bool passed[2 * HALF];
     uint32_t left = 2 * HALF - 1;
@@ -491,7 +463,6 @@ static void repeated_releases_let_every_pending_wait_go(void **state)
 
 static void a_release_touches_no_peers_row(void **state)
 {
-    (void)state;
     assert_int_equal(cecl_flags_release(&flags), ceclSuccess);
     for (int writer = 0; writer < RANKS; writer++) {
         assert_int_not_equal(*cecl_flags_word(&flags, RANK, writer, MAIN), 1000u << 16);
@@ -502,7 +473,6 @@ static void a_release_touches_no_peers_row(void **state)
 
 static void a_kernel_that_gave_up_tells_on_whom(void **state)
 {
-    (void)state;
     assert_int_equal(cecl_flags_gave_up_on(&flags), -1);
     *flags.late = 3;
     assert_int_equal(cecl_flags_gave_up_on(&flags), 2);
@@ -510,7 +480,6 @@ static void a_kernel_that_gave_up_tells_on_whom(void **state)
 
 static void kernels_meet_in_the_rows_of_their_lane(void **state)
 {
-    (void)state;
     for (int lane = 0; lane < CECL_LANES; lane++) {
         const struct cecl_meeting meeting = cecl_flags_meeting(&flags, lane);
         assert_int_equal(meeting.does, 0);
@@ -524,7 +493,6 @@ static void kernels_meet_in_the_rows_of_their_lane(void **state)
 
 static void ending_the_pads_sets_one_word_of_them(void **state)
 {
-    (void)state;
     const uint32_t *ended = cecl_pads_ended(&flags);
     const uint32_t *pads = cecl_pool_at(&pool, RANK, flags.pads_offset);
     memset(cecl_pool_at(&pool, RANK, flags.pads_offset), 0xff, cecl_pads_bytes(RANKS));
@@ -537,7 +505,6 @@ static void ending_the_pads_sets_one_word_of_them(void **state)
 
 static void kernels_find_every_slice_in_the_table(void **state)
 {
-    (void)state;
     ceclDeviceComm_t dc;
     ceclStream_t stream = new_stream();
     assert_int_equal(cecl_pads_write_slices(&flags, stream), ceclSuccess);

@@ -1,14 +1,10 @@
 /* The number of function calls between ceclAllGather and the device (the call path in
  * docs/architecture.md). The files on that path are compiled for this program without optimization, so no
  * function is inlined. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <execinfo.h>
 
 #include "comm/comm.h"
@@ -50,7 +46,6 @@ static ceclResult_t watched_memops(struct cecl_device *dev, ceclStream_t work,
 static void a_warm_all_gather_is_ten_functions_from_the_device(void **state)
 {
     int *buffers[RANKS];
-    (void)state;
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)
         OK(ceclMemAlloc(comms[r], (void **)&buffers[r], RANKS * COUNT * sizeof(int)));

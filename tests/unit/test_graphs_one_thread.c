@@ -1,13 +1,9 @@
 /* Captured calls of several ranks in one thread: in a group, they are captured and replayed. Outside a
  * group, the first is refused at once, because it would wait for the others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 
@@ -45,7 +41,6 @@ static ceclResult_t gather(int r)
 static void a_group_of_all_ranks_is_captured(void **state)
 {
     ceclGraph_t graphs[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());
@@ -74,7 +69,6 @@ static void a_group_of_all_ranks_is_captured(void **state)
 static void a_lone_call_is_refused_at_once(void **state)
 {
     ceclGraph_t graph;
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* the sanitizer has a thread, which might make the other ranks' calls */
 #endif

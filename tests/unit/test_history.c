@@ -1,13 +1,9 @@
 /* The running hash of each rank's calls: it finds calls that differ, and reports none that are equal or
  * still to come. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "comm/history.h"
 
@@ -17,7 +13,6 @@ static void *memory;
 
 static int set_up(void **state)
 {
-    (void)state;
     memory = calloc(1, cecl_history_bytes(RANKS));
     for (int r = 0; r < RANKS; r++)
         cecl_history_open(&ranks[r], memory, r, RANKS);
@@ -26,7 +21,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(memory);
     return 0;
 }
@@ -62,7 +56,6 @@ static void finds(int rank, int other, uint32_t call)
 
 static void equal_calls_do_not_differ(void **state)
 {
-    (void)state;
     agree();
     for (uint32_t call = 1; call <= 3 * CECL_HISTORY_CALLS; call++) {
         all_make(call, call);
@@ -72,7 +65,6 @@ static void equal_calls_do_not_differ(void **state)
 
 static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
 {
-    (void)state;
     all_make(1, 10);
     makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
     agree();
@@ -86,7 +78,6 @@ static void calls_that_one_rank_has_not_come_to_do_not_differ(void **state)
 
 static void the_first_different_call_is_named(void **state)
 {
-    (void)state;
     all_make(1, 100);
     makes(0, 101, 110, 0);
     makes(1, 101, 110, 104);
@@ -98,7 +89,6 @@ static void the_first_different_call_is_named(void **state)
 
 static void a_difference_is_found_long_after_it(void **state)
 {
-    (void)state;
     makes(0, 1, 1000, 0);
     makes(1, 1, 1000, 3);
     makes(2, 1, 1000, 0);
@@ -107,7 +97,6 @@ static void a_difference_is_found_long_after_it(void **state)
 
 static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)
 {
-    (void)state;
     makes(0, 1, 20, 5);
     makes(1, 1, 7, 0);
     makes(2, 1, 4, 0);
@@ -119,7 +108,6 @@ static void a_rank_that_is_ahead_is_compared_where_both_are(void **state)
 
 static void a_call_that_one_rank_leaves_out_differs(void **state)
 {
-    (void)state;
     all_make(1, 5);
     makes(0, 6, 9, 0);
     makes(1, 7, 10, 0);

@@ -10,7 +10,6 @@
 
 static void a_held_stream_holds_no_other(void **state)
 {
-    (void)state;
     uint32_t gate = 0, passed = 0;
     ceclStream_t held = new_stream(), free_one = new_stream();
     memop(held, CECL_MEMOP_WAIT, &gate, 1);
@@ -25,7 +24,6 @@ static void a_held_stream_holds_no_other(void **state)
 
 static void waits_compare_cyclically(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t have, want;
         bool over;
@@ -56,7 +54,6 @@ static void waits_compare_cyclically(void **state)
 
 static void work_runs_in_stream_order(void **state)
 {
-    (void)state;
     enum { COUNT = 3000 };
     static uint64_t cells[COUNT + 1];
     ceclStream_t stream = new_stream();
@@ -73,7 +70,6 @@ static void work_runs_in_stream_order(void **state)
 
 static void the_queue_keeps_its_size_in_a_steady_state(void **state)
 {
-    (void)state;
     uint32_t word = 0;
     ceclStream_t stream = new_stream();
     const size_t before = host_stream_capacity(stream);
@@ -87,7 +83,6 @@ static void the_queue_keeps_its_size_in_a_steady_state(void **state)
 
 static void streams_that_are_none_are_refused(void **state)
 {
-    (void)state;
     uint64_t stranger[32] = {0};
     ceclStream_t stream = new_stream();
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
@@ -99,7 +94,6 @@ static void streams_that_are_none_are_refused(void **state)
 
 static void closing_abandons_what_waits(void **state)
 {
-    (void)state;
     struct cecl_device *other;
     ceclStream_t stream;
     static uint32_t never;
@@ -112,7 +106,6 @@ static void closing_abandons_what_waits(void **state)
 
 static void stream_ids_are_never_used_again(void **state)
 {
-    (void)state;
     uint64_t last = 0;
     for (int i = 0; i < 50; i++) {
         ceclStream_t stream = new_stream();
@@ -124,7 +117,6 @@ static void stream_ids_are_never_used_again(void **state)
 
 static void an_import_of_too_little_memory_is_refused(void **state)
 {
-    (void)state;
     struct cecl_mem mine = {0}, theirs = {0};
     int fd = -1;
     assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mine), ceclSuccess);
@@ -137,7 +129,6 @@ static void an_import_of_too_little_memory_is_refused(void **state)
 
 static void more_than_the_machine_has_is_out_of_memory(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0};
     assert_int_equal(dev->ops->mem_create(dev, (size_t)1 << 50, &mem), ceclOutOfMemory);
     assert_int_equal(mem.handle, 0);
@@ -192,7 +183,6 @@ static void memory_and_words_work_across_processes(void **state)
 
 static void local_copies_need_no_sm_where_that_is_asked(void **state)
 {
-    (void)state;
     static char room[CECL_LOCAL_ROOM];
     uint32_t ways = 9;
     assert_int_equal(dev->ops->local_copies(dev, room, sizeof(room), false, &ways), ceclSuccess);

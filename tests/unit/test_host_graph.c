@@ -33,7 +33,6 @@ static void launch(void *graph, ceclStream_t stream)
 static void captured_work_is_done_by_each_launch_alone(void **state)
 {
     uint32_t from = 1, to = 0;
-    (void)state;
     ceclStream_t stream = new_stream();
     begin_on(stream);
     copy(stream, &to, &from, sizeof(to));
@@ -55,7 +54,6 @@ static void an_event_orders_graphs_and_other_work(void **state)
     struct cecl_event *event = NULL;
     uint32_t gate = 0, sources[20], list[20], *last = &list[19];
     void *graphs[10];
-    (void)state;
     ceclStream_t streams[2] = {new_stream(), new_stream()};
     assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
     for (uint32_t i = 0; i < 20; i++)
@@ -93,7 +91,6 @@ static void several_calls_of_a_graph_are_one_launch(void **state)
 {
     struct cecl_event *event = NULL;
     uint32_t gate = 0;
-    (void)state;
     ceclStream_t stream = new_stream(), other = new_stream();
     assert_int_equal(CAPTURES->event_create(dev, &event), ceclSuccess);
     const struct cecl_capture capture = begin_on(stream);
@@ -123,7 +120,6 @@ static void keepers_hear_of_the_end_once_the_last_launch_is_done(void **state)
 {
     _Atomic int gone = 0;
     uint32_t gate = 0;
-    (void)state;
     ceclStream_t stream = new_stream();
     const struct cecl_capture capture = begin_on(stream);
     memop(stream, CECL_MEMOP_WAIT, &gate, 1);

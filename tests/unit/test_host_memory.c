@@ -48,7 +48,6 @@ static struct cecl_mem new_granule(void)
 
 static void a_host_device_says_what_it_is(void **state)
 {
-    (void)state;
     assert_int_equal(dev->kind, CECL_KIND_HOST);
     assert_int_equal(dev->ordinal, -1);
     assert_int_equal(dev->total_bytes, 0);
@@ -58,7 +57,6 @@ static void a_host_device_says_what_it_is(void **state)
 
 static void created_memory_is_zero(void **state)
 {
-    (void)state;
     struct cecl_mem mem = new_granule();
     const unsigned char *bytes = map_granule(&mem);
     for (size_t i = 0; i < dev->granularity; i++)
@@ -69,7 +67,6 @@ static void created_memory_is_zero(void **state)
 
 static void an_import_is_the_memory_of_the_export(void **state)
 {
-    (void)state;
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
     assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
@@ -88,7 +85,6 @@ static void an_import_is_the_memory_of_the_export(void **state)
 
 static void a_descriptor_is_the_callers_and_lives_apart(void **state)
 {
-    (void)state;
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
     assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
@@ -101,7 +97,6 @@ static void a_descriptor_is_the_callers_and_lives_apart(void **state)
 
 static void descriptors_are_closed_on_exec(void **state)
 {
-    (void)state;
     struct cecl_mem mine = new_granule(), theirs = {0};
     int fd = -1;
     assert_int_equal(dev->ops->mem_export(dev, &mine, &fd), ceclSuccess);
@@ -116,7 +111,6 @@ static void descriptors_are_closed_on_exec(void **state)
 
 static void a_mapping_outlives_the_release_of_its_handle(void **state)
 {
-    (void)state;
     struct cecl_mem mem = new_granule();
     char *base = map_granule(&mem);
     strcpy(base, "still here");
@@ -130,7 +124,6 @@ static void a_mapping_outlives_the_release_of_its_handle(void **state)
 
 static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
 {
-    (void)state;
     struct cecl_mem mem = new_granule();
     const size_t granule = dev->granularity;
     void *base = NULL;
@@ -152,7 +145,6 @@ static void an_unmapped_range_is_unreadable_and_stays_reserved(void **state)
 
 static void more_than_is_available_is_out_of_memory_and_says_how_much(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0};
     struct sysinfo info;
     char number[32];
@@ -168,7 +160,6 @@ static void more_than_is_available_is_out_of_memory_and_says_how_much(void **sta
 
 static void an_address_range_too_large_is_out_of_memory(void **state)
 {
-    (void)state;
     void *base = NULL;
     assert_int_equal(dev->ops->reserve(dev, (size_t)1 << 62, &base), ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "4611686018427387904"));
@@ -177,7 +168,6 @@ static void an_address_range_too_large_is_out_of_memory(void **state)
 
 static void without_a_descriptor_left_memory_is_refused(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0}, mine = new_granule();
     struct rlimit before, none;
     int fd = -1;
@@ -198,7 +188,6 @@ static void without_a_descriptor_left_memory_is_refused(void **state)
 /* Files of this process must not grow that far: the memory gets its file, but not its size. */
 static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0};
     struct rlimit before, low;
     const int descriptors = open_descriptors();
@@ -218,7 +207,6 @@ static void memory_that_cannot_have_its_size_leaves_no_descriptor(void **state)
 
 static void an_import_of_what_is_no_memory_is_refused(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0};
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -231,7 +219,6 @@ static void an_import_of_what_is_no_memory_is_refused(void **state)
 
 static void mem_set_sets_its_bytes_and_no_others(void **state)
 {
-    (void)state;
     struct cecl_mem mem = new_granule();
     unsigned char *bytes = map_granule(&mem);
     assert_int_equal(dev->ops->mem_set(dev, bytes + 8, 0xa5, 16), ceclSuccess);
@@ -243,7 +230,6 @@ static void mem_set_sets_its_bytes_and_no_others(void **state)
 
 static void a_null_pointer_is_refused_by_its_name(void **state)
 {
-    (void)state;
     int plain = 0;
     assert_int_equal(dev->ops->check_pointer(dev, NULL, 4, "recvbuff"), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "recvbuff"));
@@ -263,7 +249,6 @@ static void assert_pointer_refused(const void *ptr, size_t bytes)
 
 static void a_range_that_wraps_around_is_refused(void **state)
 {
-    (void)state;
     const char plain = 0;
     assert_pointer_refused(&plain, SIZE_MAX);
     assert_pointer_refused(&plain, SIZE_MAX - (uintptr_t)&plain + 2); /* ends at address 0 */
@@ -273,7 +258,6 @@ static void a_range_that_wraps_around_is_refused(void **state)
 /* [hole | memory | hole]: a range that begins or ends in a hole is refused. */
 static void a_range_that_begins_or_ends_in_no_memory_is_refused(void **state)
 {
-    (void)state;
     struct cecl_mem mem = new_granule();
     const size_t granule = dev->granularity;
     void *base = NULL;
@@ -327,7 +311,6 @@ static void one_life(void)
 
 static void a_thousand_lives_leave_nothing(void **state)
 {
-    (void)state;
     enum { WARM = 10, LIVES = 1000, STACKS = 64 << 20 };
     for (int i = 0; i < WARM; i++)
         one_life();

@@ -43,7 +43,6 @@ static void end_import(const struct cecl_region_export *exported, char *addr)
 
 static void a_shared_mapping_is_one_region_from_any_of_its_bytes(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const char *bytes[] = {memory, memory + page() + 5, memory + PAGES * page() - 1};
@@ -74,7 +73,6 @@ static void assert_private(const void *ptr)
  * the region and does not belong to it. */
 static void a_mapping_with_a_hole_is_one_region(void **state)
 {
-    (void)state;
     const int fd = new_file();
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
     char *memory = map_shared(fd, NULL, 0, PAGES), *middle = memory + page();
@@ -98,7 +96,6 @@ static void a_mapping_with_a_hole_is_one_region(void **state)
 
 static void finding_a_region_leaves_no_descriptor(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 1);
     const int descriptors = open_descriptors();
@@ -110,7 +107,6 @@ static void finding_a_region_leaves_no_descriptor(void **state)
 
 static void memory_of_malloc_and_of_the_stack_is_private(void **state)
 {
-    (void)state;
     const int here = 0;
     char *small = malloc(100), *large = malloc((size_t)8 << 20);
     assert_non_null(small);
@@ -124,7 +120,6 @@ static void memory_of_malloc_and_of_the_stack_is_private(void **state)
 
 static void private_and_anonymous_mappings_are_private(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *copy = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     char *nameless = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -139,7 +134,6 @@ static void private_and_anonymous_mappings_are_private(void **state)
 
 static void a_mapping_whose_file_was_closed_is_private(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     struct cecl_region region = region_at(memory);
@@ -156,7 +150,6 @@ static void a_mapping_whose_file_was_closed_is_private(void **state)
  * before the seal. */
 static void a_file_that_is_sealed_against_writing_is_private(void **state)
 {
-    (void)state;
     const struct {
         int seal, rights;
         enum cecl_region_kind kind;
@@ -185,7 +178,6 @@ static void a_file_that_is_sealed_against_writing_is_private(void **state)
 /* The kernel itself reads no such page for another process, not even by process_vm_readv. */
 static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
 {
-    (void)state;
     const int fd = (int)syscall(SYS_memfd_secret, 0);
     if (fd < 0) {
         print_message("skipped: this kernel has no memfd_secret\n");
@@ -207,7 +199,6 @@ static void memory_of_memfd_secret_can_be_used_and_is_private(void **state)
 
 static void a_file_open_for_reading_alone_is_private(void **state)
 {
-    (void)state;
     char path[64];
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 1);
@@ -231,7 +222,6 @@ static void assert_no_memory(const void *ptr)
 
 static void an_address_without_memory_is_refused_by_its_address(void **state)
 {
-    (void)state;
     void *reserved = NULL;
     char *gone = mmap(NULL, page(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(gone, MAP_FAILED);
@@ -248,7 +238,6 @@ static void an_address_without_memory_is_refused_by_its_address(void **state)
 
 static void an_id_stays_while_the_memory_stays(void **state)
 {
-    (void)state;
     const int fd = new_file(), other = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const uint64_t id = id_at(memory);
@@ -264,7 +253,6 @@ static void an_id_stays_while_the_memory_stays(void **state)
 
 static void memory_mapped_anew_has_another_id(void **state)
 {
-    (void)state;
     const int fd = new_file(), other = new_file();
     /* The page stays reserved, because another thread might map something into a free page. */
     char *memory = mmap(NULL, page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -286,7 +274,6 @@ static void memory_mapped_anew_has_another_id(void **state)
 
 static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
 {
-    (void)state;
     const int fd = new_file(), other = new_file();
     struct cecl_region_export exported;
     char *memory = map_shared(fd, NULL, 0, 1);
@@ -305,7 +292,6 @@ static void a_region_is_refused_once_other_memory_is_in_its_place(void **state)
 static void regions_are_found_behind_many_mappings(void **state)
 {
     enum { MANY = 200 };
-    (void)state;
     char name[200], *many[MANY];
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
@@ -329,7 +315,6 @@ static void regions_are_found_behind_many_mappings(void **state)
 
 static void an_import_is_the_memory_of_the_export(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const struct cecl_region_export exported = export_of(memory + 7);
@@ -351,7 +336,6 @@ static void an_import_is_the_memory_of_the_export(void **state)
 
 static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *whole = map_shared(fd, NULL, 0, PAGES), *part = map_shared(fd, NULL, 2, 1);
     const struct cecl_region_export exported = export_of(part);
@@ -369,7 +353,6 @@ static void a_mapping_of_a_part_of_a_file_is_imported_at_that_part(void **state)
 
 static void a_closed_import_leaves_its_range_reserved(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, 1);
     const struct cecl_region_export exported = export_of(memory);
@@ -388,7 +371,6 @@ static void a_closed_import_leaves_its_range_reserved(void **state)
 
 static void an_export_of_another_kind_is_refused(void **state)
 {
-    (void)state;
     const struct cecl_region_export exported = {
         .kind = CECL_REGION_HANDLE, .bytes = 4096, .fd = -1};
     void *addr = NULL;
@@ -456,7 +438,6 @@ static int import_in_child(int socket, uint64_t parent)
 static void another_process_imports_memory_that_was_mapped_after_the_fork(void **state)
 {
     int sockets[2], status = -1;
-    (void)state;
     const uint64_t parent = cecl_fork_process();
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
     const pid_t child = fork();

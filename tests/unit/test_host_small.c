@@ -101,7 +101,6 @@ static void it_runs_in_the_order_of_its_stream(void **state)
 {
     uint32_t go = 0, after[RANKS] = {0};
     unsigned char late_data[BLOCK];
-    (void)state;
     assert_true(dev->has_small);
     memset(late_data, 11, BLOCK);
     memset(all.send[0], 0, BLOCK);
@@ -135,7 +134,6 @@ static void who_sleeps_until_it_is_done_is_woken(void **state)
     uint32_t turn = 0;
     int64_t least_ms = INT64_MAX;
     ceclStream_t other = new_stream();
-    (void)state;
     for (uint32_t i = 1; i <= ROUNDS; i += TEN) {
         const int64_t start = cecl_now_ms();
         for (uint32_t k = i; k < i + TEN; k++) {
@@ -157,7 +155,6 @@ static void who_sleeps_until_it_is_done_is_woken(void **state)
 /* Writes the word as a watchdog does. */
 static void its_waits_end_by_a_word_that_is_released(void **state)
 {
-    (void)state;
     for (uint32_t i = 1; i <= 5; i++) /* rank 1 never comes */
         gather(0, i);
     await_word(&all.rows[1][0], 101);
@@ -174,7 +171,6 @@ static void its_waits_end_by_a_word_that_is_released(void **state)
 
 static void a_device_that_closes_does_not_wait_for_peers(void **state)
 {
-    (void)state;
     for (uint32_t i = 1; i <= 3; i++)
         gather(0, i);
     await_word(&all.rows[1][0], 101);
@@ -190,7 +186,6 @@ static void what_cannot_be_is_refused_and_not_enqueued(void **state)
 {
     const struct cecl_small small = {.nranks = RANKS, .bytes = SLOT + 1, .slot_bytes = SLOT};
     struct cecl_small good = small;
-    (void)state;
     assert_int_equal(dev->ops->small(dev, all.streams[0], &small), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_query(dev, all.streams[0]), ceclSuccess);
     good.bytes = SLOT;

@@ -27,7 +27,6 @@ static void release(uint32_t *word, uint32_t value)
 
 static void all_default_handles_are_one_stream(void **state)
 {
-    (void)state;
     ceclStream_t work[3] = {NULL, NULL, NULL}, own = new_stream(), forked = NULL;
     for (uintptr_t i = 0; i < 3; i++) {
         assert_int_equal(dev->ops->stream_fork(dev, HANDLE(i), &work[i]), ceclSuccess);
@@ -42,7 +41,6 @@ static void all_default_handles_are_one_stream(void **state)
 
 static void default_streams_cannot_be_destroyed(void **state)
 {
-    (void)state;
     ceclStream_t work = NULL;
     assert_int_equal(dev->ops->stream_fork(dev, NULL, &work), ceclSuccess);
     for (uintptr_t i = 0; i < 3; i++)
@@ -77,7 +75,6 @@ static void assert_refused_everywhere(ceclStream_t stream)
 
 static void a_destroyed_stream_is_refused_by_every_call(void **state)
 {
-    (void)state;
     ceclStream_t stream = new_stream();
     assert_int_equal(dev->ops->stream_destroy(dev, stream), ceclSuccess);
     assert_refused_everywhere(stream);
@@ -85,7 +82,6 @@ static void a_destroyed_stream_is_refused_by_every_call(void **state)
 
 static void a_stream_of_another_device_is_refused_by_every_call(void **state)
 {
-    (void)state;
     struct cecl_device *other = NULL;
     ceclStream_t foreign = NULL;
     assert_int_equal(cecl_host_open(&other), ceclSuccess);
@@ -119,7 +115,6 @@ static size_t allocated(void)
 
 static void a_stream_without_a_thread_leaves_no_memory(void **state)
 {
-    (void)state;
     ceclStream_t stream = NULL;
     const size_t before = allocated();
     refuse_threads = true;
@@ -135,7 +130,6 @@ static void a_stream_without_a_thread_leaves_no_memory(void **state)
 
 static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
 {
-    (void)state;
     float one = 1, sum = 0;
     const void *sources[] = {&one, &one};
     const struct cecl_reduction reduction = {
@@ -152,7 +146,6 @@ static void a_reduction_on_a_stream_that_is_none_leaves_no_memory(void **state)
 /* A sanitizer would end the program instead of refusing that much memory. */
 static void a_queue_that_cannot_grow_leaves_the_stream_usable(void **state)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip();
 #endif
@@ -168,7 +161,6 @@ static void a_queue_that_cannot_grow_leaves_the_stream_usable(void **state)
 
 static void check_takes_every_stream_of_the_device(void **state)
 {
-    (void)state;
     uint32_t never = 0;
     ceclStream_t held = new_stream();
     for (uintptr_t i = 0; i < 3; i++)
@@ -182,7 +174,6 @@ static void check_takes_every_stream_of_the_device(void **state)
 
 static void enqueued_arrays_may_be_reused_at_once(void **state)
 {
-    (void)state;
     int from[2] = {11, 22}, to[2] = {0, 0}, wrong = 0;
     void *dst[2] = {&to[0], &to[1]}, *src[2] = {&from[0], &from[1]};
     size_t bytes[2] = {sizeof(int), sizeof(int)};
@@ -210,7 +201,6 @@ static void enqueued_arrays_may_be_reused_at_once(void **state)
 /* A batch has no order: a plan that relies on one must not pass by luck. */
 static void every_second_batch_runs_in_another_order(void **state)
 {
-    (void)state;
     uint64_t first = 1, second = 2, to = 0, seen[4];
     void *dst[2] = {&to, &to}, *src[2] = {&first, &second};
     size_t bytes[2] = {sizeof(to), sizeof(to)};
@@ -229,7 +219,6 @@ static void every_second_batch_runs_in_another_order(void **state)
 /* 10,000 commands behind a wait, then as many again. */
 static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
 {
-    (void)state;
     enum { ROUNDS = 3, PIECES = 10000 };
     uint32_t *words = new_words(2);
     uint64_t cells[2] = {0, 0};
@@ -257,7 +246,6 @@ static void a_held_stream_takes_all_work_and_keeps_its_room(void **state)
 /* The queue is a ring that grows while it is used: wherever it begins, no command is lost. */
 static void work_keeps_its_order_wherever_the_queue_grows(void **state)
 {
-    (void)state;
     for (size_t before = 0; before < 70; before += 23) {
         enum { CHAIN = 200 };
         uint64_t cells[CHAIN + 1] = {77};
@@ -279,7 +267,6 @@ static void work_keeps_its_order_wherever_the_queue_grows(void **state)
 
 static void all_kinds_of_work_keep_their_order(void **state)
 {
-    (void)state;
     uint32_t *words = new_words(3);
     memop(NULL, CECL_MEMOP_WRITE, &words[0], 8);
     assert_int_equal(dev->ops->memcpy_async(dev, &words[1], &words[0], sizeof(*words), NULL),
@@ -295,7 +282,6 @@ static void all_kinds_of_work_keep_their_order(void **state)
 
 static void destroying_a_stream_runs_what_it_holds(void **state)
 {
-    (void)state;
     enum { CHAIN = 2000 };
     static uint64_t cells[CHAIN + 1];
     ceclStream_t stream = new_stream();
@@ -325,7 +311,6 @@ static void *release_later(void *argument)
 
 static void destroying_a_held_stream_ends_with_its_release(void **state)
 {
-    (void)state;
     uint64_t from = 3, to = 0;
     struct helper helper = {.word = new_words(1)};
     ceclStream_t stream = new_stream();
@@ -340,7 +325,6 @@ static void destroying_a_held_stream_ends_with_its_release(void **state)
 
 static void closing_skips_what_stands_behind_an_abandoned_wait(void **state)
 {
-    (void)state;
     struct cecl_device *own = dev;
     uint64_t from = 3, to = 0;
     uint32_t never = 0;
@@ -366,7 +350,6 @@ static void *wait_for_stream(void *argument)
 
 static void synchronize_waits_for_earlier_work_alone(void **state)
 {
-    (void)state;
     uint32_t *words = new_words(2);
     struct helper helper = {.stream = new_stream()};
     memop(helper.stream, CECL_MEMOP_WAIT, &words[0], 1);
@@ -390,7 +373,6 @@ static void synchronize_waits_for_earlier_work_alone(void **state)
 
 static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
 {
-    (void)state;
     const int64_t past = cecl_now_ms() - 1000;
     new_stream();
     assert_int_equal(dev->ops->streams_drain(dev, past), ceclSuccess);
@@ -400,7 +382,6 @@ static void a_drain_with_nothing_enqueued_returns_at_once(void **state)
 /* Each stream in turn is held: the default stream and others. */
 static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
 {
-    (void)state;
     uint32_t *words = new_words(1);
     const ceclStream_t streams[3] = {NULL, new_stream(), new_stream()};
     for (uint32_t i = 0; i < 3; i++) {
@@ -418,7 +399,6 @@ static void a_drain_of_a_held_stream_times_out_and_says_how_many(void **state)
 
 static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
 {
-    (void)state;
     enum { STREAMS = 4 };
     uint64_t from = 3, to[STREAMS] = {0};
     struct helper helper = {.word = new_words(1)};
@@ -440,7 +420,6 @@ static void a_drain_without_a_deadline_ends_with_all_work_done(void **state)
 /* In both directions, with less than a vector register and with more. */
 static void an_overlapping_copy_arrives_as_a_move(void **state)
 {
-    (void)state;
     enum { BYTES = 4096 };
     static const size_t shifts[] = {1, 4, 63, 1000};
     unsigned char cells[BYTES + 1000], before[sizeof(cells)];
@@ -467,7 +446,6 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
 
 static void a_copy_from_or_to_no_memory_is_refused_and_not_enqueued(void **state)
 {
-    (void)state;
     char here[64] = "as before";
     char *high = (char *)(UINTPTR_MAX - 15), *null = NULL;
     void *hole = NULL;

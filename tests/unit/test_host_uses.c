@@ -55,7 +55,6 @@ static void map_over(char *memory, size_t first, size_t pages, int rights, int f
 static void an_id_is_of_all_bytes_that_are_used(void **state)
 {
     enum { RIGHTS = PROT_READ | PROT_WRITE };
-    (void)state;
     const int fd = new_file(), other = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const struct cecl_use all = use_of(memory, PAGES * page(), true),
@@ -87,7 +86,6 @@ static void an_id_is_of_all_bytes_that_are_used(void **state)
 /* Bytes between the ranges of a use are not checked. */
 static void an_id_is_of_ranges_that_are_used(void **state)
 {
-    (void)state;
     const struct cecl_range ranges[] = {{1, 2}, {2 * page(), 3 * page()}};
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -111,7 +109,6 @@ static void an_id_is_of_ranges_that_are_used(void **state)
 /* Another page of the same file counts as other memory. */
 static void an_id_tells_pages_of_a_file_apart(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const struct cecl_use all = use_of(memory, PAGES * page(), false);
@@ -124,7 +121,6 @@ static void an_id_tells_pages_of_a_file_apart(void **state)
 
 static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const struct cecl_region whole = region_at(memory);
@@ -146,7 +142,6 @@ static void a_mapping_that_the_kernel_splits_is_one_region(void **state)
 /* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
 static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *place = mmap(NULL, PAGES * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(place, MAP_FAILED);
@@ -171,7 +166,6 @@ static void a_region_stays_when_its_mapping_grows_or_shrinks(void **state)
 
 static void a_region_of_which_a_part_is_gone_is_not_exported(void **state)
 {
-    (void)state;
     const int fd = new_file();
     struct cecl_region_export exported;
     char *memory = map_shared(fd, NULL, 0, PAGES);
@@ -264,7 +258,6 @@ static void refuse_each_trouble(int flags)
 
 static void memory_that_would_end_the_process_is_refused_by_its_name(void **state)
 {
-    (void)state;
     refuse_each_trouble(MAP_SHARED);
     refuse_each_trouble(MAP_PRIVATE);
 }
@@ -272,7 +265,6 @@ static void memory_that_would_end_the_process_is_refused_by_its_name(void **stat
 /* The first used byte may follow bytes that are not used and need not exist. */
 static void bytes_that_are_not_used_may_be_gone(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     struct cecl_use middle = use_of(memory, 2 * page(), true);
@@ -288,7 +280,6 @@ static void bytes_that_are_not_used_may_be_gone(void **state)
 
 static void memory_that_was_moved_away_and_back_is_the_same(void **state)
 {
-    (void)state;
     const int fd = new_file();
     char *memory = map_shared(fd, NULL, 0, PAGES);
     const struct cecl_use all = use_of(memory, PAGES * page(), true);

@@ -74,7 +74,6 @@ static void run_dialogue(struct dialogue *dialogue)
 
 static void a_written_word_wakes_who_waits_for_it(void **state)
 {
-    (void)state;
     uint32_t words[2] = {0, 0};
     struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], false, {0}};
     run_dialogue(&dialogue);
@@ -82,7 +81,6 @@ static void a_written_word_wakes_who_waits_for_it(void **state)
 
 static void a_copied_word_wakes_who_waits_for_it(void **state)
 {
-    (void)state;
     uint32_t words[2] = {0, 0};
     struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], true, {0}};
     run_dialogue(&dialogue);
@@ -90,7 +88,6 @@ static void a_copied_word_wakes_who_waits_for_it(void **state)
 
 static void a_word_wakes_who_waits_at_another_mapping(void **state)
 {
-    (void)state;
     struct cecl_mem mem = {0};
     assert_int_equal(dev->ops->mem_create(dev, dev->granularity, &mem), ceclSuccess);
     uint32_t *here = map_granule(&mem), *there = map_granule(&mem);
@@ -103,7 +100,6 @@ static void a_word_wakes_who_waits_at_another_mapping(void **state)
 
 static void released_words_free_every_stream_they_hold(void **state)
 {
-    (void)state;
     enum { HELD = 8 };
     uint32_t *words = NULL, got[HELD];
     ceclStream_t streams[HELD];
@@ -129,7 +125,6 @@ static void released_words_free_every_stream_they_hold(void **state)
  * written. */
 static void waits_follow_a_word_across_its_wrap(void **state)
 {
-    (void)state;
     uint32_t word = 0xfffffffcu;
     ceclStream_t stream = new_stream();
     for (uint32_t step = 1; step <= 6; step++) {
@@ -146,7 +141,6 @@ static void waits_follow_a_word_across_its_wrap(void **state)
 /* Many ranks share few cores: a rank that waits must leave the cores to ranks that work. */
 static void held_streams_use_no_processor(void **state)
 {
-    (void)state;
     enum { HELD = 8, SLEEP_MS = 400 };
     uint32_t gate = 0;
     struct timespec before, after;
@@ -169,7 +163,6 @@ static void held_streams_use_no_processor(void **state)
 /* An unaligned flag: four bytes at an odd address are copied as bytes. */
 static void four_unaligned_bytes_are_copied_like_any(void **state)
 {
-    (void)state;
     char from[] = ".abcd.", to[] = "......";
     copy(NULL, to + 1, from + 1, 4);
     synchronize(NULL);
@@ -292,7 +285,6 @@ static int be_rank(int rank, int socket)
 
 static void two_processes_exchange_data_and_flags_through_sent_memory(void **state)
 {
-    (void)state;
     int sockets[2], status = -1;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
     const pid_t child = fork(); /* forks without threads, because this test comes first */
@@ -313,7 +305,6 @@ static void overwriting_words_asks_nothing_of_the_kernel(void **state)
 {
     enum { COUNT = 1000 };
     static uint32_t words[COUNT];
-    (void)state;
     system_calls = 0;
     assert_int_equal(dev->ops->words_overwrite(dev, words, COUNT, 7), ceclSuccess);
     assert_int_equal(system_calls, 0);

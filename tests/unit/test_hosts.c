@@ -1,14 +1,10 @@
 /* Which ranks share a host and a node, according to what they report, and which ranks an error names if
  * their settings differ. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "api/introduce.h"
 
@@ -61,7 +57,6 @@ static void expect_refused(ceclResult_t result, const char *words)
 
 static void hosts_are_nodes(void **state)
 {
-    (void)state;
     meet("aaaa");
     assert_string_equal(layout(), "1 node");
     meet("aabb");
@@ -74,7 +69,6 @@ static void hosts_are_nodes(void **state)
 
 static void hosts_are_numbered_by_their_first_ranks(void **state)
 {
-    (void)state;
     uint16_t host[MOST];
     static const uint16_t wanted[] = {0, 1, 0, 2, 1};
     meet("zbzab");
@@ -88,7 +82,6 @@ static void hosts_are_numbered_by_their_first_ranks(void **state)
 
 static void pretended_nodes_lie_within_hosts(void **state)
 {
-    (void)state;
     meet("aaaabbbb");
     set_sizes("2");
     assert_string_equal(layout(), "4 nodes of 2 ranks");
@@ -103,7 +96,6 @@ static void pretended_nodes_lie_within_hosts(void **state)
 
 static void child_has_the_nodes_of_its_parent(void **state)
 {
-    (void)state;
     meet("abb");
     hellos[0].config.node = 1; /* node 0 has no member */
     hellos[1].config.node = hellos[2].config.node = 2;
@@ -112,7 +104,6 @@ static void child_has_the_nodes_of_its_parent(void **state)
 
 static void odd_version_is_named(void **state)
 {
-    (void)state;
     meet("aabbb");
     hellos[3].version = CECL_VERSION + 1;
     expect_refused(ceclInvalidUsage, "rank 3 has a different version of cecl than rank 0");
@@ -126,7 +117,6 @@ static void odd_version_is_named(void **state)
 
 static void rank_that_is_no_rank_of_cecl_is_named(void **state)
 {
-    (void)state;
     meet("aab");
     memset(&hellos[1], 0x5a, sizeof(hellos[1]));
     expect_refused(ceclInvalidUsage, "rank 1 has a different version of cecl");
@@ -134,7 +124,6 @@ static void rank_that_is_no_rank_of_cecl_is_named(void **state)
 
 static void odd_settings_are_named(void **state)
 {
-    (void)state;
     meet("aabb");
     hellos[2].config.timeout_ms += 1;
     expect_refused(ceclInvalidArgument, "ranks differ in timeoutMs");

@@ -1,12 +1,8 @@
 /* Launches: their states, and which resources of its communicator a launch holds, on the host device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -21,7 +17,6 @@
 /* The states of a launch that ranks announce, and of a launch that needs no announcement. */
 static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
 {
-    (void)state;
     static const bool next[CECL_LAUNCH_STATES][CECL_LAUNCH_STATES] = {
         [CECL_LAUNCH_DESCRIBED] = {[CECL_LAUNCH_TOLD] = true, [CECL_LAUNCH_BOUND] = true},
         [CECL_LAUNCH_TOLD] = {[CECL_LAUNCH_OWED] = true},
@@ -40,7 +35,6 @@ static void a_launch_goes_forward_and_breaks_until_it_is_enqueued(void **state)
 /* A launch that peers rely on stays owed until it is enqueued, also when it gets its program. */
 static void a_launch_that_peers_rely_on_is_owed_until_it_is_enqueued(void **state)
 {
-    (void)state;
     struct cecl_launch told = {.state = CECL_LAUNCH_DESCRIBED}, begun = told;
     cecl_launch_owe(&told);
     assert_int_equal(told.state, CECL_LAUNCH_TOLD);
@@ -111,7 +105,6 @@ static void expect_gathered(const int *recv)
 static void a_call_of_another_thread_leaves_an_open_group_what_it_carries(void **state)
 {
     struct rank ranks[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (struct rank){.comm = comms[r],
                                  .send = private_memory(COUNT),
@@ -153,7 +146,6 @@ static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **st
     struct rank me = {
         .comm = comms[0], .send = private_memory(COUNT), .first = private_memory(RANKS * COUNT)};
     ceclExplanation_t explanation;
-    (void)state;
     assert_int_equal(pthread_create(&me.thread, NULL, begin_a_group, &me), 0);
     pthread_join(me.thread, NULL);
     OK(me.result);
@@ -170,7 +162,6 @@ static void the_next_call_takes_back_what_a_thread_left_that_has_ended(void **st
 static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **state)
 {
     int *memory = private_memory(8);
-    (void)state;
     OK(ceclGroupStart());
     OK(ceclSend(memory, 1, ceclInt32, 1, comms[0], NULL));
     OK(ceclRecv(memory, 1, ceclInt32, 0, comms[1], NULL));
@@ -193,7 +184,6 @@ static void launches_of_a_group_come_in_the_order_of_the_first_calls(void **stat
 static void a_good_group_leaves_the_last_error_as_it_is(void **state)
 {
     int memory[4] = {0};
-    (void)state;
     assert_int_equal(ceclSend(memory, 1, ceclInt32, 77, comms[0], NULL), ceclInvalidArgument);
     char before[CECL_MESSAGE_BYTES];
     cecl_keep_message(before);
@@ -222,7 +212,6 @@ static void *gather_around_a_hole(void *argument)
 static void private_memory_may_have_holes_where_a_call_uses_no_byte(void **state)
 {
     struct rank ranks[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         char *recv =
             mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,13 +1,9 @@
 /* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
  * it is refused. Ranks of one process, on the host device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 
@@ -55,7 +51,6 @@ static ceclResult_t group_of_messages(int count)
 
 static void a_group_has_so_many_calls_at_most(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 12};
     ceclExplanation_t told;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -71,7 +66,6 @@ static void a_group_has_so_many_calls_at_most(void **state)
 
 static void a_group_has_so_many_messages_to_a_rank_at_most(void **state)
 {
-    (void)state;
     static const int sizes[] = {2, 8, 12, MOST_RANKS};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const ceclLimits_t limits = open_ranks(sizes[i]);
@@ -103,7 +97,6 @@ static ceclResult_t reduce(int type, int op)
 
 static void the_types_are_those_that_calls_take(void **state)
 {
-    (void)state;
     const ceclLimits_t limits = open_ranks(2);
     for (int type = 0; type < 32; type++) {
         assert_int_equal(limits.types >> type & 1, gather(1, type) == ceclSuccess);
@@ -115,7 +108,6 @@ static void the_types_are_those_that_calls_take(void **state)
 
 static void more_bytes_than_a_block_may_have_are_refused(void **state)
 {
-    (void)state;
     const ceclLimits_t limits = open_ranks(2);
     assert_int_equal(gather((size_t)limits.blockBytes, ceclInt8), ceclInvalidArgument);
     assert_null(strstr(ceclGetLastError(NULL), "address space"));
@@ -128,7 +120,6 @@ static void more_bytes_than_a_block_may_have_are_refused(void **state)
 
 static void they_say_what_is_chosen(void **state)
 {
-    (void)state;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     ceclLimits_t limits = open_ranks(2);
     assert_int_equal(limits.smPolicy, CECL_SM_REDUCE_ONLY);
@@ -146,7 +137,6 @@ static void they_say_what_is_chosen(void **state)
 
 static void asking_is_no_error(void **state)
 {
-    (void)state;
     open_ranks(2);
     assert_int_equal(gather(1, -1), ceclInvalidArgument);
     char words[512];
@@ -162,7 +152,6 @@ static void asking_is_no_error(void **state)
 
 static void ranks_share_the_memory_that_is_lent(void **state)
 {
-    (void)state;
     open_ranks(3);
     void *first;
     size_t bytes;

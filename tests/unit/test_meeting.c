@@ -1,13 +1,9 @@
 /* The parts that members bring to a meeting, in plain memory. Ranks are threads. No process ends, so only
  * the meeting itself shows which ranks have moved on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 
@@ -86,7 +82,6 @@ static void end_all(void *memory)
 
 static void members_get_all_parts_in_rank_order(void **state)
 {
-    (void)state;
     void *memory = calloc(1, cecl_meetings_bytes(RANKS));
     plan_all(memory);
     for (int round = 0; round < 20; round++) { /* more rounds than the table keeps */
@@ -112,7 +107,6 @@ static void members_get_all_parts_in_rank_order(void **state)
  * communicator. A rank that is too late for the first part must not take the second one. */
 static void a_part_of_a_later_call_is_not_taken(void **state)
 {
-    (void)state;
     int late = 0;
     for (int tries = 0; tries < 2000 && late == 0; tries++) {
         void *memory = calloc(1, cecl_meetings_bytes(RANKS));

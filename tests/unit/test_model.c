@@ -1,11 +1,7 @@
 /* The simulation of machines: small cases against times computed by hand, requirements for measured tuning
  * tables, and targets for all-gathers over nodes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +71,6 @@ static void expect_us(double us, double expected)
 /* Hand computation: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
 static void copies_of_a_batch_go_one_after_the_other(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     begin(3, 0);
     add_copy(0, 0, 1, MB);
@@ -87,7 +82,6 @@ static void copies_of_a_batch_go_one_after_the_other(void **state)
  * left. */
 static void two_copies_to_one_gpu_share_its_link(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     begin(3, 0);
     add_copy(0, 0, 2, MB);
@@ -103,7 +97,6 @@ static void two_copies_to_one_gpu_share_its_link(void **state)
 /* A pull takes 20 us; the engine runs the other lane's batch after it, though the link is idle. */
 static void an_engine_serves_one_batch_at_a_time(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     begin(2, 0);
     add_copy(0, 1, 0, MB);
@@ -115,7 +108,6 @@ static void an_engine_serves_one_batch_at_a_time(void **state)
 /* A barrier of three ranks: flags arrive at 1 + 3 and 2 + 3, the last one decides, and the waits cost 4. */
 static void a_barrier_takes_its_flags_and_a_wait(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     begin(3, 0);
     for (int r = 0; r < 3; r++)
@@ -126,7 +118,6 @@ static void a_barrier_takes_its_flags_and_a_wait(void **state)
 /* The side lane's flags follow a copy of the main lane: 2 + 1 + 100, then 1 + 3 + 4. */
 static void a_flag_waits_for_the_copies_before_it(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     begin(2, 0);
     add_copy(0, 0, 1, 10 * MB);
@@ -140,7 +131,6 @@ static void a_flag_waits_for_the_copies_before_it(void **state)
 /* The side lane: 10 + after 5, kernel 7, 2 sources of 1 MB at 10 GB/s. */
 static void a_reduction_takes_its_sources(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     const struct cecl_place here = {.area = CECL_AREA_SEND}, sources[] = {here, here};
     begin(2, 0);
@@ -165,7 +155,6 @@ static void swap(int a, int b, uint64_t bytes)
 /* group 20 + 1 MB at 10 GB/s + message 6 + wait 4; the later rank decides. */
 static void an_exchange_begins_when_both_have_come(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     const double late[] = {0, 50};
     begin(2, 1);
@@ -178,7 +167,6 @@ static void an_exchange_begins_when_both_have_come(void **state)
 
 static void gpus_that_share_a_nic_share_its_rate(void **state)
 {
-    (void)state;
     struct model_rates rates = round_rates();
     assert_true(model_rates_set(&rates, "per_nic", "2"));
     begin(4, 2);
@@ -191,7 +179,6 @@ static void gpus_that_share_a_nic_share_its_rate(void **state)
 
 static void plans_that_never_end_are_told(void **state)
 {
-    (void)state;
     const struct model_rates rates = round_rates();
     struct model_outcome out;
     begin(2, 0);
@@ -205,7 +192,6 @@ static void plans_that_never_end_are_told(void **state)
 
 static void rates_are_read_by_name_and_bad_ones_refused(void **state)
 {
-    (void)state;
     struct model_rates rates = model_rates_default();
     char name[] = "/tmp/model-rates-XXXXXX", trouble[256];
     const int fd = mkstemp(name);
@@ -242,7 +228,6 @@ static double us_of(struct model_call *call, int count, int size, const struct m
  * rate. */
 static void rows_of_more_gpus_come_within_five_percent(void **state)
 {
-    (void)state;
     static const struct {
         enum cecl_op_index op;
         bool in_place;
@@ -277,7 +262,6 @@ static void rows_of_more_gpus_come_within_five_percent(void **state)
 /* at 387 GB/s inside a node and 50 GB/s a NIC */
 static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **state)
 {
-    (void)state;
     static const struct {
         int nodes;
         double closed;
@@ -300,7 +284,6 @@ static void all_gathers_over_nodes_reach_nine_tenths_of_the_closed_model(void **
 /* Whichever rank is late, no rank leaves a barrier before the late rank has come. */
 static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **state)
 {
-    (void)state;
     static const uint16_t layouts[][9] = {{0, 0, 0, 1, 1, 2, 3, 3, 4},
                                           {0, 1, 2, 3, 4, 5, 6, 7, 8},
                                           {1, 0, 1, 0, 2, 2, 2, 0, 1},
@@ -325,7 +308,6 @@ static void a_barrier_over_nodes_ends_for_nobody_before_all_have_come(void **sta
 /* The times that overlapped calls must keep: 8 nodes of 8 take 1343 and 3415 us (docs/scale.md). */
 static void exchanges_overlap_with_what_a_node_does(void **state)
 {
-    (void)state;
     static const struct {
         enum cecl_op_index op;
         bool in_place;

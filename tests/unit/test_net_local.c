@@ -1,14 +1,10 @@
 /* The network between pretended nodes: two ranks of one process, each with its own device, and mailboxes
  * that both map. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -31,7 +27,6 @@ static uint32_t gate;
 
 static int set_up(void **state)
 {
-    (void)state;
     bool fine = posix_memalign(&memory, 4096, cecl_net_local_bytes(RANKS)) == 0;
     memset(memory, 0, cecl_net_local_bytes(RANKS));
     gate = 0;
@@ -48,7 +43,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int r = 0; r < 2; r++) {
         if (nets[r])
             nets[r]->ops->close(nets[r]);
@@ -95,7 +89,6 @@ static void await_late(int rank, int count, int first)
 
 static void rings_are_neither_too_small_nor_too_many_bytes(void **state)
 {
-    (void)state;
     static const struct {
         int nranks;
         size_t ring;
@@ -109,7 +102,6 @@ static void rings_are_neither_too_small_nor_too_many_bytes(void **state)
 /* More than a ring holds, in both directions at once. Their first transfers match in order. */
 static void transfers_meet_in_order_and_arrive_whole(void **state)
 {
-    (void)state;
     unsigned char *in[2];
     for (int r = 0; r < 2; r++) {
         in[r] = calloc(1, 2 * LARGE);
@@ -133,7 +125,6 @@ static void transfers_meet_in_order_and_arrive_whole(void **state)
 
 static void an_exchange_is_late_until_its_peer_has_come(void **state)
 {
-    (void)state;
     unsigned char in[8], other[8];
     const struct cecl_net_transfer first[] = {{in, 8, 1, false}, {other, 8, AWAY, false}},
                                    second[] = {{bytes[1], 8, 0, true}};
@@ -153,7 +144,6 @@ static void an_exchange_is_late_until_its_peer_has_come(void **state)
 
 static void what_moves_is_seen(void **state)
 {
-    (void)state;
     struct cecl_rank_list late = {.count = 0};
     unsigned char in[8];
     uint32_t before = 0, after = 0;
@@ -172,7 +162,6 @@ static void what_moves_is_seen(void **state)
 /* The ring of rank 0 has 5 bytes left, too few for the next transfer's size field. */
 static void a_size_goes_as_a_whole(void **state)
 {
-    (void)state;
     enum { ROOM = 2048, FIRST = ROOM - 8 - 5, SECOND = 100 };
     unsigned char in[FIRST + SECOND];
     assert_int_equal(cecl_net_local_bytes(RANKS), RANKS * RANKS * (ROOM + 128));
@@ -192,7 +181,6 @@ static void a_size_goes_as_a_whole(void **state)
 
 static void ends_that_differ_are_named_by_the_receiver(void **state)
 {
-    (void)state;
     unsigned char in[8] = {0};
     exchange(1, (const struct cecl_net_transfer[]){{in, 7, 0, false}}, 1);
     exchange(0, (const struct cecl_net_transfer[]){{bytes[0], 8, 1, true}}, 1);
@@ -208,7 +196,6 @@ static void ends_that_differ_are_named_by_the_receiver(void **state)
 
 static void a_failed_network_moves_nothing(void **state)
 {
-    (void)state;
     unsigned char in[8] = {0};
     (nets[0]->ops->fail)(nets[0]);
     exchange(1, (const struct cecl_net_transfer[]){{bytes[1], 8, 0, true}}, 1);
@@ -229,7 +216,6 @@ static void *open_gate(void *unused)
 /* A failed communicator may end while an exchange is still queued. */
 static void a_network_is_closed_once_its_stream_is_done(void **state)
 {
-    (void)state;
     unsigned char in[8];
     const struct cecl_memop wait = {&gate, 1, CECL_MEMOP_WAIT};
     pthread_t thread;

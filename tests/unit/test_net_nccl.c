@@ -1,15 +1,11 @@
 /* The network between GPUs against a fake NCCL library: how the library is found and refused, which calls
  * it receives, and how long waits for it last. One rank of several, on the host device; the test makes up
  * the other ranks' messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <dlfcn.h>
 #include <time.h>
@@ -84,7 +80,6 @@ static void close_net(struct cecl_net *net)
 
 static int set_up(void **state)
 {
-    (void)state;
     *fake = (struct fake_nccl){.version = 22803, .polls = 3};
     other_version = 0;
     nranks = 2;
@@ -96,7 +91,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     dev->ops->close(dev);
     return 0;
 }
@@ -104,7 +98,6 @@ static int tear_down(void **state)
 /* These tests come first, because an opened library stays open. */
 static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state)
 {
-    (void)state;
     setenv("CECL_NCCL_PATH", "/none/libnccl.so.2", 1);
     expect_refused(ceclSystemError, "CECL_NCCL_PATH=/none/libnccl.so.2: No such file");
     setenv("CECL_NCCL_PATH", "/dev/null", 1);
@@ -120,7 +113,6 @@ static void a_library_that_is_missing_or_too_old_is_refused_by_name(void **state
 
 static void it_is_not_used_under_cecl_run(void **state)
 {
-    (void)state;
     void *ours = dlopen(OURS_NCCL, RTLD_NOW);
     unsetenv("CECL_NCCL_PATH");
     expect_refused(ceclInvalidUsage, "cecl's own library is in its place (cecl-run)");
@@ -130,7 +122,6 @@ static void it_is_not_used_under_cecl_run(void **state)
 /* A program has loaded fake_nccl.so, which is also in the wheel's directory. */
 static void the_one_of_a_wheel_is_found(void **state)
 {
-    (void)state;
     unsetenv("CECL_NCCL_PATH");
     struct cecl_net *net = NULL;
     assert_int_equal(open_net(&net), ceclSuccess);
@@ -140,7 +131,6 @@ static void the_one_of_a_wheel_is_found(void **state)
 
 static void ranks_with_different_versions_are_refused(void **state)
 {
-    (void)state;
     other_version = 22900;
     expect_refused(ceclInvalidUsage, "22900 on rank 1, 22803 on most others");
     nranks = 4;
@@ -149,7 +139,6 @@ static void ranks_with_different_versions_are_refused(void **state)
 
 static void it_is_made_without_blocking_and_takes_two_sms(void **state)
 {
-    (void)state;
     struct cecl_net *net = NULL;
     assert_int_equal(open_net(&net), ceclSuccess);
     assert_string_equal(net->name, "NCCL 2.28.3");
@@ -165,7 +154,6 @@ static void it_is_made_without_blocking_and_takes_two_sms(void **state)
 
 static void a_join_that_does_not_end_is_given_up_in_time(void **state)
 {
-    (void)state;
     fake->polls = -1;
     patience_ms = 300;
     expect_refused(ceclTimeout, "ncclCommInitRankConfig did not end in time");
@@ -174,7 +162,6 @@ static void a_join_that_does_not_end_is_given_up_in_time(void **state)
 
 static void a_join_that_fails_is_refused_in_nccls_words(void **state)
 {
-    (void)state;
     fake->state = 6;
     expect_refused(ceclRemoteError, "ncclCommInitRankConfig failed: remote process exited");
     assert_string_equal(fake->log, "init abort ");
@@ -182,7 +169,6 @@ static void a_join_that_fails_is_refused_in_nccls_words(void **state)
 
 static void an_exchange_is_one_group_in_order(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = opened();
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
@@ -193,7 +179,6 @@ static void an_exchange_is_one_group_in_order(void **state)
 
 static void a_group_that_nccl_refuses_is_passed_on_in_words(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = opened();
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
@@ -215,7 +200,6 @@ static void hold(void *context)
 
 static void what_waits_is_listed_until_it_has_ended(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = opened();
     struct cecl_rank_list ranks = {.count = 0};
@@ -237,7 +221,6 @@ static void what_waits_is_listed_until_it_has_ended(void **state)
 
 static void an_error_of_nccls_is_passed_on_in_words(void **state)
 {
-    (void)state;
     struct cecl_net *net = opened();
     assert_int_equal(net->ops->error(net), ceclSuccess);
     const struct cecl_net_transfer list[] = {{fake, 5, 1, true}};
@@ -255,7 +238,6 @@ static void an_error_of_nccls_is_passed_on_in_words(void **state)
 
 static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = opened();
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
@@ -269,7 +251,6 @@ static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
 
 static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
 {
-    (void)state;
     char bytes[8];
     patience_ms = 1000;
     struct cecl_net *net = opened();
@@ -317,7 +298,6 @@ static ceclResult_t open_lent(struct cecl_net **net)
 
 static void what_a_program_lends_is_split_ordered_and_ended(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = NULL;
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
@@ -332,7 +312,6 @@ static void what_a_program_lends_is_split_ordered_and_ended(void **state)
 
 static void what_fails_in_the_streams_thread_is_the_networks_error(void **state)
 {
-    (void)state;
     char bytes[8];
     struct cecl_net *net = NULL;
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
@@ -350,7 +329,6 @@ static void what_fails_in_the_streams_thread_is_the_networks_error(void **state)
 
 static void a_split_that_fails_is_no_network(void **state)
 {
-    (void)state;
     struct cecl_net *net = NULL;
     split_result = ceclUnhandledCudaError;
     assert_int_equal(open_lent(&net), ceclRemoteError);

@@ -2,12 +2,8 @@
  * represents a format as the list of its values, made with ldexp, and rounds by searching for the nearest
  * value. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "../reduce_inputs.h"
 #include "../reference_number.h"
@@ -43,7 +39,6 @@ static void rounds_as_the_reference(int format, float value)
 
 static void every_pattern_widens_to_its_value(void **state)
 {
-    (void)state;
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
             const double value = reference_value(f, bits);
@@ -57,7 +52,6 @@ static void every_pattern_widens_to_its_value(void **state)
 
 static void every_pattern_narrows_back_to_itself(void **state)
 {
-    (void)state;
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits < 2 * reference[f].sign; bits++) {
             const uint32_t nan = reference[f].sign - 1;
@@ -70,7 +64,6 @@ static void every_pattern_narrows_back_to_itself(void **state)
  * have. */
 static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state)
 {
-    (void)state;
     for (int f = 0; f < NFORMATS; f++)
         for (uint32_t bits = 0; bits <= reference[f].largest; bits++) {
             const double low = reference_value(f, bits), high = reference_next(f, bits);
@@ -87,7 +80,6 @@ static void every_tie_goes_to_the_even_pattern_and_its_sides_do_not(void **state
 
 static void overflow_is_an_infinity_but_448_in_e4m3(void **state)
 {
-    (void)state;
     assert_int_equal(number_to_f16(65520.0f), 0x7c00);
     assert_int_equal(number_to_f16(65519.996f), 0x7bff);
     assert_int_equal(number_to_bf16(0x1.fffffep127f), 0x7f80);
@@ -101,7 +93,6 @@ static void overflow_is_an_infinity_but_448_in_e4m3(void **state)
 
 static void every_nan_becomes_the_one_nan(void **state)
 {
-    (void)state;
     static const uint32_t nans[] = {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u,
                                     0xffffffffu};
     for (size_t i = 0; i < sizeof(nans) / sizeof(*nans); i++)
@@ -111,7 +102,6 @@ static void every_nan_becomes_the_one_nan(void **state)
 
 static void random_floats_round_to_the_nearest(void **state)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int f = 0; f < NFORMATS; f++)
         for (int i = 0; i < 200000; i++) {

@@ -16,7 +16,6 @@ static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 
 static void bytes_are_there_when_the_signal_comes(void **state)
 {
-    (void)state;
     for (int round = 0; round < 600; round++) { /* counters wrap around in the first 256 rounds */
         const size_t bytes = 1 + (size_t)round * 9 % 5000, offset = (size_t)round % 7;
         const int source = round % RANKS, peer = (round + 1 + round / RANKS % (RANKS - 1)) % RANKS;
@@ -38,7 +37,6 @@ static void bytes_are_there_when_the_signal_comes(void **state)
 
 static void a_get_brings_what_the_peer_has(void **state)
 {
-    (void)state;
     for (int peer = 1; peer < RANKS; peer++) {
         fill(memory[peer], BYTES, peer);
         memset(to, 0, sizeof(to));
@@ -53,7 +51,6 @@ static void a_get_brings_what_the_peer_has(void **state)
 /* A chain of ranks, each of which passes on the data that it has received, without its host. */
 static void what_a_stream_did_before_is_seen_behind_the_signal(void **state)
 {
-    (void)state;
     fill(from, BYTES, 77);
     for (int r = RANKS - 1; r > 0; r--) {
         wait_for(r, r - 1, 0, 1, NULL);
@@ -76,7 +73,6 @@ static void windows_may_differ_between_ranks(void **state)
     ceclWindow_t mixed[RANKS];
     unsigned char *mapped[RANKS];
     int files[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         const int fd = memfd_create("window", MFD_CLOEXEC);
         assert_int_equal(ftruncate(fd, 8192), 0);
@@ -115,7 +111,6 @@ static void waits_take_signals_one_by_one(void **state)
 {
     _Atomic int seen[4] = {0};
     const ceclStream_t stream = stream_of(1);
-    (void)state;
     for (int i = 0; i < 3; i++)
         OK(ceclSignal(1, 9, comms[0], NULL));
     wait_for(1, 0, 9, 2, stream);
@@ -142,7 +137,6 @@ static void one_call_waits_for_signals_of_many(void **state)
 {
     const ceclSignalWait_t waits[] = {{1, 5, 2}, {2, 5, 1}, {1, 5, 1}, {3, 6, 1}};
     _Atomic int seen = 0;
-    (void)state;
     OK(ceclWaitSignal(4, waits, comms[0], NULL));
     mark(0, NULL, &seen);
     OK(ceclSignal(0, 5, comms[2], NULL));
@@ -160,7 +154,6 @@ static void a_rank_may_signal_itself(void **state)
 {
     const ceclStream_t stream = stream_of(2);
     _Atomic int seen = 0;
-    (void)state;
     wait_for(2, 2, 63, 1, stream);
     mark(2, stream, &seen);
     pause_ms(20);
@@ -177,7 +170,6 @@ static void signals_of_one_number_keep_the_order_of_the_host(void **state)
 {
     const ceclStream_t first = stream_of(0), second = stream_of(0), stream = stream_of(1);
     _Atomic int seen = 0, done = 0;
-    (void)state;
     wait_for(0, 3, 20, 1, first); /* holds the first stream */
     fill(from, 100, 1);
     OK(ceclPutSignal(from, 100, ceclUint8, 1, window[0], 0, 21, comms[0], first));
@@ -200,7 +192,6 @@ static void waits_on_different_streams_take_in_the_order_of_the_host(void **stat
 {
     const ceclStream_t first = stream_of(1), second = stream_of(1);
     _Atomic int seen[2] = {0};
-    (void)state;
     wait_for(1, 3, 22, 1, first);
     wait_for(1, 0, 23, 1, first);
     mark(1, first, &seen[0]);
@@ -224,7 +215,6 @@ static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
 {
     static int in[RANKS], out[RANKS][RANKS];
     const ceclStream_t aside = stream_of(0), waiting = stream_of(0);
-    (void)state;
     fill(from, BYTES, 5);
     OK(ceclAllGather(&in[0], out[0], 1, ceclInt32, comms[0], NULL));
     wait_for(0, 2, 30, 1, waiting);
@@ -246,7 +236,6 @@ static void calls_on_different_streams_do_not_wait_for_each_other(void **state)
 static void any_number_of_streams_may_make_calls(void **state)
 {
     ceclStream_t streams[MANY_STREAMS];
-    (void)state;
     fill(from, MANY_STREAMS, 9);
     for (int i = 0; i < MANY_STREAMS; i++) {
         streams[i] = stream_of(0);

@@ -1,14 +1,10 @@
 /* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer.
  * Each test makes its own communicator, on the host device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -43,7 +39,6 @@ static int setup(void **state)
 /* A rank that left has no communicator. In most tests, the communicators of the others have failed. */
 static int teardown(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         if (comms[r])
             (void)!ceclCommDestroy(comms[r]);
@@ -78,7 +73,6 @@ static void expect_error(int rank, ceclResult_t wanted, const char *words)
 
 static void a_wait_without_a_signal_names_the_peer(void **state)
 {
-    (void)state;
     wait_for(0, 1, 5, NULL);
     expect_error(0, ceclTimeout, "ceclWaitSignal has waited for rank 1 for");
     assert_non_null(strstr(ceclGetLastError(comms[0]), "1 more of signal 5"));
@@ -92,7 +86,6 @@ static void a_wait_has_a_time_of_its_own(void **state)
 {
     ceclStream_t stream;
     ceclResult_t async = ceclSuccess;
-    (void)state;
     OK(ceclStreamCreate(comms[0], &stream));
     wait_for(0, 1, 5, stream);
     for (int i = 0; i < (SOON_MS + SLACK_MS) / 50 && async == ceclSuccess; i++) {
@@ -112,7 +105,6 @@ static void the_time_begins_when_the_stream_comes_to_the_wait(void **state)
 {
     struct cecl_device *dev = comms[0]->dev;
     uint32_t *word;
-    (void)state;
     OK(dev->ops->words_alloc(dev, 1, &word));
     const struct cecl_memop hold = {word, 1, CECL_MEMOP_WAIT};
     ceclStream_t stream;
@@ -130,7 +122,6 @@ static void the_time_begins_when_the_stream_comes_to_the_wait(void **state)
 static void each_signal_renews_the_time(void **state)
 {
     const ceclSignalWait_t wait = {1, 5, 4};
-    (void)state;
     OK(ceclWaitSignal(1, &wait, comms[0], NULL));
     for (int i = 0; i < 4; i++) {
         pause_ms(TIMEOUT_MS / 3);
@@ -147,7 +138,6 @@ static void leave(int rank)
 
 static void a_wait_for_a_rank_that_leaves_ends(void **state)
 {
-    (void)state;
     wait_for(0, 2, 5, NULL);
     pause_ms(20);
     leave(2);
@@ -157,7 +147,6 @@ static void a_wait_for_a_rank_that_leaves_ends(void **state)
 /* The rank that left is no longer needed: its signals have arrived, and the others continue. */
 static void signals_of_a_rank_that_has_left_are_there(void **state)
 {
-    (void)state;
     OK(ceclSignal(0, 5, comms[2], NULL));
     leave(2);
     const int64_t start = cecl_now_ms();
@@ -176,7 +165,6 @@ static void signals_of_a_rank_that_has_left_are_there(void **state)
 /* A rank that ends its communicator first waits for its own calls. */
 static void a_pending_wait_holds_up_the_end(void **state)
 {
-    (void)state;
     const int64_t start = cecl_now_ms();
     wait_for(0, 1, 5, NULL);
     assert_int_equal(ceclCommDestroy(comms[0]), ceclTimeout);
@@ -188,7 +176,6 @@ static void a_pending_wait_holds_up_the_end(void **state)
 static void an_abort_with_a_call_pending_fails_the_others(void **state)
 {
     ceclResult_t async = ceclSuccess;
-    (void)state;
     OK(ceclSignal(1, 5, comms[2], NULL));
     OK(ceclStreamSynchronize(comms[2], NULL));
     OK(ceclCommAbort(comms[2]));
@@ -205,7 +192,6 @@ static void an_abort_with_a_call_pending_fails_the_others(void **state)
 /* Rank 1 waits for rank 0, which waits for rank 2: the error names rank 2. */
 static void the_rank_at_the_end_of_the_waits_is_named(void **state)
 {
-    (void)state;
     wait_for(0, 1, 5, NULL);
     pause_ms(TIMEOUT_MS / 3); /* rank 0's time limit passes first */
     wait_for(1, 2, 5, NULL);
@@ -216,7 +202,6 @@ static void the_rank_at_the_end_of_the_waits_is_named(void **state)
 static void a_failed_communicator_ends_with_waits_pending(void **state)
 {
     ceclStream_t streams[40];
-    (void)state;
     for (int i = 0; i < 40; i++) {
         OK(ceclStreamCreate(comms[0], &streams[i]));
         wait_for(0, 1, i % 3, streams[i]);
@@ -248,7 +233,6 @@ static void launch(int rank, int times, bool waits, int peer)
 
 static void a_graph_that_waits_in_vain_names_the_peer(void **state)
 {
-    (void)state;
     launch(0, 1, true, 1);
     OK(ceclSignal(0, 5, comms[1], NULL)); /* not captured by a graph */
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
@@ -258,7 +242,6 @@ static void a_graph_that_waits_in_vain_names_the_peer(void **state)
 
 static void the_rank_at_the_end_of_the_waits_of_graphs_is_named(void **state)
 {
-    (void)state;
     launch(0, 1, true, 1);
     ceclGraph_t first = graph;
     pause_ms(TIMEOUT_MS / 3); /* rank 0's time limit passes first */
@@ -271,7 +254,6 @@ static void the_rank_at_the_end_of_the_waits_of_graphs_is_named(void **state)
 /* One signal may be on its way. */
 static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
 {
-    (void)state;
     launch(0, 2, false, 1);
     expect_error(0, ceclTimeout, "a graph that was launched has waited for rank 1 for");
     assert_non_null(strstr(ceclGetLastError(comms[0]), "has taken its last signal 5"));
@@ -280,7 +262,6 @@ static void a_signal_that_nobody_takes_holds_up_the_next(void **state)
 
 static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
 {
-    (void)state;
     launch(0, 1, true, 2);
     pause_ms(20);
     leave(2);
@@ -290,7 +271,6 @@ static void a_graph_that_waits_for_a_rank_that_leaves_ends(void **state)
 
 static void a_graph_is_launched_while_its_communicator_fails(void **state)
 {
-    (void)state;
     launch(0, 50, true, 1);
     OK(ceclCommRevoke(comms[1]));
     expect_error(0, ceclRemoteError, "rank 1");
@@ -327,7 +307,6 @@ static void a_process_with_a_call_after_the_last_look_ends_unexpectedly(void **s
         ceclUniqueId id;
     } *meeting =
         mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    (void)state;
     assert_ptr_not_equal(meeting, MAP_FAILED);
     setenv("CECL_DEVICE", "host", 1);
     fflush(NULL);

@@ -44,7 +44,6 @@ static void pass_on(int rank, ceclStream_t stream)
 static void each_launch_brings_what_is_there_then(void **state)
 {
     ceclGraph_t graphs[RANKS];
-    (void)state;
     for (int i = 0; i < 4; i++)
         fill(patterns[i], BLOCK, i);
     for (int r = 0; r < RANKS; r++) {
@@ -99,7 +98,6 @@ static void signals_of_graphs_keep_the_order_of_their_launches(void **state)
     memcpy(memory[1] + SECOND, erased, BLOCK);
     ceclGraph_t first = captured(0, one, put_first), second = captured(0, other, put_second),
                 taking = captured(1, taker, take);
-    (void)state;
     for (int launch = 0; launch < LAUNCHES; launch++) {
         OK(launch % 3 == 0 ? ceclGraphLaunch(second, other) : ceclGraphLaunch(first, one));
         OK(ceclGraphLaunch(taking, taker));
@@ -139,7 +137,6 @@ static void take_from_all(int rank, ceclStream_t stream)
 static void a_wait_takes_as_many_as_it_says(void **state)
 {
     ceclGraph_t graphs[RANKS];
-    (void)state;
     fill(memory[3], BLOCK, 9);
     for (int r = 0; r < RANKS; r++) {
         streams[r] = stream_of(r);
@@ -166,7 +163,6 @@ static void a_graph_holds_its_window_and_its_memory(void **state)
     unsigned char *shared[RANKS], *local[RANKS];
     const ceclStream_t stream = stream_of(0);
     ceclGraph_t graph = NULL;
-    (void)state;
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++) {
         OK(ceclMemAlloc(comms[r], (void **)&shared[r], 4096));
@@ -197,7 +193,6 @@ static void what_cannot_be_captured_is_refused(void **state)
     const ceclSignalWait_t many = {1, 0, 257}, bad = {1, 64, 1};
     const ceclStream_t stream = stream_of(0);
     ceclGraph_t graph = NULL;
-    (void)state;
     OK(ceclStreamBeginCapture(comms[0], stream));
     REFUSED(ceclWaitSignal(1, &many, comms[0], stream), ceclInvalidArgument,
             "257 signals in total; at most 256 expected");

@@ -8,7 +8,6 @@ static void bad_arguments_are_refused_by_name(void **state)
 {
     const ceclSignalWait_t bad[] = {{RANKS, 0, 1}, {0, CECL_SIGNALS, 1}, {0, 0, 0}, {0, -1, 1}};
     static const char *const words[] = {"peer 4", "signal 64", "count 0", "signal -1"};
-    (void)state;
     REFUSED(ceclPut(from, 1, ceclUint8, -1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
             "peer -1");
     REFUSED(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
@@ -44,7 +43,6 @@ static void bad_arguments_are_refused_by_name(void **state)
 static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    (void)state;
     fill(from, 50, 3);
     REFUSED(ceclPut(from, 50, ceclUint8, 0, window[0], 8, comms[0], NULL), ceclInvalidUsage,
             "CECL_SM_ALLOW");
@@ -63,7 +61,6 @@ static void a_copy_within_a_rank_needs_leave_for_an_sm(void **state)
 
 static void calls_in_a_group_are_refused(void **state)
 {
-    (void)state;
     OK(ceclGroupStart());
     REFUSED(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage,
             "ceclSignal: call it outside a group");
@@ -80,7 +77,6 @@ static void a_window_ends_once_nobody_uses_it(void **state)
 {
     ceclWindow_t second[RANKS];
     const ceclStream_t stream = stream_of(0);
-    (void)state;
     share(memory, 100, second);
     REFUSED(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "call ceclWindowFree first");
     wait_for(0, 1, 60, 1, stream);
@@ -105,7 +101,6 @@ static void ranks_that_differ_are_all_refused(void **state)
     ceclWindow_t second[RANKS], mixed[RANKS];
     static char private_memory[100];
     struct sharing s[RANKS];
-    (void)state;
     share(memory, 100, second);
     for (int r = 0; r < RANKS; r++)
         mixed[r] = r == 3 ? window[r] : second[r];
@@ -138,7 +133,6 @@ static void memory_that_was_replaced_is_refused(void **state)
     ceclRegistration_t handle;
     ceclResult_t result = ceclSuccess;
     const int fd = memfd_create("window", MFD_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
-    (void)state;
     assert_int_equal(ftruncate(fd, 8192) | ftruncate(other, 8192), 0);
     memcpy(at, memory, sizeof(at));
     at[1] = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -173,7 +167,6 @@ static void a_rank_alone_has_windows_and_signals(void **state)
     ceclWindow_t own;
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     const ceclSignalWait_t wait = {0, 5, 1};
-    (void)state;
     static const int device = 0;
     OK(ceclCommInitAll(&alone, 1, &device));
     options.smPolicy = CECL_SM_ALLOW;
@@ -195,7 +188,6 @@ static void more_ranks_than_have_signals_are_refused(void **state)
 {
     static ceclComm_t many[CECL_ONE_SIDED_RANKS + 1];
     const ceclSignalWait_t wait = {1, 0, 1};
-    (void)state;
     setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     OK(ceclCommInitAll(many, CECL_ONE_SIDED_RANKS + 1, NULL));
     unsetenv("CECL_POOL_BYTES");

@@ -1,13 +1,9 @@
 /* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as
  * NCCL programs do. A group that was never ended is reported. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "../threads_alive.h"
 
@@ -21,14 +17,12 @@ static ceclComm_t comms[RANKS];
 
 static int set_up(void **state)
 {
-    (void)state;
     setenv("CECL_DEVICE", "host", 1);
     return ceclCommInitAll(comms, RANKS, NULL) != ceclSuccess;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     int failed = 0;
     for (int r = 0; r < RANKS; r++)
         failed += ceclCommDestroy(comms[r]) != ceclSuccess;
@@ -57,7 +51,6 @@ static void allocate(int *buffers[RANKS], size_t bytes)
 
 static void one_thread_allocates_for_all_ranks_in_a_group_and_gathers(void **state)
 {
-    (void)state;
     int *buffers[RANKS], *more[RANKS];
     allocate(buffers, RANKS * COUNT * sizeof(int));
     allocate(more, 8 << 20); /* larger than the first segment, so the pool grows */
@@ -79,7 +72,6 @@ static void one_thread_allocates_for_all_ranks_in_a_group_and_gathers(void **sta
 
 static void an_allocation_that_is_too_large_leaves_nothing_of_its_group(void **state)
 {
-    (void)state;
     ceclPoolStats_t before, after;
     void *small[RANKS] = {NULL}, *large[RANKS] = {NULL};
     assert_int_equal(ceclPoolStats(comms[0], &before), ceclSuccess);
@@ -97,7 +89,6 @@ static void an_allocation_that_is_too_large_leaves_nothing_of_its_group(void **s
 
 static void another_communicators_allocations_stay_where_one_fails(void **state)
 {
-    (void)state;
     ceclComm_t one;
     void *good = NULL, *bad = NULL;
     assert_int_equal(ceclCommInitAll(&one, 1, NULL), ceclSuccess);
@@ -118,7 +109,6 @@ static void another_communicators_allocations_stay_where_one_fails(void **state)
 
 static void without_a_group_the_message_names_the_cure(void **state)
 {
-    (void)state;
     ceclComm_t two[2];
     void *ptr = NULL;
     setenv("CECL_TIMEOUT_MS", "300", 1);
@@ -132,7 +122,6 @@ static void without_a_group_the_message_names_the_cure(void **state)
 
 static void a_null_pointer_refuses_the_group(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     assert_int_equal(ceclMemAlloc(comms[0], &ptr, 4096), ceclSuccess);
@@ -143,7 +132,6 @@ static void a_null_pointer_refuses_the_group(void **state)
 
 static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
 {
-    (void)state;
     int *buffers[RANKS];
     allocate(buffers, RANKS * COUNT * sizeof(int));
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -162,7 +150,6 @@ static void synchronize_tells_of_a_group_that_was_not_ended(void **state)
 
 static void destroy_tells_of_a_group_that_was_not_ended(void **state)
 {
-    (void)state;
     ceclComm_t one;
     void *ptr = NULL;
     assert_int_equal(ceclCommInitAll(&one, 1, NULL), ceclSuccess);
@@ -217,7 +204,6 @@ static void must_come_to(int threads)
 
 static void one_thread_joins_as_all_ranks_in_a_group(void **state)
 {
-    (void)state;
     ceclComm_t joined[8];
     int *words[8];
     const int threads = threads_alive();
@@ -251,7 +237,6 @@ static void one_thread_joins_as_all_ranks_in_a_group(void **state)
 
 static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(void **state)
 {
-    (void)state;
     ceclComm_t two[2], three[3];
     void *ptrs[RANKS] = {NULL};
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -275,7 +260,6 @@ static void a_group_joins_several_communicators_and_goes_on_with_an_older_one(vo
 /* Arguments are checked when the call is made. */
 static void a_config_is_copied(void **state)
 {
-    (void)state;
     ceclComm_t joined[2];
     const ceclUniqueId id = new_id();
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -295,7 +279,6 @@ static void a_config_is_copied(void **state)
 /* The group's other communicators are not made either, and no other call of the group is carried out. */
 static void a_refused_rank_refuses_the_group(void **state)
 {
-    (void)state;
     ceclComm_t joined[2] = {NULL, NULL}, others[2];
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     void *ptr = NULL;
@@ -315,7 +298,6 @@ static void a_refused_rank_refuses_the_group(void **state)
 
 static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
 {
-    (void)state;
     ceclComm_t joined[2] = {NULL, NULL}, good[2];
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     void *ptr = NULL;
@@ -334,7 +316,6 @@ static void ranks_that_differ_leave_no_communicator_of_the_group(void **state)
 
 static void a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good(void **state)
 {
-    (void)state;
     ceclComm_t joined = NULL;
     const ceclUniqueId id = new_id();
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -361,7 +342,6 @@ static int no_barrier(void *context)
 
 static void callbacks_are_refused_in_a_group(void **state)
 {
-    (void)state;
     ceclComm_t joined = NULL;
     const ceclOob_t oob = {NULL, no_gather, no_barrier};
     assert_int_equal(ceclGroupStart(), ceclSuccess);
@@ -372,7 +352,6 @@ static void callbacks_are_refused_in_a_group(void **state)
 
 static void a_join_cannot_be_explained(void **state)
 {
-    (void)state;
     ceclComm_t joined = NULL;
     ceclExplanation_t explanation;
     assert_int_equal(ceclGroupStart(), ceclSuccess);

@@ -1,14 +1,10 @@
 /* One thread that makes the collectives of all ranks, on the host device: in a group, and one rank after
  * the other without a group. Buffers are in the pool, in malloc's memory, or in both. Plain loops compute
  * the expected results. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <stdbool.h>
@@ -306,26 +302,22 @@ static void play_rank_after_rank(enum memory memory)
 
 static void pool_memory_in_a_group(void **state)
 {
-    (void)state;
     play_in_a_group(POOL);
 }
 
 static void private_memory_in_a_group(void **state)
 {
-    (void)state;
     play_in_a_group(PRIVATE);
 }
 
 static void mixed_memory_in_a_group(void **state)
 {
-    (void)state;
     play_in_a_group(MIXED);
 }
 
 /* The ranks of one group compare their calls at the same time. */
 static void compared_calls_in_a_group(void **state)
 {
-    (void)state;
     setenv("CECL_CHECK", "1", 1);
     play(3, MIXED, LARGE, 4, true);
     play(8, PRIVATE, LARGE, 2, true);
@@ -334,19 +326,16 @@ static void compared_calls_in_a_group(void **state)
 
 static void pool_memory_rank_after_rank(void **state)
 {
-    (void)state;
     play_rank_after_rank(POOL);
 }
 
 static void private_memory_rank_after_rank(void **state)
 {
-    (void)state;
     play_rank_after_rank(PRIVATE);
 }
 
 static void mixed_memory_rank_after_rank(void **state)
 {
-    (void)state;
     play_rank_after_rank(MIXED);
 }
 

@@ -1,12 +1,8 @@
 /* Messages between ranks that share one thread, and from a rank to itself, on the host device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 
@@ -54,7 +50,6 @@ static void finish(int nranks)
 
 static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
 {
-    (void)state;
     for (int round = 0; round < 5; round++) {
         begin(RANKS, round);
         OK(ceclGroupStart());
@@ -72,7 +67,6 @@ static void one_thread_exchanges_for_all_ranks_in_a_group(void **state)
 /* No call waits for the peer's host, so the peer's call may come later. */
 static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
 {
-    (void)state;
     begin(RANKS, 7);
     for (int from = 0; from < RANKS; from++)
         for (int to = 0; to < RANKS; to++)
@@ -92,7 +86,6 @@ static void one_thread_makes_single_calls_one_rank_after_the_other(void **state)
 static void a_rank_alone_sends_to_itself(void **state)
 {
     ceclComm_t kept = comms[0];
-    (void)state;
     begin(1, 3);
     OK(ceclCommInitAll(comms, 1, NULL));
     OK(ceclGroupStart());
@@ -109,7 +102,6 @@ static void a_rank_alone_is_refused_without_an_sm(void **state)
 {
     ceclComm_t kept = comms[0];
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    (void)state;
     OK(ceclCommInitAll(comms, 1, NULL));
     options.smPolicy = CECL_SM_NEVER;
     OK(ceclSetOptions(comms[0], &options));
@@ -125,7 +117,6 @@ static void a_rank_alone_is_refused_without_an_sm(void **state)
 /* Wherever the buffers lie, a rank's messages to itself match in the order of the calls. */
 static void own_messages_match_in_order(void **state)
 {
-    (void)state;
     begin(RANKS, 9);
     OK(ceclGroupStart());
     for (int i = 0; i < 3; i++)

@@ -1,12 +1,8 @@
 /* cecl_device.h as host code, without a communicator: it finds peers through the table of slices, wherever
  * the slices lie. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>
 
@@ -53,7 +49,6 @@ static void assert_nothing_else_was_written(void)
 
 static void a_peer_is_where_the_table_says(void **state)
 {
-    (void)state;
     const ceclDeviceComm_t dc = device_comm();
     for (int p = 0; p < RANKS; p++)
         assert_ptr_equal(ceclPeerPointer(dc, slices[RANK] + 5, p), slices[p] + 5);
@@ -61,7 +56,6 @@ static void a_peer_is_where_the_table_says(void **state)
 
 static void a_signal_goes_to_the_peers_slice_alone(void **state)
 {
-    (void)state;
     const ceclDeviceComm_t dc = device_comm();
     ceclDeviceSignal(dc, 2, 1, 77);
     assert_int_equal(take(2, BLOCKS + 1, RANK), 77);
@@ -72,7 +66,6 @@ static void a_signal_goes_to_the_peers_slice_alone(void **state)
 
 static void a_barrier_tells_every_peer_and_no_other_memory(void **state)
 {
-    (void)state;
     const ceclDeviceComm_t dc = device_comm();
     for (int p = 0; p < RANKS; p++) /* simulates that all peers have arrived */
         dc.pads[RANKS + p] = p != RANK;

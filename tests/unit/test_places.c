@@ -1,15 +1,11 @@
 /* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows after
  * it, and that no record is overwritten while a rank may read it. Ranks are threads, or views that one
  * thread uses in turn. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -135,7 +131,6 @@ static int count_wrong(const struct cecl_places *places, const struct cecl_place
 
 static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state)
 {
-    (void)state;
     struct cecl_places places[3];
     struct cecl_places_group groups[3];
     void *shared = new_shared(3, 0);
@@ -156,7 +151,6 @@ static void a_thread_that_publishes_for_all_ranks_first_meets_fully(void **state
 
 static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
 {
-    (void)state;
     struct cecl_places places[3];
     struct cecl_places_group groups[3];
     static const int order[3] = {1, 2, 0};
@@ -179,7 +173,6 @@ static void a_rank_whose_wait_is_over_makes_the_call_late_for_all(void **state)
 
 static void a_single_rank_meets_itself(void **state)
 {
-    (void)state;
     struct cecl_places alone;
     struct cecl_places_group group;
     void *shared = new_shared(1, 0);
@@ -195,7 +188,6 @@ static void a_single_rank_meets_itself(void **state)
 
 static void more_calls_than_the_ring_has_entries_are_refused(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     struct cecl_places_group group;
     void *shared = new_shared(2, 0);
@@ -212,7 +204,6 @@ static void more_calls_than_the_ring_has_entries_are_refused(void **state)
  * one's record. */
 static void an_entry_is_not_used_again_before_the_late_rank_is_done(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     struct cecl_places_group group, late;
     void *shared = new_shared(2, 0);
@@ -285,28 +276,24 @@ static enum cecl_places_outcome outcome_of(int call, int peer_calls, bool same_t
 
 static void a_rank_waits_for_a_peer_that_is_one_call_behind(void **state)
 {
-    (void)state;
     assert_int_equal(outcome_of(1, 0, false), CECL_PLACES_STOPPED);
     assert_int_equal(outcome_of(4, 3, false), CECL_PLACES_STOPPED);
 }
 
 static void a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind(void **state)
 {
-    (void)state;
     assert_int_equal(outcome_of(2, 0, false), CECL_PLACES_LATE);
     assert_int_equal(outcome_of(5, 3, false), CECL_PLACES_LATE);
 }
 
 static void a_rank_does_not_wait_for_a_peer_of_its_own_thread(void **state)
 {
-    (void)state;
     assert_int_equal(outcome_of(4, 3, true), CECL_PLACES_LATE);
 }
 
 /* The child inherits the parent's thread-local variables, but it is another thread. */
 static void a_rank_waits_for_a_forked_peer(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     struct cecl_places_group group;
     cecl_fork_watch();
@@ -331,7 +318,6 @@ static void a_rank_waits_for_a_forked_peer(void **state)
 
 static void a_wait_lasts_as_long_as_the_caller_says(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     struct cecl_places_group group;
     void *shared = new_shared(2, 0);
@@ -373,7 +359,6 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
 
 static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
@@ -403,7 +388,6 @@ static bool count_down(void *context)
 
 static void the_longer_wait_ends_with_the_pending_calls(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
@@ -420,7 +404,6 @@ static void the_longer_wait_ends_with_the_pending_calls(void **state)
 /* Also if peers come in between, as in a loop in which each rank is late now and then. */
 static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
 {
-    (void)state;
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
     struct cecl_places places[2];
     void *shared = new_shared(2, 0);
@@ -457,7 +440,6 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
 /* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
 static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
 {
-    (void)state;
     struct cecl_places places[3];
     void *shared = new_shared(3, 0);
     open_all(places, shared, 3, 0);
@@ -484,7 +466,6 @@ static void *make_two_calls(void *argument)
 
 static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
 {
-    (void)state;
     struct cecl_places places[2];
     pthread_t thread;
     void *shared = new_shared(2, 0);
@@ -505,7 +486,6 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
 
 static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3, 8, 63, 64, 65, 200, 1024};
     for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
         const int nranks = counts[i];
@@ -528,7 +508,6 @@ static void the_ring_fits_its_memory_for_every_number_of_ranks(void **state)
 
 static void a_record_that_claims_too_many_words_is_cut(void **state)
 {
-    (void)state;
     struct cecl_places last;
     struct cecl_places_group group;
     char room[4096] = {0};
@@ -552,7 +531,6 @@ static bool thirty_times(void *context)
 
 static void no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait(void **state)
 {
-    (void)state;
     static const int counts[] = {2, 5, 70};
     srand(1);
     for (int round = 0; round < 90; round++) {
@@ -718,7 +696,6 @@ static void run_crowd(int nranks, uint32_t nentries, int ngroups, uint64_t wait_
 
 static void ranks_agree_and_know_what_they_should(void **state)
 {
-    (void)state;
     static const int counts[] = {2, 3, 5, 8};
     static const uint64_t waits[] = {0, 5000, 30000, 1000000};
     int full_late[2] = {0, 0};
@@ -734,7 +711,6 @@ static void ranks_agree_and_know_what_they_should(void **state)
 
 static void more_ranks_than_bits_always_meet_fully(void **state)
 {
-    (void)state;
     int full_late[2] = {0, 0};
     run_crowd(70, 4, 25, AT_ONCE, full_late);
     assert_int_equal(full_late[0], 25);
@@ -760,13 +736,11 @@ static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
 
 static void waits_for_a_rank_that_stopped_coming_end_when_the_caller_says_so(void **state)
 {
-    (void)state;
     waits_for_a_rank_that_stopped_coming_end(3, 4);
 }
 
 static void with_more_ranks_than_bits_they_end_so_too(void **state)
 {
-    (void)state;
     waits_for_a_rank_that_stopped_coming_end(70, 0);
 }
 

@@ -1,12 +1,8 @@
 /* Posts: the two ranks of a message find out which of them came second; the second knows both posts. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +41,6 @@ static struct cecl_post post_of(int rank, uint64_t i)
 
 static void who_comes_second_reads_the_first_ones_post(void **state)
 {
-    (void)state;
     open_with(4);
     for (uint64_t i = 1; i < 50; i++) {
         const enum cecl_role first = i % 3 == 0 ? CECL_SENDER : CECL_RECEIVER,
@@ -68,7 +63,6 @@ static void who_comes_second_reads_the_first_ones_post(void **state)
 /* Asking changes nothing: a rank that asked posts later, and then comes second. */
 static void a_peer_that_came_is_seen(void **state)
 {
-    (void)state;
     uint64_t number;
     struct cecl_post theirs;
     const struct cecl_post mine = post_of(0, 1);
@@ -90,7 +84,6 @@ static void a_peer_that_came_is_seen(void **state)
 
 static void each_ordered_pair_counts_for_itself(void **state)
 {
-    (void)state;
     uint64_t number;
     struct cecl_post theirs;
     const struct cecl_post mine = post_of(0, 1);
@@ -106,7 +99,6 @@ static void each_ordered_pair_counts_for_itself(void **state)
 
 static void a_full_ring_has_room_when_the_peer_has_come(void **state)
 {
-    (void)state;
     uint64_t number;
     struct cecl_post theirs;
     const struct cecl_post mine = post_of(0, 1);
@@ -127,7 +119,6 @@ static void a_full_ring_has_room_when_the_peer_has_come(void **state)
 
 static void rings_are_only_for_so_many_ranks(void **state)
 {
-    (void)state;
     assert_true(cecl_posts_bytes(CECL_POSTS_RANKS) > 0);
     assert_int_equal(cecl_posts_bytes(CECL_POSTS_RANKS + 1), 0);
     for (int n = 2; n <= 16; n *= 2)
@@ -163,7 +154,6 @@ static void *work(void *argument)
 
 static void of_two_threads_one_is_second_in_each_message(void **state)
 {
-    (void)state;
     struct end ends[CECL_ROLES] = {{.role = CECL_SENDER}, {.role = CECL_RECEIVER}};
     pthread_t threads[CECL_ROLES];
     open_with(8);

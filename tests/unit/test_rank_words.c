@@ -1,13 +1,9 @@
 /* Rank numbers in messages: a message of a communicator that is being made, translated to its parent's
  * numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "boot/rank_list.h"
 
@@ -22,7 +18,6 @@ static void becomes(const char *words, const char *expected)
 
 static void each_rank_gets_the_parents_number(void **state)
 {
-    (void)state;
     becomes("rank 1 ended unexpectedly", "rank 3 ended unexpectedly");
     becomes("joining: rank 2: no memory of rank 0's GPU",
             "joining: rank 7: no memory of rank 10's GPU");
@@ -37,7 +32,6 @@ static void each_rank_gets_the_parents_number(void **state)
 
 static void a_rank_of_the_parent_keeps_its_number(void **state)
 {
-    (void)state;
     becomes("rank 1 of the parent ended unexpectedly", "rank 1 ended unexpectedly");
     becomes("ranks 1, 2 and 3 of the parent did not come; rank 1 waits",
             "ranks 1, 2 and 3 did not come; rank 3 waits");
@@ -45,7 +39,6 @@ static void a_rank_of_the_parent_keeps_its_number(void **state)
 
 static void what_names_no_rank_of_it_stays_as_it_is(void **state)
 {
-    (void)state;
     static const char *const same[] = {"",
                                        "no host memory for 2 ranks",
                                        "rank",
@@ -59,7 +52,6 @@ static void what_names_no_rank_of_it_stays_as_it_is(void **state)
 
 static void a_list_that_is_cut_keeps_its_count(void **state)
 {
-    (void)state;
     struct cecl_rank_list list = {0};
     for (int r = 0; r < CECL_RANKS_NAMED + 2; r++)
         cecl_rank_list_add(&list, 1);
@@ -69,7 +61,6 @@ static void a_list_that_is_cut_keeps_its_count(void **state)
 
 static void a_message_that_grows_too_long_is_cut(void **state)
 {
-    (void)state;
     char words[CECL_MESSAGE_BYTES] = "", out[CECL_MESSAGE_BYTES];
     while (strlen(words) + strlen("rank 0 ") < sizeof(words))
         strcat(words, "rank 0 ");
@@ -83,7 +74,6 @@ static void a_message_that_grows_too_long_is_cut(void **state)
 /* A child's message that quotes the parent returns with the parent's original words. */
 static void the_parents_words_come_back_as_they_were(void **state)
 {
-    (void)state;
     static const char words[] = "rank 2 gave up: ranks 0, 1 and 3 did not come; rank 1 did";
     char child[CECL_MESSAGE_BYTES], again[CECL_MESSAGE_BYTES];
     cecl_words_for_child(words, child);
@@ -97,7 +87,6 @@ static void the_parents_words_come_back_as_they_were(void **state)
 
 static void who_began_is_the_last_that_is_said_to_have_given_up(void **state)
 {
-    (void)state;
     assert_null(cecl_words_who_began("rank 1 ended unexpectedly"));
     assert_null(cecl_words_who_began("rank 1 gave up and then ended"));
     assert_null(cecl_words_who_began("it gave up: no paper"));

@@ -2,15 +2,11 @@
  * that reduce.h specifies, and round it with reference_number.h. Results must be equal bit for bit: the
  * reference accumulates in fp32 where the library does, so no tolerance is needed. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "../reduce_reference.h"
 
@@ -24,7 +20,6 @@ static unsigned char *buffers[SOURCES + 1]; /* the last one is dst */
 
 static int start(void **state)
 {
-    (void)state;
     reference_start();
     for (int b = 0; b <= SOURCES; b++)
         if (!(buffers[b] = malloc(ROOM)))
@@ -34,7 +29,6 @@ static int start(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     for (int b = 0; b <= SOURCES; b++)
         free(buffers[b]);
     return 0;
@@ -98,7 +92,6 @@ static void visit_counts_and_shifts(struct cecl_reduction r)
 
 static void every_type_and_operation_is_right(void **state)
 {
-    (void)state;
     for_every_pair(visit_counts_and_shifts);
 }
 
@@ -112,13 +105,11 @@ static void visit_places(struct cecl_reduction r)
 
 static void in_place_is_right_at_any_source(void **state)
 {
-    (void)state;
     for_every_pair(visit_places);
 }
 
 static void average_divides_once_by_its_divisor(void **state)
 {
-    (void)state;
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (uint32_t divisor = 0; divisor < 20 && formats[type].fraction; divisor++)
             reduces_as_the_reference((struct cecl_reduction){.type = (ceclDataType_t)type,
@@ -147,7 +138,6 @@ static float reduce_two(ceclRedOp_t op, float a, float b)
 
 static void minimum_and_maximum_keep_every_nan_and_order_zeros(void **state)
 {
-    (void)state;
     static const float others[] = {0.0f, 1.0f, -INFINITY, INFINITY};
     for (int i = 0; i < 4; i++) {
         assert_true(isnan(reduce_two(ceclMax, NAN, others[i])));
@@ -164,7 +154,6 @@ static void minimum_and_maximum_keep_every_nan_and_order_zeros(void **state)
 
 static void sums_follow_the_order_of_the_sources(void **state)
 {
-    (void)state;
     const float big = 0x1p24f, one = 1, minus = -0x1p24f;
     const void *first[3] = {&big, &one, &minus}, *last[3] = {&big, &minus, &one};
     float got[2];
@@ -178,7 +167,6 @@ static void sums_follow_the_order_of_the_sources(void **state)
 
 static void sums_of_small_types_are_rounded_once(void **state)
 {
-    (void)state;
     const uint8_t big = 0x58, one = 0x38; /* e4m3: 16, whose next value is 18, and 1 */
     const void *src[3] = {&big, &one, &one};
     uint8_t got = 0;
@@ -189,7 +177,6 @@ static void sums_of_small_types_are_rounded_once(void **state)
 
 static void as_many_sources_as_are_promised(void **state)
 {
-    (void)state;
     static const void *src[CECL_REDUCE_SOURCES_MAX];
     const uint8_t one = 1;
     uint8_t got = 9;
@@ -214,7 +201,6 @@ static void check_refuses(int type, int op, const char *words)
 
 static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
 {
-    (void)state;
     check_refuses(ceclInt32, ceclAvg, "ceclAvg of int32");
     check_refuses(ceclUint8, ceclAvg, "ceclAvg of uint8");
     check_refuses(ceclFloat32, 5, "op 5: 0 to 4 expected");
@@ -229,7 +215,6 @@ static void check_refuses_averages_of_integers_and_unknown_numbers(void **state)
 /* With or without CUDA in the build. */
 static void a_gpu_that_is_not_there_is_told_in_words(void **state)
 {
-    (void)state;
     bool bulk = false;
     float one = 1, two = 2, got = 7;
     const void *src[2] = {&one, &two};

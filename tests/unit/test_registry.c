@@ -2,14 +2,10 @@
  * which a peer imports regions, what a call waits for, and the state after an error. Messages go through a
  * queue instead of the mesh. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -254,7 +250,6 @@ static const struct cecl_registry_asks never_idle = {reached, goes_on, never, NU
 static int set_up(void **state)
 {
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
-    (void)state;
     fake = (struct fake){.allowed = INT_MAX, .broken = UINT64_MAX};
     for (uint64_t i = 0; i < PIECES; i++)
         fake.ids[i] = 1 + i;
@@ -268,7 +263,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     cecl_registry_close(&owner);
     cecl_registry_close(&user);
     return 0;
@@ -368,7 +362,6 @@ static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
     pthread_t taker, gate;
     int allowed = 4;
     void *failed;
-    (void)state;
     const uint64_t window = tell_of(HOME, 0, 20);
     fake.allowed = 0;
     pthread_create(&taker, NULL, take_on_another_thread, NULL);
@@ -390,7 +383,6 @@ static void a_call_waits_only_for_the_regions_that_it_touches(void **state)
 static void regions_side_by_side_are_opened_at_once(void **state)
 {
     void *at = NULL;
-    (void)state;
     const uint64_t window = tell_of(HOME, 3, 20);
     take_all();
     assert_int_equal(fake.nopened, 1);
@@ -402,7 +394,6 @@ static void regions_side_by_side_are_opened_at_once(void **state)
 
 static void a_window_may_take_more_than_one_message(void **state)
 {
-    (void)state;
     const uint64_t window = tell_of(HOME, 0, PIECES);
     assert_true(nposted > 1);
     take_all();
@@ -413,7 +404,6 @@ static void a_window_may_take_more_than_one_message(void **state)
 /* The owner may have freed memory that no call here needs. */
 static void an_import_that_fails_stays_with_its_window(void **state)
 {
-    (void)state;
     fake.broken = HOME + 7 * PIECE;
     const uint64_t before = tell_of(HOME, 0, 5);
     take_all();
@@ -430,7 +420,6 @@ static void an_import_that_fails_stays_with_its_window(void **state)
 
 static void a_wait_for_a_message_is_bounded(void **state)
 {
-    (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     asks_left = 3;
     assert_int_equal(reach(window, 0, 5), ceclTimeout);
@@ -439,7 +428,6 @@ static void a_wait_for_a_message_is_bounded(void **state)
 
 static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
 {
-    (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
     asks_left = 0; /* any wait would end with ceclTimeout */
@@ -450,7 +438,6 @@ static void memory_that_no_message_told_of_is_an_error_at_once(void **state)
 
 static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_calls(void **state)
 {
-    (void)state;
     const uint64_t old = tell_of(HOME, 0, 5);
     take_all();
     use(&user, old, 9);
@@ -471,7 +458,6 @@ static void replaced_memory_is_a_new_window_and_the_old_one_is_closed_after_its_
 static void windows_of_freed_memory_do_not_pile_up(void **state)
 {
     enum { ALIVE = 40, ROUNDS = 400 };
-    (void)state;
     fake.apart = true;
     for (uint64_t i = 0; i < ALIVE + ROUNDS; i++) {
         fake.freed = i < ALIVE ? 0 : i - ALIVE + 1;
@@ -493,7 +479,6 @@ static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t c
 /* A buffer in the window keeps its address, but from then on the memory there belongs to another window. */
 static void a_window_that_is_named_outlives_its_memory(void **state)
 {
-    (void)state;
     struct cecl_window *window = held_window(HOME, 0, 5);
     const struct cecl_buffer buffer = {window, 3 * PIECE};
     fake.ids[3] = 1000;
@@ -511,7 +496,6 @@ static void a_window_that_is_named_outlives_its_memory(void **state)
 /* A cached look-up must not outlive its window. */
 static void a_pointer_is_found_again_until_its_window_goes(void **state)
 {
-    (void)state;
     tell_of(HOME, 0, 5);
     struct cecl_window *window = cecl_registry_find(&owner, (void *)(HOME + PIECE));
     assert_non_null(window);
@@ -526,7 +510,6 @@ static void a_pointer_is_found_again_until_its_window_goes(void **state)
  * memory was closed. */
 static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
 {
-    (void)state;
     struct cecl_window *window = held_window(HOME, 0, 5);
     take_all();
     struct cecl_imports kept = kept_of(&user, window->number);
@@ -552,7 +535,6 @@ static void a_kept_plan_learns_that_memory_it_uses_was_closed(void **state)
 /* A call that is being made may use the region that still exists. */
 static void a_window_with_a_live_region_stays(void **state)
 {
-    (void)state;
     tell_of(HOME, 0, 5);
     const struct cecl_window *window = cecl_registry_find(&owner, (void *)HOME);
     fake.ids[2] = 1000;
@@ -564,7 +546,6 @@ static void a_window_with_a_live_region_stays(void **state)
 /* Peers must close freed memory before they open new memory in the same block of addresses. */
 static void what_is_gone_makes_way_in_its_block(void **state)
 {
-    (void)state;
     fake.apart = true;
     struct cecl_window *window = held_window(HOME, 0, 1);
     for (uint64_t i = 10; i < 50; i++) {
@@ -581,7 +562,6 @@ static void what_is_gone_makes_way_in_its_block(void **state)
 /* A call may touch none of the old regions, but use new memory that overlaps them. */
 static void memory_over_old_regions_is_a_new_window(void **state)
 {
-    (void)state;
     const uint64_t old = tell_of(HOME, 4, 2);
     fake.merged_low = 2;
     fake.merged_high = 8;
@@ -593,7 +573,6 @@ static void memory_over_old_regions_is_a_new_window(void **state)
 
 static void a_dropped_window_that_a_call_uses_stays_open(void **state)
 {
-    (void)state;
     const uint64_t window = tell_of(HOME, 0, 5);
     take_all();
     use(&user, window, 9);
@@ -610,7 +589,6 @@ static void a_dropped_window_that_a_call_uses_stays_open(void **state)
 /* While the driver closes memory, it blocks other threads until the GPU's work has ended. */
 static void dropped_memory_stays_open_while_any_call_is_pending(void **state)
 {
-    (void)state;
     tell_of(HOME, 0, 5);
     take_all();
     assert_false(cecl_registry_has_dropped(&user));
@@ -632,7 +610,6 @@ static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_not
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
     struct cecl_registry lost, of_gpu;
     struct cecl_device host = device;
-    (void)state;
     tell_of(HOME, 0, 5);
     take_all();
     assert_int_equal(cecl_registry_forget(&owner, (void *)HOME), ceclSuccess);
@@ -658,7 +635,6 @@ static void a_lost_communicator_keeps_no_memory_open_where_closing_waits_for_not
 /* All reachable peers get the message, and the first error is returned. */
 static void the_first_peer_that_takes_no_message_is_named(void **state)
 {
-    (void)state;
     struct cecl_registry many;
     const struct cecl_registry_asks asks = {reached, goes_on, idle, NULL};
     assert_int_equal(cecl_registry_open(&many, &device, NULL, 0, 4, 1000, &asks), ceclSuccess);
@@ -713,7 +689,6 @@ static void replace_and_tell(uint64_t piece)
 
 static void memory_that_was_replaced_is_closed_on_all_communicators(void **state)
 {
-    (void)state;
     tell_both(3);
     replace_and_tell(3);
     assert_int_equal(fake.nclosed, 2);
@@ -724,7 +699,6 @@ static void memory_that_was_replaced_is_closed_on_all_communicators(void **state
 
 static void memory_that_another_communicator_has_open_too_stays(void **state)
 {
-    (void)state;
     tell_both(3);
     const int before = ntaken;
     bool any;
@@ -738,7 +712,6 @@ static void memory_that_another_communicator_has_open_too_stays(void **state)
 /* Only the device's refusal shows that the other memory in the same block was freed. */
 static void a_refusal_closes_what_lay_in_the_same_block(void **state)
 {
-    (void)state;
     tell_both(2);
     fake.refusals = 1;
     replace_and_tell(3);
@@ -749,7 +722,6 @@ static void a_refusal_closes_what_lay_in_the_same_block(void **state)
 
 static void a_refusal_closes_nothing_in_other_blocks(void **state)
 {
-    (void)state;
     tell_both(7);
     fake.refusals = 3;
     replace_and_tell(3);
@@ -760,7 +732,6 @@ static void a_refusal_closes_nothing_in_other_blocks(void **state)
 /* Messages of two communicators arrive in any order. */
 static void a_late_message_about_memory_that_is_gone_closes_nothing(void **state)
 {
-    (void)state;
     bool any;
     tell_of(HOME, 3, 1); /* for `second`, which reads it late */
     fake.renewed += PIECES;
@@ -789,7 +760,6 @@ static void take_beside(void)
 /* `second` opens memory of the new block between the refusal and its consequences. */
 static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
 {
-    (void)state;
     tell_of(HOME, 2, 1);
     const uint64_t beside = tell_of(HOME, 3, 1);
     ntaken = nposted - 1;
@@ -803,7 +773,6 @@ static void a_refusal_closes_nothing_that_was_opened_after_it(void **state)
 
 static void memory_of_another_process_at_the_same_addresses_stays(void **state)
 {
-    (void)state;
     tell_both(3);
     fake.process = 77;
     replace_and_tell(3);
@@ -812,7 +781,6 @@ static void memory_of_another_process_at_the_same_addresses_stays(void **state)
 
 static void memory_that_another_gpu_has_open_stays(void **state)
 {
-    (void)state;
     struct cecl_device other = device;
     other.ordinal = 5;
     tell_both(3);
@@ -824,7 +792,6 @@ static void memory_that_another_gpu_has_open_stays(void **state)
 
 static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **state)
 {
-    (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
     use(&second, import_in(&second)->number, 9);
@@ -838,7 +805,6 @@ static void the_wait_for_calls_that_use_replaced_memory_can_be_ended(void **stat
  * same communicator and on another one. */
 static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 {
-    (void)state;
     tell_both(3);
     name(&user, import_in(&user)->number);
     use(&user, import_in(&user)->number, 0);
@@ -857,7 +823,6 @@ static void a_call_that_waits_for_new_memory_does_not_keep_the_old(void **state)
 /* Such a call is made after a communicator failed, when its owner no longer takes part. */
 static void memory_that_the_call_being_made_names_stays_open(void **state)
 {
-    (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
     user.timeout_ms = 300;
@@ -880,7 +845,6 @@ static void *finish_calls_soon(void *argument)
 
 static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
 {
-    (void)state;
     pthread_t thread;
     tell_both(3);
     use(&second, import_in(&second)->number, 9);
@@ -894,7 +858,6 @@ static void replaced_memory_is_closed_once_pending_calls_are_done(void **state)
 
 static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void **state)
 {
-    (void)state;
     tell_both(3);
     fake.refusals = INT_MAX;
     user.timeout_ms = 300;
@@ -909,7 +872,6 @@ static void replaced_memory_that_stays_in_use_is_an_error_of_the_new_window(void
 /* A heap grows when other threads allocate. */
 static void private_memory_may_grow_between_two_looks(void **state)
 {
-    (void)state;
     fake.grown = 1;
     assert_int_equal(tell_of(HOME, 3, 1), 0);
     assert_int_equal(owner.nown, 1);

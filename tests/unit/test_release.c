@@ -1,15 +1,11 @@
 /* What happens to pending work when a communicator fails: its waits end, its memory is freed, and no peer
  * takes its data as valid. Ranks are threads of this process, or child processes if a rank must stop or
  * die. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -219,7 +215,6 @@ static int stop_deep_inside(void)
 /* A call far beyond half a cycle of flags would look like a call that has not begun. */
 static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
 {
-    (void)state;
     int code = MISSED;
     set("CECL_STAGING_BYTES", "4096");
     set("CECL_SM_POLICY", "allow");
@@ -232,7 +227,6 @@ static void a_peer_that_stops_deep_inside_a_call_is_noticed(void **state)
 /* Both main lanes have then reached the same phase: only flags of the side lane show which rank is late. */
 static void a_peer_that_stops_in_its_side_lane_is_noticed(void **state)
 {
-    (void)state;
     const size_t block = 10 * (size_t)4096;
     struct meeting *meeting = new_meeting();
     set("CECL_STAGING_BYTES", "4096");
@@ -267,7 +261,6 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
 /* The child keeps the dying rank's sockets open. */
 static void a_death_is_noticed_though_a_forked_child_lives(void **state)
 {
-    (void)state;
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "0");
     for (int r = 0; r < RANKS; r++)
@@ -294,7 +287,6 @@ static void a_death_is_noticed_though_a_forked_child_lives(void **state)
  * device memory. */
 static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
 {
-    (void)state;
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "0");
     for (int r = 0; r < RANKS; r++)
@@ -317,7 +309,6 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
 
 static void a_forked_child_is_refused(void **state)
 {
-    (void)state;
     struct meeting *meeting = new_meeting();
     set("CECL_TIMEOUT_MS", "5000");
     for (int r = 0; r < RANKS; r++)
@@ -348,7 +339,6 @@ static void a_forked_child_is_refused(void **state)
  * the time limit. */
 static void a_rank_without_descriptors_says_so(void **state)
 {
-    (void)state;
     int told = 0;
     set("CECL_INIT_TIMEOUT_MS", "20000");
     for (int room = 4; room <= 8; room += 2) {
@@ -426,7 +416,6 @@ static void fail_in_the_middle(void)
 
 static void a_call_that_fails_in_the_middle_holds_no_stream(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     fail_in_the_middle();
     assert_int_equal(ceclStreamSynchronize(comms[0], NULL), ceclUnhandledCudaError);
@@ -436,7 +425,6 @@ static void a_call_that_fails_in_the_middle_holds_no_stream(void **state)
 
 static void a_group_that_fails_in_the_middle_returns_the_error(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     assert_int_equal(ceclGroupStart(), ceclSuccess);
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 100, ceclInt8, comms[0], NULL),
@@ -450,7 +438,6 @@ static void a_group_that_fails_in_the_middle_returns_the_error(void **state)
 
 static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     fail_in_the_middle();
     assert_int_equal(ceclCommDestroy(comms[0]), ceclUnhandledCudaError);
@@ -461,7 +448,6 @@ static void a_call_that_fails_in_the_middle_may_be_destroyed(void **state)
  * end a little later. */
 static void a_call_that_fails_in_the_middle_leaves_no_side_lane_behind(void **state)
 {
-    (void)state;
     const size_t block = 10 * (size_t)4096;
     ceclOptions_t push = CECL_OPTIONS_INITIALIZER;
     push.direction = CECL_DIRECTION_PUSH;
@@ -505,7 +491,6 @@ static ceclResult_t gather_on(ceclStream_t stream)
  * afterwards: otherwise the watchdog would blame a peer, and no memory would be freed. */
 static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **state)
 {
-    (void)state;
     ceclStream_t other;
     open_ranks(4096, "5000");
     assert_int_equal(ceclStreamCreate(comms[0], &other), ceclSuccess);
@@ -527,7 +512,6 @@ static void a_call_that_fails_before_it_begins_leaves_nothing_pending(void **sta
 
 static void the_first_error_stays(void **state)
 {
-    (void)state;
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "0");
     fail_in_the_middle();
@@ -541,7 +525,6 @@ static void the_first_error_stays(void **state)
 
 static void flags_on_the_host_are_released_without_the_driver(void **state)
 {
-    (void)state;
     set("CECL_FLAGS", "host");
     for (int op = 0; op < 2; op++) {
         open_ranks(4096, "300");
@@ -566,7 +549,6 @@ static void flags_on_the_host_are_released_without_the_driver(void **state)
 static void flags_are_on_the_host_where_hardware_queues_are_few(void **state)
 {
     static const char *const queues[] = {"1", "7", "8", "32", "many"};
-    (void)state;
     for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues[i], 1);
         open_ranks(4096, "300");
@@ -580,7 +562,6 @@ static void flags_are_on_the_host_where_hardware_queues_are_few(void **state)
 
 static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
 {
-    (void)state;
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
     *comms[0]->engine.flags.late = 1 + 1; /* as a small call's kernel writes it */
@@ -593,7 +574,6 @@ static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
 /* A communicator tests which way works when it is made. */
 static void flags_are_written_where_none_can_be_copied(void **state)
 {
-    (void)state;
     no_batches = true;
     open_ranks(4096, "5000");
     no_batches = false;
@@ -612,7 +592,6 @@ static void flags_are_written_where_none_can_be_copied(void **state)
 
 static void flags_that_must_be_copied_and_cannot_fail_the_init(void **state)
 {
-    (void)state;
     set("CECL_FLAGS", "copy");
     no_batches = true;
     assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclUnhandledCudaError);
@@ -621,7 +600,6 @@ static void flags_that_must_be_copied_and_cannot_fail_the_init(void **state)
 
 static void peers_hear_why_a_call_failed(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     fail_in_the_middle();
     (void)!ceclAllGather(buffers[1] + 100, buffers[1], 100, ceclInt8, comms[1], NULL);
@@ -641,7 +619,6 @@ static int phases_told(int holder, int writer, uint32_t first)
 /* Three chunks: rank 0 signals its arrival, gives up, and its released stream runs the remaining signals. */
 static void a_released_stream_tells_peers_nothing(void **state)
 {
-    (void)state;
     const size_t block = 3 * (size_t)4096;
     set("CECL_STAGING_BYTES", "4096");
     set("CECL_SM_POLICY", "allow");
@@ -662,7 +639,6 @@ static void a_released_stream_tells_peers_nothing(void **state)
 /* Without the watchdog: a thread that asks for errors reads what a peer has sent. */
 static void who_asks_hears_of_a_failure(void **state)
 {
-    (void)state;
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[1]);
@@ -678,7 +654,6 @@ static void who_asks_hears_of_a_failure(void **state)
 
 static void a_call_times_out_while_the_driver_is_held_up(void **state)
 {
-    (void)state;
     open_ranks(4096, "300");
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
@@ -702,7 +677,6 @@ static ceclResult_t async_within(ceclComm_t comm, int ms)
 
 static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
@@ -718,7 +692,6 @@ static void a_peer_that_leaves_is_noticed_while_the_driver_is_held_up(void **sta
 /* The peer has made all calls that are pending here. */
 static void a_peer_that_leaves_in_order_fails_nothing(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     hold = HOLD_A_WHILE; /* delays the host's arithmetic */
     for (int r = 0; r < RANKS; r++)
@@ -733,7 +706,6 @@ static void a_peer_that_leaves_in_order_fails_nothing(void **state)
 /* The watchdog's thread is blocked in the driver. Its memory cannot be freed before it returns. */
 static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
 {
-    (void)state;
     open_ranks(4096, "0");
     hold_reads = true;
     assert_int_equal(ceclAllGather(buffers[0], buffers[0], 4, ceclInt8, comms[0], NULL),
@@ -755,7 +727,6 @@ static void a_worker_that_the_driver_keeps_does_not_hold_up_an_end(void **state)
 /* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. */
 static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
 {
-    (void)state;
     ceclResult_t async = ceclSuccess;
     open_ranks(4096, "5000");
     assert_true(comms[0]->engine.small_timeout_ns > UINT64_C(5000000000));
@@ -770,7 +741,6 @@ static void who_asks_hears_of_a_kernel_that_gave_up(void **state)
 
 static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
 {
-    (void)state;
     open_ranks(4096, "200");
     *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
     for (int i = 0; i < 1000 && comms[1]->async_result == ceclSuccess; i++)
@@ -782,7 +752,6 @@ static void the_watchdog_hears_of_a_kernel_that_gave_up(void **state)
 
 static void finalize_hears_of_a_kernel_that_gave_up(void **state)
 {
-    (void)state;
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[0]);
     *(_Atomic uint32_t *)comms[0]->engine.flags.late = 1;
@@ -794,7 +763,6 @@ static void finalize_hears_of_a_kernel_that_gave_up(void **state)
 /* A peer that gave up may have ended this rank's calls by wrong flags. It sent its reason before. */
 static void finalize_hears_of_a_peer_that_gave_up(void **state)
 {
-    (void)state;
     open_ranks(4096, "5000");
     cecl_watch_stop(comms[0]);
     assert_int_equal(ceclCommRevoke(comms[1]), ceclSuccess);
@@ -806,7 +774,6 @@ static void finalize_hears_of_a_peer_that_gave_up(void **state)
 /* A rank's own work that never ends does not affect its peers. */
 static void destroy_beside_work_without_end_fails_nobody_else(void **state)
 {
-    (void)state;
     static uint32_t never; /* the stream waits for it for ever */
     const struct cecl_memop wait = {&never, 1, CECL_MEMOP_WAIT};
     ceclResult_t async = ceclSuccess;
@@ -821,7 +788,6 @@ static void destroy_beside_work_without_end_fails_nobody_else(void **state)
 
 static void more_calls_than_flags_can_tell_are_released(void **state)
 {
-    (void)state;
     open_ranks(4096, "300");
     for (int i = 0; i < 20000; i++)
         if (ceclAllGather(buffers[0], buffers[0], 100, ceclInt8, comms[0], NULL) != ceclSuccess)
@@ -833,7 +799,6 @@ static void more_calls_than_flags_can_tell_are_released(void **state)
 
 static void a_call_of_more_phases_than_flags_can_tell_is_released(void **state)
 {
-    (void)state;
     const size_t block = 9000 * (size_t)4096;
     set("CECL_STAGING_BYTES", "4096");
     open_ranks(RANKS * block, "300");
@@ -863,19 +828,16 @@ static void wait_for_copies_in(ceclResult_t (*end)(ceclComm_t))
 
 static void destroy_waits_for_copies(void **state)
 {
-    (void)state;
     wait_for_copies_in(ceclCommDestroy);
 }
 
 static void finalize_waits_for_copies(void **state)
 {
-    (void)state;
     wait_for_copies_in(ceclCommFinalize);
 }
 
 static void a_destroyed_handle_is_refused(void **state)
 {
-    (void)state;
     int count;
     open_ranks(4096, "5000");
     for (int r = 0; r < RANKS; r++)
@@ -888,7 +850,6 @@ static void a_destroyed_handle_is_refused(void **state)
 
 static void the_librarys_own_memory_is_nobodys(void **state)
 {
-    (void)state;
     void *peer;
     open_ranks(4096, "5000");
     const struct cecl_engine *engine = &comms[0]->engine;
@@ -913,7 +874,6 @@ static int calm(void **state)
 {
     static const char *const names[] = {"CECL_STAGING_BYTES", "CECL_SM_POLICY", "CECL_FLAGS",
                                         "CECL_TIMEOUT_MS", "CECL_INIT_TIMEOUT_MS"};
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     hold = NO_HOLD;

@@ -1,14 +1,10 @@
 /* The pool grows on all ranks or on none: one rank cannot create, import or map its memory. Ranks are
  * threads on the host device, and one of them is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 
@@ -77,7 +73,6 @@ static struct rank ranks[RANKS];
 static int open_ranks(void **state)
 {
     ceclComm_t comms[RANKS];
-    (void)state;
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_SEGMENT_BYTES", "32M", 1);
     setenv("CECL_STAGING_BYTES", "4096", 1);
@@ -89,7 +84,6 @@ static int open_ranks(void **state)
 
 static int close_ranks(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(ceclCommDestroy(ranks[r].comm), ceclSuccess);
     return 0;
@@ -161,14 +155,12 @@ static void expect_nothing_left(ceclResult_t expected)
 
 static void memory_that_one_rank_cannot_create_leaves_nothing(void **state)
 {
-    (void)state;
     ranks[1].create_above = 1;
     expect_nothing_left(ceclOutOfMemory);
 }
 
 static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
 {
-    (void)state;
     for (int nth = 1; nth < RANKS; nth++) { /* a rank does not import its own memory */
         ranks[1].nth_import = nth;
         expect_nothing_left(ceclSystemError);
@@ -177,7 +169,6 @@ static void memory_that_one_rank_cannot_import_leaves_nothing(void **state)
 
 static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
 {
-    (void)state;
     for (int nth = 1; nth <= RANKS; nth++) {
         ranks[1].nth_map = nth;
         expect_nothing_left(ceclOutOfMemory);
@@ -188,7 +179,6 @@ static void memory_that_one_rank_cannot_map_leaves_nothing(void **state)
  * size. */
 static void growth_that_one_rank_has_no_room_for_is_tried_smaller(void **state)
 {
-    (void)state;
     ceclPoolStats_t before, after;
     const size_t wanted = more_than_is_left(4096);
     assert_int_equal(ceclPoolStats(ranks[0].comm, &before), ceclSuccess);

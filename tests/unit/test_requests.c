@@ -46,7 +46,6 @@ static void gather_in(enum memory sends, enum memory receives)
 
 static void starts_gather_what_is_there_in_memory_of_each_kind(void **state)
 {
-    (void)state;
     for (int sends = 0; sends < MEMORIES; sends++)
         for (int receives = 0; receives < MEMORIES; receives++)
             gather_in((enum memory)sends, (enum memory)receives);
@@ -56,7 +55,6 @@ static void in_place_in_private_memory_the_input_is_carried_at_each_start(void *
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     allocate(PRIVATE, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
         send[r] = recv[r] + r * COUNT;
@@ -80,7 +78,6 @@ static void many_starts_may_be_pending_on_streams_that_change(void **state)
     int *send[RANKS], *recv[RANKS];
     ceclRequest_t requests[RANKS];
     ceclStream_t others[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
@@ -110,7 +107,6 @@ static void requests_are_started_in_any_order(void **state)
 {
     int *send[RANKS], *recv[RANKS], *sum[RANKS];
     ceclRequest_t gathers[RANKS], sums[RANKS], unused[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, RANKS * COUNT, recv);
     allocate(POOL, COUNT, sum);
@@ -142,7 +138,6 @@ static void a_group_is_one_request(void **state)
 {
     int *send[RANKS], *recv[RANKS], *sum[RANKS], *got[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     allocate(PRIVATE, COUNT, send);
     allocate(PRIVATE, RANKS * COUNT, recv);
     allocate(REGISTERED, COUNT, sum);
@@ -179,7 +174,6 @@ static void a_message_needs_no_request_at_its_other_end(void **state)
 {
     int *buffers[RANKS];
     ceclRequest_t request;
-    (void)state;
     allocate(POOL, COUNT, buffers);
     OK(ceclSendInit(buffers[0], COUNT, ceclInt32, 1, comms[0], &request));
     for (int round = 0; round < STARTS; round++) {
@@ -204,7 +198,6 @@ static void more_requests_are_made_than_the_ring_holds(void **state)
     enum { MANY = 1500 };
     static ceclRequest_t requests[RANKS][MANY];
     int *send[RANKS], *recv[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, RANKS * COUNT, recv);
     fill(send, 1);
@@ -229,7 +222,6 @@ static void a_request_without_bytes_does_nothing(void **state)
 {
     int *recv[RANKS];
     ceclRequest_t requests[RANKS], barriers[RANKS];
-    (void)state;
     allocate(POOL, COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
         OK(ceclAllGatherInit(recv[r], recv[r], 0, ceclInt32, comms[r], &requests[r]));
@@ -250,7 +242,6 @@ static void handles_that_are_none_are_refused(void **state)
 {
     int *recv[RANKS];
     ceclRequest_t request;
-    (void)state;
     allocate(POOL, RANKS * COUNT, recv);
     is_refused(ceclStart(NULL, streams[0]), ceclInvalidArgument, "request: NULL");
     is_refused(ceclRequestFree(NULL), ceclInvalidArgument, "request: NULL");
@@ -269,7 +260,6 @@ static void groups_take_no_starts_and_make_requests_at_their_end(void **state)
 {
     int *recv[RANKS];
     ceclRequest_t request, other;
-    (void)state;
     allocate(POOL, RANKS * COUNT, recv);
     OK(ceclSendInit(recv[0], COUNT, ceclInt32, 1, comms[0], &request));
     OK(ceclGroupStart());
@@ -292,7 +282,6 @@ static void a_pending_request_is_not_freed(void **state)
 {
     int *send[RANKS], *recv[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++)
@@ -312,7 +301,6 @@ static void memory_that_was_freed_under_a_request_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     for (enum memory memory = POOL; memory <= REGISTERED; memory++) {
         allocate(POOL, COUNT, send);
         allocate(memory, RANKS * COUNT, recv);
@@ -354,7 +342,6 @@ static void a_peers_memory_that_was_replaced_is_named(void **state)
 {
     int *send[RANKS], *recv[RANKS], *again[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     if (over_nodes()) /* ranks of another node do not learn of it */
         skip();
     allocate(POOL, COUNT, send);
@@ -393,7 +380,6 @@ static void a_request_outlives_its_communicator_only_to_be_freed(void **state)
 {
     int *send[RANKS], *recv[RANKS];
     ceclRequest_t requests[RANKS], unstarted[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(PRIVATE, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
@@ -417,7 +403,6 @@ static void starts_of_different_requests_are_found(void **state)
 {
     int *send[RANKS], *recv[RANKS];
     ceclRequest_t one[RANKS], other[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, 2 * RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {

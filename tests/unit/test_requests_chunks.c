@@ -89,7 +89,6 @@ static void gather(int chunks, enum memory memory, bool in_place, ceclDirection_
 static void each_chunk_is_there_when_the_stream_goes_on(void **state)
 {
     static const int counts[] = {1, 2, 7, 64};
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (int memory = 0; memory < MEMORIES; memory++)
             for (int in_place = 0; in_place < 2; in_place++)
@@ -115,7 +114,6 @@ static void a_part_of_one_rank_does_not_wait_for_the_others(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     gather_in_place(4, send, recv, requests);
     OK(ceclStart(requests[0], streams[0]));
     OK(ceclStart(requests[1], streams[1]));
@@ -141,7 +139,6 @@ static void a_gather_that_ended_long_ago_is_not_waited_for(void **state)
     int *old_recv[RANKS], *old_send[RANKS], *recv[RANKS], *send[RANKS];
     ceclRequest_t old[RANKS], requests[RANKS];
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    (void)state;
     options.direction = CECL_DIRECTION_PUSH;
     for (int r = 0; r < RANKS; r++)
         OK(ceclSetOptions(comms[r], &options));
@@ -170,7 +167,6 @@ static void what_has_no_chunks_is_refused(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS], sums[RANKS], bad;
-    (void)state;
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++)
         send[r] = recv[r] + r * COUNT;
@@ -204,7 +200,6 @@ static void a_wait_for_a_chunk_ends_with_the_communicator(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     gather_in_place(2, send, recv, requests);
     OK(ceclStart(requests[0], streams[0]));
     OK(ceclWaitChunk(requests[0], 2, 1, others[0]));

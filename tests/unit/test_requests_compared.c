@@ -1,14 +1,10 @@
 /* Requests under CECL_CHECK=1, on the host device with a thread for each rank: if ranks differ, all ranks
  * are refused and can continue. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <pthread.h>
 
 #include <cecl/cecl.h>
@@ -120,7 +116,6 @@ static ceclResult_t make_ready(int rank)
 
 static void what_differs_is_refused_on_all_ranks(void **state)
 {
-    (void)state;
     all_do(allocate, ceclSuccess, NULL);
     all_do(call_in_place_of_a_request, ceclInvalidUsage, "making a request");
     all_do(make_of_another_count, ceclInvalidUsage, "count");

@@ -39,7 +39,6 @@ static void gather_early_in(enum memory receives, bool in_place, ceclDirection_t
 
 static void what_is_ready_gathers_as_before(void **state)
 {
-    (void)state;
     for (int memory = 0; memory < MEMORIES; memory++)
         for (int in_place = 0; in_place < 2; in_place++)
             for (int direction = CECL_DIRECTION_AUTO; direction <= CECL_DIRECTION_PULL; direction++)
@@ -71,7 +70,6 @@ static void a_start_waits_for_no_start_of_peers_that_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     gather_in_place(send, recv, requests);
     for (int round = 1; round < STARTS; round++) {
         fill(send, round);
@@ -93,7 +91,6 @@ static void a_start_waits_until_all_are_ready(void **state)
 {
     int *recv[RANKS], *send[RANKS];
     ceclRequest_t requests[RANKS];
-    (void)state;
     gather_in_place(send, recv, requests);
     for (int round = 1; round < 4; round++) {
         fill(send, round);
@@ -119,7 +116,6 @@ static void a_session_makes_many_ready_at_once(void **state)
     static const int order[MANY] = {2, 0, 1};
     int *send[MANY][RANKS], *recv[MANY][RANKS];
     ceclRequest_t requests[RANKS][MANY];
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         allocate(POOL, COUNT, send[i]);
         allocate(i == 1 ? PRIVATE : REGISTERED, RANKS * COUNT, recv[i]);
@@ -155,7 +151,6 @@ static void slots_serve_requests_that_come_and_go(void **state)
     enum { MANY = 40 };
     ceclRequest_t requests[MANY][RANKS] = {{NULL}};
     int *send[RANKS], *recv[RANKS];
-    (void)state;
     allocate(POOL, COUNT, send);
     allocate(POOL, RANKS * COUNT, recv);
     for (int round = 0; round < 2000; round++) {
@@ -189,7 +184,6 @@ static void what_cannot_be_ready_is_refused(void **state)
 {
     int *recv[RANKS];
     ceclRequest_t gathers[RANKS], sums[RANKS], both[2];
-    (void)state;
     allocate(POOL, RANKS * COUNT, recv);
     for (int r = 0; r < RANKS; r++) {
         OK(ceclAllGatherInit(recv[r] + r * COUNT, recv[r], COUNT, ceclInt32, comms[r],
@@ -219,7 +213,6 @@ static void a_rank_that_is_never_ready_is_named(void **state)
     int *recv[RANKS];
     ceclRequest_t requests[RANKS];
     ceclResult_t result = ceclSuccess;
-    (void)state;
     close_ranks(NULL);
     setenv("CECL_TIMEOUT_MS", "3000", 1);
     open_ranks(NULL);

@@ -1,12 +1,8 @@
 /* Settings from the environment: numbers, sizes, choices, and the messages for invalid values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -16,7 +12,6 @@
 
 static void defaults_lie_within_their_own_ranges(void **state)
 {
-    (void)state;
     for (int id = 0; id < CECL_SETTING_COUNT; id++) {
         int64_t value;
         if (strcmp(cecl_settings[id].fallback, "-") != 0)
@@ -28,7 +23,6 @@ static void defaults_lie_within_their_own_ranges(void **state)
 
 static void names_are_sorted_and_start_with_CECL(void **state)
 {
-    (void)state;
     for (int id = 0; id < CECL_SETTING_COUNT; id++) {
         assert_memory_equal(cecl_settings[id].name, "CECL_", 5);
         if (id > 0)
@@ -38,7 +32,6 @@ static void names_are_sorted_and_start_with_CECL(void **state)
 
 static void byte_sizes_take_binary_suffixes(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t value;
@@ -56,7 +49,6 @@ static void byte_sizes_take_binary_suffixes(void **state)
 
 static void bad_values_are_refused_with_name_value_and_range(void **state)
 {
-    (void)state;
     static const struct {
         enum cecl_setting_id id;
         const char *text;
@@ -89,7 +81,6 @@ static void bad_values_are_refused_with_name_value_and_range(void **state)
 
 static void an_unset_variable_without_default_leaves_the_value(void **state)
 {
-    (void)state;
     int64_t value = 5;
     bool is_set = true;
     unsetenv("CECL_POOL_BYTES");
@@ -100,7 +91,6 @@ static void an_unset_variable_without_default_leaves_the_value(void **state)
 
 static void a_choice_is_its_position(void **state)
 {
-    (void)state;
     int64_t value;
     bool is_set;
     setenv("CECL_DIRECTION", "Pull", 1);
@@ -112,7 +102,6 @@ static void a_choice_is_its_position(void **state)
 
 static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t value;
@@ -131,7 +120,6 @@ static void a_cuda_device_is_a_word_or_an_ordinal(void **state)
 
 static void a_misspelt_name_finds_the_setting_that_was_meant(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {{"CECL_TIMEOUT", "CECL_TIMEOUT_MS"},
                                            {"CECL_TIMEOUT_SM", "CECL_TIMEOUT_MS"},
                                            {"CECL_INIT_TIMEOUT", "CECL_INIT_TIMEOUT_MS"},
@@ -147,7 +135,6 @@ static void a_misspelt_name_finds_the_setting_that_was_meant(void **state)
 
 static void a_name_like_no_setting_finds_none(void **state)
 {
-    (void)state;
     assert_null(cecl_setting_nearest("CECL_RANK"));
     assert_null(cecl_setting_nearest("CECL_"));
     assert_null(cecl_setting_nearest("NCCL_DEBUG"));
@@ -157,7 +144,6 @@ static void a_name_like_no_setting_finds_none(void **state)
 
 static void names_of_the_build_and_of_tests_are_known(void **state)
 {
-    (void)state;
     assert_true(cecl_setting_is_known("CECL_TIMEOUT_MS"));
     assert_true(cecl_setting_is_known("CECL_TEST_SEED"));
     assert_true(cecl_setting_is_known("CECL_CMOCKA_ROOT"));
@@ -200,7 +186,6 @@ static void warnings_of(const char *name, const char *value, char *said, size_t 
 
 static void an_unknown_variable_is_warned_of_once(void **state)
 {
-    (void)state;
     char said[512];
     warnings_of("CECL_TIMOUT_MS", "100", said, sizeof(said));
     assert_string_equal(said, "cecl: CECL_TIMOUT_MS has no effect: there is no such setting; is "
@@ -212,7 +197,6 @@ static void an_unknown_variable_is_warned_of_once(void **state)
 
 static void settings_and_empty_variables_are_not_warned_of(void **state)
 {
-    (void)state;
     char said[512];
     warnings_of("CECL_TIMEOUT_MS", "100", said, sizeof(said));
     assert_string_equal(said, "");

@@ -1,12 +1,8 @@
 /* How explanations describe calls of ranks that share a GPU. The host device simulates such a GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 
@@ -44,7 +40,6 @@ static void expect_shared(const ceclExplanation_t *e)
 
 static void collectives_that_move_data_are_not_zero_sm(void **state)
 {
-    (void)state;
     ceclExplanation_t e = {.zeroSm = -1};
     OK(ceclExplain(ceclOpAllGather, out, out, BLOCK, ceclInt8, comms[0], &e));
     expect_shared(&e);
@@ -55,7 +50,6 @@ static void collectives_that_move_data_are_not_zero_sm(void **state)
 /* Peers make this rank's copies. */
 static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
 {
-    (void)state;
     OK(ceclGroupStart());
     OK(ceclBroadcast(in, out, BLOCK, ceclInt8, 1, comms[0], NULL));
     const ceclExplanation_t e = explain_group();
@@ -64,7 +58,6 @@ static void a_call_in_which_this_rank_copies_nothing_is_not_either(void **state)
 
 static void a_group_is_not_zero_sm(void **state)
 {
-    (void)state;
     OK(ceclGroupStart());
     OK(ceclBarrier(comms[0], NULL));
     OK(ceclAllGather(in, out, BLOCK, ceclInt8, comms[0], NULL));
@@ -74,7 +67,6 @@ static void a_group_is_not_zero_sm(void **state)
 
 static void messages_are_not_zero_sm(void **state)
 {
-    (void)state;
     for (int receives = 0; receives < 2; receives++) {
         OK(ceclGroupStart());
         OK(receives ? ceclRecv(out, BLOCK, ceclInt8, 1, comms[0], NULL)
@@ -86,7 +78,6 @@ static void messages_are_not_zero_sm(void **state)
 
 static void a_reduction_says_what_needs_sms_in_any_case(void **state)
 {
-    (void)state;
     OK(ceclGroupStart());
     OK(ceclAllReduce(in, out, BLOCK, ceclInt8, ceclSum, comms[0], NULL));
     const ceclExplanation_t e = explain_group();
@@ -96,7 +87,6 @@ static void a_reduction_says_what_needs_sms_in_any_case(void **state)
 
 static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
 {
-    (void)state;
     OK(ceclGroupStart());
     OK(ceclBarrier(comms[0], NULL));
     assert_int_equal(explain_group().zeroSm, 1);
@@ -111,7 +101,6 @@ static void what_has_no_copy_between_ranks_is_zero_sm(void **state)
 /* If a copy engine runs copies within a GPU, it also runs these. */
 static void with_a_copy_engine_for_them_calls_are_zero_sm(void **state)
 {
-    (void)state;
     comms[0]->local_copies = CECL_LOCAL_CONTIGUOUS;
     OK(ceclGroupStart());
     OK(ceclAllGather(out, out, BLOCK, ceclInt8, comms[0], NULL));

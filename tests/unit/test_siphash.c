@@ -1,16 +1,11 @@
 /* Compares SipHash-2-4 with its authors' test vectors (key 00..0f, message 00, 01, ...). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "util/siphash.h"
 
 static void known_vectors_are_met(void **state)
 {
-    (void)state;
     uint8_t key[16], message[16];
     for (uint8_t i = 0; i < 16; i++)
         key[i] = message[i] = i;

@@ -2,14 +2,10 @@
  * loops, blocks arrive whole at any alignment, ranks run ahead of each other, epochs wrap around, a
  * meeting carries out all its parts, and waits end. Ranks are threads of this program, and slots are
  * in its memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -87,7 +83,6 @@ static void set_epoch(uint32_t next)
 
 static int close_ranks(void **state)
 {
-    (void)state;
     for (int r = 0; r < n; r++) {
         free(slots[r]);
         free(ranks[r].send);
@@ -344,7 +339,6 @@ static void any_calls_in_sequence_give_what_plain_loops_give(void **state)
 static void reductions_of_every_type_and_operation_give_what_plain_loops_give(void **state)
 {
     static const size_t counts[] = {1, 13, 401};
-    (void)state;
     open_ranks(3);
     for (int type = 0; type < CECL_NUM_TYPES; type++)
         for (int op = 0; op < CECL_NUM_RED_OPS; op++)
@@ -362,7 +356,6 @@ static void reductions_of_every_type_and_operation_give_what_plain_loops_give(vo
 
 static void blocks_of_any_few_bytes_arrive_whole(void **state)
 {
-    (void)state;
     open_ranks(2);
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t bytes = 1; bytes <= 64; bytes++)
@@ -380,7 +373,6 @@ static void blocks_of_any_few_bytes_arrive_whole(void **state)
 static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
 {
     static const size_t edges[] = {512, 1024, 1536, 2048, 3072, SLOT - 1};
-    (void)state;
     open_ranks(3);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
@@ -396,7 +388,6 @@ static void blocks_around_edges_arrive_whole_at_any_alignment(void **state)
 /* Ranks learn of the others' progress only through the calls. */
 static void a_rank_that_is_always_late_is_waited_for(void **state)
 {
-    (void)state;
     open_ranks(4);
     for (int turn = 0; turn < 8; turn++) {
         pthread_t late;
@@ -429,7 +420,6 @@ static void slots_set(int byte)
 /* The epochs include 0, the value of zeroed slots. The slots hold other bytes by then. */
 static void epochs_may_wrap_around(void **state)
 {
-    (void)state;
     open_ranks(3);
     slots_set(0x55);
     set_epoch(0u - 20);
@@ -443,7 +433,6 @@ static void epochs_may_wrap_around(void **state)
 /* Calls that use almost no lines renew all of them, one row each. */
 static void all_lines_are_renewed_by_and_by(void **state)
 {
-    (void)state;
     open_ranks(2);
     slots_set(0x55);
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
@@ -464,7 +453,6 @@ static void all_lines_are_renewed_by_and_by(void **state)
 /* A line that no call has used gets a value far from every epoch that comes soon. */
 static void a_renewed_line_is_half_a_cycle_away(void **state)
 {
-    (void)state;
     open_ranks(2);
     set_epoch(12); /* renews row 6 of that half, which a call with one vector does not use */
     add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 16, .type = ceclUint8});
@@ -481,7 +469,6 @@ static void a_renewed_line_is_half_a_cycle_away(void **state)
 static void a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch(void **state)
 {
     unsigned char block[SLOT];
-    (void)state;
     open_ranks(2);
     epoch = 7;
     add_call((struct call){.kind = CECL_SMALL_ALL_GATHER, .bytes = 3000, .type = ceclUint8});
@@ -553,7 +540,6 @@ static void peers_hear_that_ranks_began(void)
 static void a_wait_ends_by_its_bound_and_sets_late(void **state)
 {
     const int64_t start = cecl_now_ms();
-    (void)state;
     begin_to_wait(50000000);
     waits_ended(start);
     assert_true(cecl_now_ms() - start >= 50);
@@ -566,7 +552,6 @@ static void a_wait_ends_by_its_bound_and_sets_late(void **state)
 
 static void late_tells_whose_data_is_missing(void **state)
 {
-    (void)state;
     const int missing = 2;
     open_ranks(3);
     timeout_ns = 2000000000; /* by then the other rank must have come */
@@ -582,7 +567,6 @@ static void late_tells_whose_data_is_missing(void **state)
 /* A timeout of 0 means no time limit. */
 static void a_wait_ends_by_its_word_and_not_before(void **state)
 {
-    (void)state;
     begin_to_wait(0);
     peers_hear_that_ranks_began();
     usleep(100000);
@@ -600,7 +584,6 @@ static void a_wait_ends_by_its_word_and_not_before(void **state)
 
 static void a_wait_that_ends_as_the_device_closes_tells_nobody(void **state)
 {
-    (void)state;
     begin_to_wait(0);
     peers_hear_that_ranks_began();
     const int64_t start = cecl_now_ms();
@@ -614,7 +597,6 @@ static void a_wait_that_ends_as_the_device_closes_tells_nobody(void **state)
 
 static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **state)
 {
-    (void)state;
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
         open_ranks(2);
         const size_t bytes = (size_t)cecl_small_slots_bytes(n, SLOT);
@@ -638,7 +620,6 @@ static void a_call_that_begins_after_the_end_sends_and_tells_nothing(void **stat
 
 static void without_a_meeting_nothing_is_told(void **state)
 {
-    (void)state;
     open_ranks(2);
     const struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
     ranks[0].end = 1;
@@ -649,7 +630,6 @@ static void without_a_meeting_nothing_is_told(void **state)
 
 static void a_meeting_that_asks_for_nothing_is_left_alone(void **state)
 {
-    (void)state;
     begin_to_wait(1000000); /* ranks 1 and 2, whose meeting has parts */
     struct cecl_small small = small_of(&ranks[0], &waiting, epoch);
     struct cecl_meeting meeting = meeting_of(&ranks[0], epoch);
@@ -672,7 +652,6 @@ static void refused(const struct cecl_small *small, const char *words)
 static void what_cannot_be_is_refused(void **state)
 {
     struct cecl_small small = {.nranks = 1, .bytes = 16, .slot_bytes = SLOT};
-    (void)state;
     refused(&small, "rank 0 of 1: 2 to 16 ranks expected");
     small.nranks = 17;
     refused(&small, "2 to 16 ranks expected");
@@ -696,7 +675,6 @@ static void what_cannot_be_is_refused(void **state)
 
 static int count_calls(void **state)
 {
-    (void)state;
     is_counted = true;
     return 0;
 }

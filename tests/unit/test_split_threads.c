@@ -1,12 +1,8 @@
 /* Splits and shrinks among ranks that are threads of one process, on the host device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
@@ -83,7 +79,6 @@ static void *work(void *argument)
 
 static void threads_split_and_shrink(void **state)
 {
-    (void)state;
     ceclComm_t comms[RANKS];
     struct member members[RANKS] = {0};
     assert_int_equal(ceclCommInitAll(comms, RANKS, NULL), ceclSuccess);
@@ -104,7 +99,6 @@ static void threads_split_and_shrink(void **state)
 /* One thread cannot wait for itself: the message names the solution. */
 static void one_thread_that_has_all_ranks_is_told_why_it_waited(void **state)
 {
-    (void)state;
     ceclComm_t comms[2], child = (ceclComm_t)8;
     setenv("CECL_TIMEOUT_MS", "200", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);

@@ -1,14 +1,10 @@
 /* Calls by splits on the device: their effect on other calls, and when they fail. After a reduce-scatter,
  * which ends on a rank while peers still reduce out of its staging, neither call disturbs the other. Rows
  * that do not fit fail a rank only after its call has ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "comm/comm.h"
 
@@ -63,7 +59,6 @@ static void check(int rank, int round)
 
 static void staging_that_peers_still_read_is_left_alone(void **state)
 {
-    (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         for (int r = 0; r < RANKS; r++)
             fill(r, round);
@@ -84,7 +79,6 @@ static void staging_that_peers_still_read_is_left_alone(void **state)
 
 static int abort_all(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommAbort(comms[r]));
     return 0;
@@ -110,7 +104,6 @@ static void find_trouble(void)
  * failed now, the peer would learn of it and move no rows. */
 static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 {
-    (void)state;
     for (int r = 0; r < RANKS - 1; r++)
         OK(ceclBarrier(comms[r], NULL));
     find_trouble();
@@ -124,7 +117,6 @@ static void rows_that_do_not_fit_are_told_once_the_call_has_ended(void **state)
 /* The same, if the rank first learns of a peer's end. */
 static void a_peers_end_does_not_hide_rows_that_do_not_fit(void **state)
 {
-    (void)state;
     OK(ceclBarrier(comms[0], NULL));
     find_trouble();
     OK(ceclCommRevoke(comms[1]));

@@ -13,14 +13,12 @@ static struct model_memory *memory;
 
 static int set_up(void **state)
 {
-    (void)state;
     memory = calloc(1, sizeof(*memory));
     return memory ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(memory);
     return 0;
 }
@@ -37,7 +35,6 @@ static void random_splits_give_what_the_model_gives(void **state)
 {
     const uint64_t begin = (uint64_t)time(NULL);
     unsigned found[3] = {0};
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)begin);
     for (uint64_t i = 0; i < TIMES; i++) {
         uint64_t x = begin + i;
@@ -56,7 +53,6 @@ static void random_splits_give_what_the_model_gives(void **state)
 static void splits_near_the_largest_number_are_cut_off(void **state)
 {
     uint64_t x = 1;
-    (void)state;
     do
         model_draw(&x, 4, 8, &model, memory);
     while (model.has_offsets || model.form.send_rows == 0);
@@ -76,7 +72,6 @@ static void splits_near_the_largest_number_are_cut_off(void **state)
 static void a_failed_communicators_steps_touch_nothing(void **state)
 {
     uint64_t x = 7;
-    (void)state;
     model_draw(&x, 3, 8, &model, memory);
     memory->end = 1;
     all_do(CECL_SPLITS_TELL);
@@ -92,7 +87,6 @@ static void a_failed_communicators_steps_touch_nothing(void **state)
 static void a_place_outside_of_a_slice_is_not_written(void **state)
 {
     uint64_t x = 9;
-    (void)state;
     do
         model_draw(&x, 2, 8, &model, memory);
     while (model.trouble.what != CECL_SPLITS_FINE || model.form.send_rows == 0 ||
@@ -109,7 +103,6 @@ static void forms_out_of_range_are_refused(void **state)
     const struct cecl_splits_form fine = {
         .nranks = 4, .experts = 128, .align = 1, .send_rows = 1, .recv_rows = 1, .row_bytes = 1};
     struct cecl_splits_form form = fine;
-    (void)state;
     assert_int_equal(cecl_splits_check(&form), ceclSuccess);
     form.experts = 129;
     assert_int_equal(cecl_splits_check(&form), ceclInvalidArgument);

@@ -2,15 +2,11 @@
  * defines them, by ceclAlltoAllvDevice, ceclDispatch and ceclCombine. The tables list each rank's input
  * rows and the rows that it must receive. Rows are letters: rank 0's blocks are a, b, c, ... and rank 1's
  * are A, B, C, ... */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #define RANKS 2
 #include "comms.h"
@@ -173,7 +169,6 @@ static void check(const struct definition *d, int rank)
 
 static void what_pytorch_documents_is_what_arrives(void **state)
 {
-    (void)state;
     allocate();
     for (size_t i = 0; i < sizeof(definitions) / sizeof(definitions[0]); i++) {
         run(&definitions[i]);

@@ -1,14 +1,10 @@
 /* The start of a request allocates no memory, takes no lock, and asks its device for nothing but the ids of
  * its regions and the stream. Two ranks of one thread, on the host device with functions that return at
  * once. The linker replaces libc's malloc and locks with this program's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -170,7 +166,6 @@ static void start_all(ceclRequest_t requests[RANKS])
 static void a_start_asks_for_the_ids_of_its_regions_alone(void **state)
 {
     ceclRequest_t requests[RANKS];
-    (void)state;
     for (int r = 0; r < RANKS; r++) {
         begin_of[r] = map_file(RANKS * COUNT * sizeof(int));
         OK(ceclAllGatherInit(begin_of[r] + (size_t)r * COUNT * sizeof(int), begin_of[r], COUNT,

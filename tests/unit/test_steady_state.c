@@ -1,14 +1,10 @@
 /* A repeated collective is a look-up and a few calls to the device, without an allocation or a new plan.
  * Two ranks are threads on the host device. This program wraps the allocator. Sanitizers also wrap it, so
  * this program skips itself under them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 #include <pthread.h>
 #include <unistd.h>
 
@@ -174,14 +170,12 @@ static void repeat_on_all_ranks(void)
 
 static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
 {
-    (void)state;
     repeat_on_all_ranks();
 }
 
 static void nor_do_they_with_a_trace(void **state)
 {
     char name[64];
-    (void)state;
     setenv("CECL_TRACE", "/tmp/cecl_steady_state.%p.%r", 1);
     setenv("CECL_NVTX", "1", 1);
     repeat_on_all_ranks();

@@ -1,11 +1,7 @@
 /* Sums of rows on the host (sm/sums.h): equal bit for bit to a plain loop that represents number formats as
  * lists of their values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <stdlib.h>
 
@@ -65,7 +61,6 @@ static uint32_t expected(const struct cecl_row_sums *s, uint64_t token, uint64_t
 static void random_sums_have_the_right_bits(void **state)
 {
     uint64_t seed = 20261125;
-    (void)state;
     for (int round = 0; round < 600; round++) {
         const struct cecl_row_sums s = sums_draw(&seed, &memory);
         const unsigned bytes = formats[s.type].bytes;
@@ -87,7 +82,6 @@ static void random_sums_have_the_right_bits(void **state)
 
 static void only_types_that_are_added_in_fp32_are(void **state)
 {
-    (void)state;
     for (int type = 0; type < CECL_NUM_TYPES; type++) {
         bool listed = false;
         for (size_t i = 0; i < sizeof(sums_types) / sizeof(sums_types[0]); i++)

@@ -1,14 +1,10 @@
 /* Ranks die, and survivors make a new communicator and continue. Ranks are child processes of this test; a
  * dead rank was killed, so it could send no message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
@@ -382,48 +378,41 @@ static int most(void)
 
 static void survivors_go_on_until_one_is_left(void **state)
 {
-    (void)state;
     for (int n = 2; n <= most(); n++)
         run_with(n, one_after_the_other_dies);
 }
 
 static void half_of_the_ranks_may_die_at_once(void **state)
 {
-    (void)state;
     for (int n = 2; n <= most(); n++)
         run_with(n, several_die_at_once);
 }
 
 static void a_list_that_lacks_the_dead_names_it(void **state)
 {
-    (void)state;
     for (int n = 2; n <= most(); n++)
         run_with(n, a_dead_rank_that_is_not_excluded_is_named);
 }
 
 static void a_death_inside_the_call_keeps_nobody(void **state)
 {
-    (void)state;
     for (delay_us = 0; delay_us < 8000; delay_us += 400)
         run_with(4, a_rank_dies_inside_the_call);
 }
 
 static void a_death_inside_a_split_keeps_nobody(void **state)
 {
-    (void)state;
     for (delay_us = 0; delay_us < 8000; delay_us += 400)
         run_with(4, a_rank_dies_inside_a_split);
 }
 
 static void a_death_inside_the_lock_keeps_nobody(void **state)
 {
-    (void)state;
     run_with(3, a_rank_dies_with_the_lock);
 }
 
 static void copies_of_a_failed_call_end_before_the_shrink(void **state)
 {
-    (void)state;
     run_with(3, nothing_of_a_failed_call_comes_after_the_shrink);
 }
 

@@ -1,13 +1,9 @@
 /* Ranks as threads of one process, on the host device: mixed collectives on several streams, with every
  * value checked. The thread sanitizer can see all ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
@@ -90,19 +86,16 @@ static void run(const char *flags, const char *direction)
 
 static void collectives_among_threads_are_right_with_copied_flags(void **state)
 {
-    (void)state;
     run("copy", "push");
 }
 
 static void collectives_among_threads_are_right_with_written_flags_and_pull(void **state)
 {
-    (void)state;
     run("write", "pull");
 }
 
 static void collectives_among_threads_are_right_in_an_urgent_communicator(void **state)
 {
-    (void)state;
     setenv("CECL_URGENT", "1", 1);
     run("auto", "auto");
     unsetenv("CECL_URGENT");
@@ -118,7 +111,6 @@ static bool all_have_names(void)
 
 static void threads_of_the_library_have_names(void **state)
 {
-    (void)state;
     ceclComm_t comm;
     ceclStream_t stream;
     setenv("CECL_DEVICE", "host", 1);
@@ -132,7 +124,6 @@ static void threads_of_the_library_have_names(void **state)
 
 static void a_missing_gpu_list_entry_is_refused(void **state)
 {
-    (void)state;
     ceclComm_t comms[2];
     const int bad[2] = {0, -3};
     assert_int_equal(ceclCommInitAll(comms, 2, bad), ceclInvalidArgument);
@@ -144,7 +135,6 @@ static void a_missing_gpu_list_entry_is_refused(void **state)
 /* With or without a GPU, the call fails: two ranks cannot both use GPU 0. */
 static void cuda_without_a_gpu_for_each_rank_is_refused(void **state)
 {
-    (void)state;
     ceclComm_t comms[2] = {NULL, NULL};
     const int same[2] = {0, 0};
     setenv("CECL_DEVICE", "cuda", 1);

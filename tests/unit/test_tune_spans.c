@@ -1,10 +1,6 @@
 /* The sizes at which cecl_tune --against says that one library is faster. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "tuner/spans.h"
 
@@ -12,7 +8,6 @@ static struct span spans[4];
 
 static void nothing_is_faster(void **state)
 {
-    (void)state;
     const struct point points[] = {{256, {10, 10}}, {512, {10, 9.9}}, {1024, {10, 20}}};
     assert_int_equal(spans_of(points, 3, spans), 0);
     assert_int_equal(spans_of(points, 0, spans), 0);
@@ -20,7 +15,6 @@ static void nothing_is_faster(void **state)
 
 static void all_sizes_are_one_span(void **state)
 {
-    (void)state;
     const struct point points[] = {{256, {10, 9}}, {512, {10, 9.8}}, {1024, {10, 1}}};
     assert_int_equal(spans_of(points, 3, spans), 1);
     assert_int_equal(spans[0].least, 256);
@@ -29,7 +23,6 @@ static void all_sizes_are_one_span(void **state)
 
 static void a_slower_size_between_divides_them(void **state)
 {
-    (void)state;
     const struct point points[] = {{256, {10, 12}},  {512, {10, 9}},  {1024, {10, 8}},
                                    {2048, {10, 11}}, {4096, {10, 9}}, {8192, {10, 10}}};
     assert_int_equal(spans_of(points, 6, spans), 2);

@@ -1,10 +1,6 @@
 /* cecl_tune's decision: the threshold that follows from the times of two methods at some sizes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "tuner/split.h"
 
@@ -17,14 +13,12 @@ static const struct point crossing[] = {
 
 static void a_max_threshold_is_the_last_size_of_the_first_way(void **state)
 {
-    (void)state;
     assert_int_equal(split_value(crossing, COUNT, false, 0, 0), 1 * KIB);
     assert_int_equal(split_value(crossing, COUNT, false, 64 * KIB, 0), 2 * KIB);
 }
 
 static void a_min_threshold_is_the_first_size_of_the_second_way(void **state)
 {
-    (void)state;
     assert_int_equal(split_value(crossing, COUNT, true, 1, 1), 2 * KIB);
     assert_int_equal(split_value(crossing, COUNT, true, UINT64_MAX, 1), 4 * KIB);
 }
@@ -32,7 +26,6 @@ static void a_min_threshold_is_the_first_size_of_the_second_way(void **state)
 /* Differences within the tie keep the threshold, also between measured sizes. */
 static void a_threshold_that_loses_nothing_stays(void **state)
 {
-    (void)state;
     assert_int_equal(split_value(crossing, COUNT, false, 1500, 0), 1500);
     assert_int_equal(split_value(crossing, COUNT, false, 3000, 0), 3000);
     assert_int_equal(split_value(crossing, COUNT, true, 4000, 0), 4000);
@@ -40,7 +33,6 @@ static void a_threshold_that_loses_nothing_stays(void **state)
 
 static void less_than_two_percent_move_nothing(void **state)
 {
-    (void)state;
     const struct point points[] = {{KIB, {101.9, 100}}, {2 * KIB, {101.9, 100}}};
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 64 * KIB);
     const struct point won[] = {{KIB, {102.1, 100}}, {2 * KIB, {102.1, 100}}};
@@ -49,7 +41,6 @@ static void less_than_two_percent_move_nothing(void **state)
 
 static void the_first_way_may_win_everywhere(void **state)
 {
-    (void)state;
     const struct point points[] = {{KIB, {10, 20}}, {2 * KIB, {10, 20}}};
     assert_int_equal(split_value(points, 2, false, 0, 0), 2 * KIB);
     assert_int_equal(split_value(points, 2, true, KIB, 0), 4 * KIB);
@@ -58,7 +49,6 @@ static void the_first_way_may_win_everywhere(void **state)
 
 static void one_disturbed_size_does_not_decide(void **state)
 {
-    (void)state;
     const struct point points[] = {
         {KIB, {10, 13}}, {2 * KIB, {900, 13}}, {4 * KIB, {10, 13}}, {8 * KIB, {10, 13}}};
     assert_int_equal(split_value(points, COUNT, false, 8 * KIB, 0), 8 * KIB);
@@ -67,7 +57,6 @@ static void one_disturbed_size_does_not_decide(void **state)
 /* Neither method wins at the last size, so the best one for larger sizes is unknown. */
 static void sizes_that_were_not_measured_keep_their_way(void **state)
 {
-    (void)state;
     const struct point points[] = {{KIB, {15, 10}}, {2 * KIB, {15, 10}}, {4 * KIB, {10, 10}}};
     assert_int_equal(split_value(points, 3, false, 64 * KIB, 0), 64 * KIB);
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 0);

@@ -1,14 +1,10 @@
 /* Thresholds: which row applies, reading and writing a tuning file, and messages for invalid files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "tune/file.h"
 #include "tune/nearest.h"
@@ -32,7 +28,6 @@ static uint64_t value_of(const struct cecl_tuning_file *file, enum cecl_threshol
 
 static void every_threshold_has_a_value_everywhere(void **state)
 {
-    (void)state;
     for (int t = 0; t < CECL_TUNE_COUNT; t++)
         for (int d = 0; d < CECL_TUNING_DEVICES; d++)
             for (int n = 1; n <= 70000; n += n < 20 ? 1 : 997)
@@ -42,7 +37,6 @@ static void every_threshold_has_a_value_everywhere(void **state)
 
 static void built_in_values_lie_in_their_own_ranges(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < cecl_tuning_nrows; i++) {
         const struct cecl_tuning_row *row = &cecl_tuning_rows[i];
         assert_in_range(row->value, cecl_thresholds[row->which].least,
@@ -52,7 +46,6 @@ static void built_in_values_lie_in_their_own_ranges(void **state)
 
 static void every_row_has_words(void **state)
 {
-    (void)state;
     for (int t = 0; t < CECL_TUNE_COUNT; t++) {
         assert_true(strlen(cecl_thresholds[t].name) <= 42);
         assert_true(strlen(cecl_thresholds[t].decision) > 20);
@@ -66,14 +59,12 @@ static void every_row_has_words(void **state)
 /* The rows of one threshold must be contiguous, because they are read as one list. */
 static void rows_of_a_threshold_stand_together_in_order(void **state)
 {
-    (void)state;
     for (size_t i = 1; i < cecl_tuning_nrows; i++)
         assert_in_range(cecl_tuning_rows[i].which - cecl_tuning_rows[i - 1].which, 0, 1);
 }
 
 static void the_first_row_that_fits_ranks_and_device_holds(void **state)
 {
-    (void)state;
     const enum cecl_threshold small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
                               staging = CECL_TUNE_STAGING_MAX_BYTES;
     assert_int_equal(value_of(NULL, small, CECL_TUNING_CUDA, 2), 512 << 10);
@@ -86,7 +77,6 @@ static void the_first_row_that_fits_ranks_and_device_holds(void **state)
 
 static void unequal_values_have_unequal_hashes(void **state)
 {
-    (void)state;
     struct cecl_tuning a = cecl_tuning_default(CECL_TUNING_HOST, 4), b = a;
     assert_true(cecl_tuning_hash(&a, 1) == cecl_tuning_hash(&b, 1));
     assert_true(cecl_tuning_hash(&a, 1) >= 0);
@@ -98,7 +88,6 @@ static void unequal_values_have_unequal_hashes(void **state)
 
 static void a_files_row_comes_before_the_built_in_ones(void **state)
 {
-    (void)state;
     struct cecl_tuning_file file;
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS,
                               small = CECL_TUNE_SMALL_ALL_REDUCE_MAX_BYTES,
@@ -122,7 +111,6 @@ static void a_files_row_comes_before_the_built_in_ones(void **state)
 
 static void of_a_files_rows_the_first_that_fits_holds(void **state)
 {
-    (void)state;
     struct cecl_tuning_file file;
     const enum cecl_threshold sms = CECL_TUNE_REDUCTION_READING_SMS;
     assert_int_equal(
@@ -136,7 +124,6 @@ static void of_a_files_rows_the_first_that_fits_holds(void **state)
 
 static void a_header_alone_changes_nothing(void **state)
 {
-    (void)state;
     struct cecl_tuning_file file;
     assert_int_equal(parse(CECL_TUNING_HEADER, &file), ceclSuccess);
     assert_int_equal(file.nrows, 0);
@@ -145,7 +132,6 @@ static void a_header_alone_changes_nothing(void **state)
 
 static void what_is_printed_is_read_back_alike(void **state)
 {
-    (void)state;
     static char text[64 << 10];
     struct cecl_tuning_file file;
     size_t used = (size_t)snprintf(text, sizeof(text), HEAD);
@@ -172,7 +158,6 @@ static void what_is_printed_is_read_back_alike(void **state)
 
 static void bad_lines_are_refused_with_their_number(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *line, *found, *expected;
     } cases[] = {
@@ -221,7 +206,6 @@ static void bad_lines_are_refused_with_their_number(void **state)
 
 static void a_file_that_is_not_there_is_refused(void **state)
 {
-    (void)state;
     struct cecl_tuning_file file;
     assert_int_equal(cecl_tuning_read("/nowhere/at/all", &file), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "CECL_TUNING=/nowhere/at/all: No such file"));
@@ -231,7 +215,6 @@ static void a_file_that_is_not_there_is_refused(void **state)
 
 static void a_file_of_endless_bytes_is_refused(void **state)
 {
-    (void)state;
     struct cecl_tuning_file file;
     assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), "at most"));
@@ -239,7 +222,6 @@ static void a_file_of_endless_bytes_is_refused(void **state)
 
 static void a_file_is_read(void **state)
 {
-    (void)state;
     char path[] = "/tmp/cecl_tuning_XXXXXX";
     static const char text[] = HEAD "reduction.staged_sms * any 24\n";
     struct cecl_tuning_file file;
@@ -255,7 +237,6 @@ static void a_file_is_read(void **state)
 
 static void the_nearest_name_is_found(void **state)
 {
-    (void)state;
     assert_int_equal(cecl_tuning_nearest("all_reduce.chunk", 16), CECL_TUNE_ALL_REDUCE_CHUNKS);
     assert_int_equal(cecl_tuning_nearest("stagingmax_bytes", 16), CECL_TUNE_STAGING_MAX_BYTES);
     char long_word[5000];
@@ -291,7 +272,6 @@ static size_t draw(uint64_t *x, char *text, size_t room)
 
 static void any_bytes_are_read_or_refused_with_a_line(void **state)
 {
-    (void)state;
     uint64_t x = 20261122;
     int taken = 0, refused = 0;
     for (int i = 0; i < 50000; i++) {

@@ -1,14 +1,10 @@
 /* Two threads make calls on one communicator at once, which cecl.h forbids: the second call is refused with
  * a message that names the problem, and nothing else is disturbed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
 #include <pthread.h>
@@ -99,7 +95,6 @@ static void expect_refused(ceclResult_t result, ceclComm_t comm, const char *nam
 
 static void lone_calls_of_a_second_thread_are_refused(void **state)
 {
-    (void)state;
     int mine[COUNT] = {0}, all[RANKS * COUNT];
     void *place;
     ceclLimits_t limits;
@@ -129,7 +124,6 @@ static void lone_calls_of_a_second_thread_are_refused(void **state)
 
 static void a_group_with_such_a_call_is_refused(void **state)
 {
-    (void)state;
     int mine[COUNT] = {0}, all[RANKS * COUNT];
     void *place;
     ceclResult_t result;
@@ -147,7 +141,6 @@ static void a_group_with_such_a_call_is_refused(void **state)
 /* The group's calls were made before the other thread's call. */
 static void the_end_of_a_group_beside_another_call_is_refused(void **state)
 {
-    (void)state;
     int mine[COUNT] = {0}, all[RANKS][RANKS * COUNT];
     ceclExplanation_t explanation;
     ceclResult_t result;
@@ -169,7 +162,6 @@ static void the_end_of_a_group_beside_another_call_is_refused(void **state)
 
 static void questions_and_a_revocation_are_answered_beside_a_call(void **state)
 {
-    (void)state;
     ceclResult_t result, async = ceclInternalError;
     int count = 0;
     const pthread_t thread = begin_exchange(&result);
@@ -196,7 +188,6 @@ static void *gather_for_all_ranks(void *unused)
 
 static void threads_may_make_calls_one_after_the_other(void **state)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         pthread_t thread;
         void *result;
@@ -210,7 +201,6 @@ static void threads_may_make_calls_one_after_the_other(void **state)
 /* A refused call has left the communicator, too. */
 static void a_refused_call_does_not_stay_inside(void **state)
 {
-    (void)state;
     int mine[COUNT] = {0};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ceclAllGather(NULL, mine, COUNT, ceclInt32, comms[0], NULL),
@@ -266,7 +256,6 @@ static void *exchange_often(void *unused)
 
 static void messages_of_two_threads_at_once_are_made_or_refused(void **state)
 {
-    (void)state;
     pthread_t threads[2];
     setenv("CECL_DEVICE", "host", 1);
     OK(ceclCommInitAll(&alone, 1, NULL));

@@ -1,13 +1,9 @@
 /* Which rank each rank waits for: the watchdog finds the rank at the end of a chain, and old messages
  * excuse no rank. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "../with_cmocka.h"
 
 #include "comm/waits.h"
 
@@ -18,7 +14,6 @@ static void *memory;
 
 static int set_up(void **state)
 {
-    (void)state;
     memory = calloc(1, cecl_waits_bytes(RANKS));
     for (int r = 0; r < RANKS; r++)
         cecl_waits_open(&ranks[r], memory, r, RANKS);
@@ -27,7 +22,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     free(memory);
     return 0;
 }
@@ -65,7 +59,6 @@ static void blames(int rank, struct cecl_rank_list late, const char *expected)
 
 static void a_rank_that_waits_for_nobody_is_named(void **state)
 {
-    (void)state;
     blames(0, list(1, 0), "rank 1");
     tells(0, 1, 0, NOW);
     blames(0, list(1, 0), "rank 1");
@@ -74,7 +67,6 @@ static void a_rank_that_waits_for_nobody_is_named(void **state)
 
 static void a_chain_is_followed_to_its_end(void **state)
 {
-    (void)state;
     tells(0, 1, 0, NOW);
     tells(1, 150, 0, NOW); /* beyond the first 64 */
     tells(150, 64, 0, NOW - 500);
@@ -86,7 +78,6 @@ static void a_chain_is_followed_to_its_end(void **state)
 
 static void those_that_wait_are_left_out(void **state)
 {
-    (void)state;
     tells(1, 3, 0, NOW);
     tells(2, 3, 1, NOW);
     blames(0, list(1, 2), "ranks 3 and 4");
@@ -96,7 +87,6 @@ static void those_that_wait_are_left_out(void **state)
 
 static void ranks_that_wait_for_each_other_are_all_named(void **state)
 {
-    (void)state;
     tells(0, 1, 1, NOW);
     tells(1, 2, 0, NOW);
     tells(2, 0, 1, NOW);
@@ -109,7 +99,6 @@ static void ranks_that_wait_for_each_other_are_all_named(void **state)
 
 static void what_was_told_long_ago_excuses_nobody(void **state)
 {
-    (void)state;
     tells(1, 2, 0, NOW - 501);
     blames(0, list(1, 0), "rank 1");
     tells(1, 2, 0, NOW - 499);
@@ -124,7 +113,6 @@ static void what_was_told_long_ago_excuses_nobody(void **state)
 
 static void a_list_that_is_cut_stays(void **state)
 {
-    (void)state;
     const struct cecl_rank_list cut = list(1, CECL_RANKS_NAMED);
     for (int r = 1; r <= CECL_RANKS_NAMED; r++)
         tells(r, 100, 0, NOW);
@@ -138,7 +126,6 @@ static void a_list_that_is_cut_stays(void **state)
 
 static void a_look_keeps_what_all_its_parts_found(void **state)
 {
-    (void)state;
     looks(1, 2, 70, NOW);
     blames(0, list(1, 0), "ranks 2 and 70");
     looks(1, 2, -1, NOW);

@@ -1,0 +1,12 @@
+/* cmocka.h, after the headers that it needs. */
+#ifndef CECL_TEST_WITH_CMOCKA_H
+#define CECL_TEST_WITH_CMOCKA_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#endif
