@@ -50,28 +50,6 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
     return result;
 }
 
-/* Refuses a call within a group at once, without notifying peers, because the peers may be ranks of this same
- * thread. */
-static ceclResult_t check_no_group(const char *call)
-{
-    return cecl_group_is_open()
-               ? cecl_fail(ceclInvalidUsage,
-                           "%s between ceclGroupStart and ceclGroupEnd: it cannot be in a group",
-                           call)
-               : ceclSuccess;
-}
-
-/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. */
-static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    if (result != ceclTimeout || !comm->shares_process)
-        return result;
-    cecl_keep_message(words);
-    return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
-}
-
 /* Rewrites the last message with the parent's rank numbers, because the caller has only the
  * parent. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
@@ -304,10 +282,11 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
                                     const ceclConfig_t *config)
 {
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(check_no_group("ceclCommSplit"));
+    /* peers are not told, because they may be ranks of this same thread */
+    CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommSplit"));
     const ceclResult_t result = cecl_comm_left(comm, split(comm, color, key, newcomm, config));
-    return name_cure(comm, "ceclCommSplit", result);
+    return cecl_comm_add_cure(comm, result, "ceclCommSplit needs a thread for each rank");
 }
 
 /* ---- shrink */
@@ -434,9 +413,9 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
     CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
-    CECL_TRY(check_no_group("ceclCommShrink"));
+    CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
     const ceclResult_t result =
         cecl_comm_left(comm, shrink(comm, excludeRanks, excludeCount, newcomm, config));
-    return name_cure(comm, "ceclCommShrink", result);
+    return cecl_comm_add_cure(comm, result, "ceclCommShrink needs a thread for each rank");
 }
