@@ -1,6 +1,5 @@
 /* The public calls that start and free requests. collectives.c has those that make requests. */
 #include "comm/trace.h"
-#include "launch/collective.h"
 #include "launch/describe.h"
 #include "launch/group.h"
 #include "launch/request.h"

@@ -12,8 +12,6 @@
 #include "comm/trace.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
-#include "tune/choose.h"
-#include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
 

@@ -10,7 +10,6 @@
 #include "boot/rank_list.h"
 #include "launch/check.h"
 #include "launch/group.h"
-#include "plan/plan.h"
 #include "util/clock.h"
 #include "util/log.h"
 

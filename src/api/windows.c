@@ -14,7 +14,6 @@
 #include "api/life.h"
 #include "comm/trace.h"
 #include "flags/lines.h"
-#include "launch/exchange.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
 #include "launch/one_sided_captured.h"

@@ -1,7 +1,6 @@
 /* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
  * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
  * allocate nothing once it is large enough. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "launch/nodes.h"
-#include "util/clock.h"
 
 /* ---- life */
 

@@ -1,6 +1,5 @@
 /* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "launch/launcher.h"
 #include "util/clock.h"
