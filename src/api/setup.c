@@ -26,7 +26,6 @@ static void warn_of_host_device(void)
                  cecl_message());
 }
 
-/* Opens the device that all ranks use. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
 {
     ceclResult_t cuda = ceclInvalidUsage;

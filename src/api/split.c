@@ -172,7 +172,6 @@ static bool comes_before(const struct choice *all, int a, int b)
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-/* Fills in the members of this rank's color. */
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;

@@ -289,7 +289,6 @@ static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                                           .counter = CECL_CELL_GIVEN};
 }
 
-/* Signals to a peer, or to this rank's host. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
@@ -304,7 +303,6 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
                          add_op(bound, step->lane, CECL_MEMOP_WRITE, word));
 }
 
-/* Waits for a counter of a peer. */
 static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *step,
                       struct cecl_bound *bound)
 {
@@ -343,7 +341,6 @@ static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct
     return ceclSuccess;
 }
 
-/* Whether step `at` is a wait whose word is reset afterwards. */
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];

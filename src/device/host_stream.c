@@ -212,7 +212,6 @@ void host_streams_end(struct host_device *host)
     }
 }
 
-/* Finds a stream, and refuses one that captures. */
 static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {

@@ -135,7 +135,6 @@ static const char *op_name(uint64_t op)
     return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
 }
 
-/* The name of a field in this call. */
 static const char *name_in(const struct field *field, uint64_t op)
 {
     const char *count = cecl_ops[op].count_name;
