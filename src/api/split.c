@@ -193,18 +193,6 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
     return ceclSuccess;
 }
 
-static ceclResult_t exchange_choices(ceclComm_t comm, const struct choice *mine, struct choice *all)
-{
-    cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    return cecl_comm_exchanged(comm,
-                               cecl_mesh_allgather(comm->mesh, "split", mine, all, sizeof(*mine)));
-}
-
-static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
-{
-    return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
-}
-
 /* Finds the members of this rank's color, in two exchanges of all ranks. `local`: the result of checking this
  * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
@@ -215,10 +203,12 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     char words[CECL_MESSAGE_BYTES];
 
     cecl_keep_message(words);
-    ceclResult_t result = exchange_choices(comm, &mine, all);
+    cecl_mesh_activity(comm->mesh, "ceclCommSplit");
+    ceclResult_t result = cecl_comm_exchanged(
+        comm, cecl_mesh_allgather(comm->mesh, "split", &mine, all, sizeof(mine)));
     if (result == ceclSuccess) {
         result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
-        result = agree(comm, result);
+        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, result));
     }
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
@@ -349,13 +339,6 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
-/* If `comm` has failed, notifies the peers before this rank meets them. */
-static void tell_failure(ceclComm_t comm)
-{
-    if (cecl_comm_hear(comm) != ceclSuccess)
-        cecl_watch_release(comm);
-}
-
 /* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
  * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
  * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
@@ -394,7 +377,8 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_meeting_plan *meeting = &members.meeting;
     struct cecl_oob oob = {.allgather = meet, .check = check_members};
 
-    tell_failure(comm);
+    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
+        cecl_watch_release(comm);
     ceclResult_t local =
         check_shrink(comm, excluded, count, newcomm, config, &meeting->members, &resolved);
     if (local == ceclSuccess)

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "device/device.h"
+#include "device/ops.h"
 #include "driver/driver.h"
 
 /* `scratch` has words to which words_read copies, and two words that are only written. */

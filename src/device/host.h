@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "device/device.h"
+#include "device/ops.h"
 
 struct host_stream;
 
