@@ -11,7 +11,7 @@ size_t group_elements(const struct shape *s, int group)
 {
     const size_t width = (size_t)s->width;
     if (group == 0)
-        return (size_t)CONTEXT * SYMBOLS * width;
+        return (size_t)(SYMBOLS + SAMPLE) * width;
     return group <= s->layers ? width * width : width * SYMBOLS;
 }
 
@@ -35,8 +35,8 @@ float parameter(const struct shape *s, uint64_t seed, int group, size_t index)
     return uniform * (group == 0 ? 1.0f : 1.0f / sqrtf((float)s->width));
 }
 
-void logits_loss(const struct shape *s, const float *logits, const unsigned char *text, double *sum,
-                 uint64_t *hash)
+void logits_loss(const struct shape *s, const float *logits, const unsigned char *tokens,
+                 double *sum, uint64_t *hash)
 {
     *sum = 0;
     *hash = 0xcbf29ce484222325u;
@@ -51,7 +51,7 @@ void logits_loss(const struct shape *s, const float *logits, const unsigned char
         }
         for (int i = 0; i < SYMBOLS; i++)
             total += exp(l[i] - most);
-        *sum += most + log(total) - l[text[b + CONTEXT]];
+        *sum += most + log(total) - l[tokens[b / SAMPLE * (SAMPLE + 1) + b % SAMPLE + 1]];
     }
 }
 

@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cecl/cecl_mpi.h>
+
 #include "../sort.h"
+#include "compute.h"
 #include "prefetch.h"
 
 struct options {
@@ -37,6 +40,9 @@ struct job {
     ceclStream_t stream;
     void **shards;          /* [groups] this rank's shards */
     void **whole;           /* [groups] parameters of the reference */
+    void *x, *y, *logits;   /* [batch][width], its activation, [batch][SYMBOLS] */
+    unsigned char *tokens;  /* of the device */
+    unsigned char *sample;  /* the same on the host */
     char *buffers[2];       /* symmetric */
     ceclRequest_t *gathers; /* [groups] each group's all-gather, which every step makes again */
     unsigned char *text;
@@ -77,7 +83,6 @@ static bool gather(struct job *j, int group)
 /* A request is checked, and published to peers, once, so a step only starts it. */
 static bool make_gathers(struct job *j)
 {
-    const ceclDataType_t type = j->shape.element == 2 ? ceclHalf : ceclFloat;
     const int groups = group_count(&j->shape);
     j->gathers = calloc((size_t)groups, sizeof(ceclRequest_t));
     if (!j->gathers)
@@ -85,63 +90,113 @@ static bool make_gathers(struct job *j)
     for (int g = 0; g < groups; g++) {
         const void *send = j->options.in_place ? slot_of(j, g) : j->shards[g];
         CECL_OR_FALSE(j, ceclAllGatherInit(send, j->buffers[g % 2], shard_elements(&j->shape, g),
-                                           type, j->comm, &j->gathers[g]));
+                                           j->compute.type, j->comm, &j->gathers[g]));
     }
     return true;
 }
 
-static bool multiply(struct job *j, int group, const void *weights, const unsigned char *text)
+/* Later compute runs after what the stream holds now. On the host, where compute is synchronous, the host
+ * waits. */
+static bool compute_after_stream(struct job *j, int lane)
 {
     struct compute *c = &j->compute;
+    if (!c->mark)
+        return ceclStreamSynchronize(j->comm, j->stream) == ceclSuccess;
+    c->mark(c, j->stream, lane);
+    c->compute_after_mark(c, lane);
+    return true;
+}
+
+static void multiply(struct job *j, int group, const void *weights)
+{
+    struct compute *c = &j->compute;
+    const struct shape *s = &j->shape;
+    const bool is_output = group > s->layers;
+    struct matmul m = {.m = s->batch,
+                       .n = is_output ? SYMBOLS : s->width,
+                       .k = s->width,
+                       .a = is_output ? j->x : j->y,
+                       .b = weights,
+                       .c = is_output ? j->logits : j->x,
+                       .lda = s->width,
+                       .batch = 1,
+                       .alpha = 1,
+                       .beta = is_output ? 0 : 1,
+                       .wide = is_output};
+    m.ldb = m.ldc = m.n;
+    if (!is_output)
+        c->gelu(c, j->y, j->x, (size_t)s->batch * (size_t)s->width);
+    c->matmul(c, &m);
+}
+
+/* Computes a group: the embedding, a layer or the output. */
+static void compute_group(struct job *j, int group, const void *weights)
+{
+    const struct shape *s = &j->shape;
+    const struct dims d = {s->batch / SAMPLE, SAMPLE, s->width};
+    const char *places = (const char *)weights + (size_t)SYMBOLS * (size_t)s->width * s->element;
     if (group == 0)
-        return c->embed(c, weights, text);
-    return group <= j->shape.layers ? c->layer(c, weights) : c->output(c, weights);
+        j->compute.embed(&j->compute, j->x, weights, places, j->tokens, d);
+    else
+        multiply(j, group, weights);
 }
 
 /* Gathers a group's parameters, if the group exists. The gather begins once all earlier work is
  * done, because that work reads the buffer that the gather fills. */
-static bool gather_after(struct job *j, int group, int event)
+static bool gather_after(struct job *j, int group, int lane)
 {
     struct compute *c = &j->compute;
-    return group == group_count(&j->shape) ||
-           (c->stream_after(c, j->stream, event) && gather(j, group));
+    if (group == group_count(&j->shape))
+        return true;
+    if (c->stream_after_compute)
+        c->stream_after_compute(c, j->stream, lane);
+    return gather(j, group);
 }
 
 /* One forward pass. In mode WHOLE this rank has all parameters. */
-static bool forward(struct job *j, enum mode mode, const unsigned char *text)
+static bool forward(struct job *j, enum mode mode)
 {
-    struct compute *c = &j->compute;
     const int groups = group_count(&j->shape);
     if (mode != WHOLE && !gather_after(j, 0, 0))
         return false;
     for (int g = 0; g < groups; g++) {
         const int slot = g % 2;
-        if (mode != WHOLE && !c->after_stream(c, j->comm, j->stream, slot))
+        if (mode != WHOLE && !compute_after_stream(j, slot))
             return false; /* this group's parameters have arrived */
         if (mode == PREFETCH && !gather_after(j, g + 1, slot))
             return false; /* beside this group's matmuls */
-        if (!multiply(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot], text))
-            return false;
+        compute_group(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot]);
         if (mode == NO_OVERLAP && !gather_after(j, g + 1, slot))
             return false; /* after this group's matmuls */
     }
     return true;
 }
 
-static const unsigned char *text_of(const struct job *j, int step)
+/* Cuts this rank's bytes of a step out of the text. */
+static void take_text(struct job *j, int step)
 {
-    const size_t need = (size_t)j->shape.batch + CONTEXT + 1, places = j->text_bytes - need + 1;
-    const size_t stride = (size_t)j->shape.batch;
-    return j->text + ((size_t)step * (size_t)j->shape.nranks + (size_t)j->rank) * stride % places;
+    const size_t batch = (size_t)j->shape.batch, places = j->text_bytes - batch;
+    const size_t turn = (size_t)step * (size_t)j->shape.nranks + (size_t)j->rank;
+    const unsigned char *text = j->text + turn * batch % places;
+    for (size_t b = 0; b < batch; b += SAMPLE)
+        memcpy(j->sample + b / SAMPLE * (SAMPLE + 1), text + b, SAMPLE + 1);
+    j->compute.write(&j->compute, j->tokens, j->sample, batch + batch / SAMPLE);
 }
 
 /* Loss and hash of a step in a mode. The loss is the mean over all ranks, summed in rank order so
  * that it repeats. */
 static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash)
 {
-    const unsigned char *text = text_of(j, 0);
+    const size_t bytes = (size_t)j->shape.batch * SYMBOLS * sizeof(float);
     double mine = 0, all[1024], sum = 0;
-    if (!forward(j, mode, text) || !j->compute.loss(&j->compute, text, &mine, hash))
+    float *logits = malloc(bytes);
+    take_text(j, 0);
+    const bool fine =
+        logits && forward(j, mode) && j->compute.read(&j->compute, logits, j->logits, bytes);
+    if (fine)
+        logits_loss(&j->shape, logits, j->sample, &mine, hash);
+    free(logits);
+    if (!fine)
         return false;
     MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, MPI_COMM_WORLD);
     for (int r = 0; r < j->shape.nranks; r++)
@@ -151,6 +206,19 @@ static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash
 }
 
 /* ---- setup */
+
+/* Converts values to elements of the device. */
+static bool fill(struct compute *c, void *dst, const float *values, size_t count)
+{
+    void *staged = c->alloc(c, count * sizeof(*values));
+    if (!staged)
+        return false;
+    c->write(c, staged, values, count * sizeof(*values));
+    c->to_elements(c, dst, staged, count);
+    const bool fine = c->wait(c);
+    c->free(c, staged);
+    return fine;
+}
 
 static bool make_part(struct job *j, void **out, int group, size_t from, size_t count)
 {
@@ -163,7 +231,7 @@ static bool make_part(struct job *j, void **out, int group, size_t from, size_t 
     }
     for (size_t i = 0; i < count; i++)
         values[i] = parameter(&j->shape, j->options.seed, group, from + i);
-    const bool fine = j->compute.fill(&j->compute, *out, values, count);
+    const bool fine = fill(&j->compute, *out, values, count);
     free(values);
     return fine;
 }
@@ -187,6 +255,18 @@ static bool make_parameters(struct job *j)
         CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b],
                                       largest * (size_t)j->shape.nranks * j->shape.element));
     return make_gathers(j);
+}
+
+static bool make_activations(struct job *j)
+{
+    struct compute *c = &j->compute;
+    const size_t batch = (size_t)j->shape.batch, cells = batch * (size_t)j->shape.width;
+    j->x = c->alloc(c, cells * c->element);
+    j->y = c->alloc(c, cells * c->element);
+    j->logits = c->alloc(c, batch * SYMBOLS * c->wide);
+    j->tokens = c->alloc(c, batch + batch / SAMPLE);
+    j->sample = malloc(batch + batch / SAMPLE);
+    return j->x && j->y && j->logits && j->tokens && j->sample;
 }
 
 static bool make_job(struct job *j)
@@ -217,8 +297,9 @@ static bool make_job(struct job *j)
                               .element = j->compute.element,
                               .nranks = nranks};
     o->steps = o->steps ? o->steps : big ? 10 : 5;
-    j->text = text_load(o->data, (size_t)j->shape.batch + CONTEXT + 1, &j->text_bytes);
-    return j->text && j->compute.open(&j->compute, &j->shape, device) && make_parameters(j);
+    j->text = text_load(o->data, (size_t)j->shape.batch + 1, &j->text_bytes);
+    return j->text && j->compute.open(&j->compute, device, 2, 0) && make_activations(j) &&
+           make_parameters(j);
 }
 
 static void end_job(struct job *j)
@@ -231,6 +312,11 @@ static void end_job(struct job *j)
     free(j->gathers);
     free(j->shards);
     free(j->whole);
+    j->compute.free(&j->compute, j->x);
+    j->compute.free(&j->compute, j->y);
+    j->compute.free(&j->compute, j->logits);
+    j->compute.free(&j->compute, j->tokens);
+    free(j->sample);
     free(j->text);
     j->compute.close(&j->compute);
     (void)!ceclStreamDestroy(j->comm, j->stream);
@@ -258,11 +344,11 @@ static bool compare(struct job *j, double *loss, bool *equal)
 /* Duration of a step in ms, on the slowest rank. */
 static bool time_step(struct job *j, enum mode mode, int step, double *ms)
 {
-    const unsigned char *text = text_of(j, step);
     double mine, slowest = 0;
+    take_text(j, step);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
-    if (!forward(j, mode, text) || !j->compute.wait(&j->compute))
+    if (!forward(j, mode) || !j->compute.wait(&j->compute))
         return false;
     mine = (MPI_Wtime() - start) * 1e3;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -390,9 +476,9 @@ static bool take_number(const char *text, long least, long most, int *out)
     return true;
 }
 
-static bool take_width(const char *text, int *out)
+static bool take_eights(const char *text, long most, int *out)
 {
-    return take_number(text, 8, 65536, out) && *out % 8 == 0;
+    return take_number(text, 8, most, out) && *out % 8 == 0;
 }
 
 static bool help(bool quiet, int *code)
@@ -406,7 +492,8 @@ static bool help(bool quiet, int *code)
 static void complain(const char *option)
 {
     fprintf(stderr,
-            "prefetch: %s: not an option, or a value it cannot have (--width: a multiple of 8)\n%s",
+            "prefetch: %s: not an option, or a value it cannot have (--width, --batch: multiples "
+            "of 8)\n%s",
             option, usage);
 }
 
@@ -424,8 +511,8 @@ static bool parse(struct options *o, int argc, char **argv, bool quiet, int *cod
     while (fine && (option = getopt_long(argc, argv, "", longs, NULL)) != -1)
         switch (option) {
         case 'l': fine = take_number(optarg, 1, 10000, &o->layers); break;
-        case 'w': fine = take_width(optarg, &o->width); break;
-        case 'b': fine = take_number(optarg, 1, 1 << 20, &o->batch); break;
+        case 'w': fine = take_eights(optarg, 65536, &o->width); break;
+        case 'b': fine = take_eights(optarg, 1 << 20, &o->batch); break;
         case 's': fine = take_number(optarg, 1, 100000, &o->steps); break;
         case 'e': fine = take_number(optarg, 0, 2147483647, &seed); break;
         case 'd': o->data = optarg; break;

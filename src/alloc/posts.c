@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LINE 64u /* bytes of a cache line */
 #define ALL_BYTES (UINT64_C(2) << 20)

@@ -76,7 +76,6 @@ static ceclResult_t open_region(const struct work *work, const struct cecl_regio
                : dev->ops->region_import(dev, exported, at, addr);
 }
 
-/* Adds a region to the import. */
 static ceclResult_t import_region(struct work *work, const struct cecl_region_export *exported)
 {
     struct cecl_import *import = work->import;

@@ -116,7 +116,6 @@ static ceclResult_t make_room_for(struct cecl_registry *registry, const struct c
                : cecl_fail(ceclOutOfMemory, "no host memory for %zu windows", registry->nown + 1);
 }
 
-/* Makes a window without regions. */
 static ceclResult_t make_window(struct cecl_registry *registry, const struct cecl_region *region,
                                 struct cecl_window **made)
 {
@@ -177,7 +176,6 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
 /* The result of a look at the memory of a window. */
 enum verdict { SETTLED, GONE };
 
-/* Checks the bytes of a region that a call uses. */
 static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
                             uint64_t at, const struct cecl_use *use, enum verdict *verdict)
 {

@@ -50,7 +50,6 @@ static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, st
     return result;
 }
 
-/* Maps rank `peer`'s memory of a segment; `fd` is the peer's descriptor. */
 static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *segment, int peer,
                             int fd)
 {
@@ -95,7 +94,6 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
     return result;
 }
 
-/* Makes room for one more segment in the pool's tables. */
 static ceclResult_t reserve_tables(struct cecl_pool *pool)
 {
     struct cecl_segment *segments =

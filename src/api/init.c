@@ -7,7 +7,6 @@
 #include "api/waiting.h"
 #include "boot/meeting.h"
 #include "launch/group.h"
-#include "plan/plan.h"
 #include "util/clock.h"
 
 static ceclResult_t check_nranks(int nranks)

@@ -7,7 +7,6 @@
 #include "api/life.h"
 #include "comm/together.h"
 
-/* Makes all joins of a refused group fail. */
 static void refuse_all(struct cecl_joins *joins, ceclResult_t refused, const char *words)
 {
     for (uint32_t i = 0; i < joins->count; i++) {

@@ -1,5 +1,4 @@
 /* Queries of a communicator, and its end. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/life.h"

@@ -26,18 +26,6 @@ static ceclResult_t allocate(ceclComm_t comm, void **ptr, size_t bytes)
     return ceclSuccess;
 }
 
-/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. */
-static ceclResult_t name_cure(ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    return cecl_fail(result,
-                     "%.400s; if one thread has several ranks, it must allocate for all of them "
-                     "between ceclGroupStart and ceclGroupEnd",
-                     words);
-}
-
 ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes)
 {
     const struct cecl_traced call = cecl_trace_begin(comm, cecl_ops[CECL_OP_MEM_ALLOC].name);
@@ -57,7 +45,9 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_comm_enter(comm, "ceclMemAlloc"));
     const ceclResult_t result = cecl_comm_left(comm, cecl_memory_allocate(comm, ptr, bytes));
-    return result == ceclTimeout && comm->shares_process ? name_cure(result) : result;
+    return cecl_comm_add_cure(comm, result,
+                              "if one thread has several ranks, it must allocate for all of them "
+                              "between ceclGroupStart and ceclGroupEnd");
 }
 
 ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)

@@ -9,11 +9,8 @@ static ceclResult_t make(ceclComm_t comm, const struct cecl_one_sided_args *args
 {
     const uint64_t bytes = args->is_copy ? args->count * cecl_type_bytes(args->type) : 0;
     CECL_TRY(cecl_comm_check(comm));
-    if (cecl_group_is_open())
-        return cecl_fail(ceclInvalidUsage,
-                         "%s: call it outside a group; one-sided calls do not wait for other "
-                         "calls, so they need no group",
-                         args->name);
+    CECL_TRY(cecl_group_check_outside(args->name, "; one-sided calls do not wait for other calls, "
+                                                  "so they need no group"));
     CECL_TRY(cecl_comm_enter(comm, args->name));
     const struct cecl_traced traced = cecl_trace_begin(comm, args->name);
     const ceclResult_t result = cecl_one_sided_make(comm, args, stream);

@@ -12,8 +12,6 @@
 #include "comm/trace.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
-#include "tune/choose.h"
-#include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
 
@@ -28,7 +26,6 @@ static void warn_of_host_device(void)
                  cecl_message());
 }
 
-/* Opens the device that all ranks use. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all)
 {
     ceclResult_t cuda = ceclInvalidUsage;

@@ -10,7 +10,6 @@
 #include "boot/rank_list.h"
 #include "launch/check.h"
 #include "launch/group.h"
-#include "plan/plan.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -48,28 +47,6 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
     out->node = comm->nodes ? comm->nodes->node[comm->rank] : 0;
     out->trace_rank = comm->config.trace_rank >= 0 ? comm->config.trace_rank : comm->rank;
     return result;
-}
-
-/* Refuses a call within a group at once, without notifying peers, because the peers may be ranks of this same
- * thread. */
-static ceclResult_t check_no_group(const char *call)
-{
-    return cecl_group_is_open()
-               ? cecl_fail(ceclInvalidUsage,
-                           "%s between ceclGroupStart and ceclGroupEnd: it cannot be in a group",
-                           call)
-               : ceclSuccess;
-}
-
-/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. */
-static ceclResult_t name_cure(ceclComm_t comm, const char *call, ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    if (result != ceclTimeout || !comm->shares_process)
-        return result;
-    cecl_keep_message(words);
-    return cecl_fail(result, "%.400s; %s needs a thread for each rank", words, call);
 }
 
 /* Rewrites the last message with the parent's rank numbers, because the caller has only the
@@ -195,7 +172,6 @@ static bool comes_before(const struct choice *all, int a, int b)
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
-/* Fills in the members of this rank's color. */
 static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, struct members *out)
 {
     const int color = all[comm->rank].color;
@@ -217,18 +193,6 @@ static ceclResult_t list_members(ceclComm_t comm, const struct choice *all, stru
     return ceclSuccess;
 }
 
-static ceclResult_t exchange_choices(ceclComm_t comm, const struct choice *mine, struct choice *all)
-{
-    cecl_mesh_activity(comm->mesh, "ceclCommSplit");
-    return cecl_comm_exchanged(comm,
-                               cecl_mesh_allgather(comm->mesh, "split", mine, all, sizeof(*mine)));
-}
-
-static ceclResult_t agree(ceclComm_t comm, ceclResult_t mine)
-{
-    return cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, mine));
-}
-
 /* Finds the members of this rank's color, in two exchanges of all ranks. `local`: the result of checking this
  * rank's own arguments, with its message recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
@@ -239,10 +203,12 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     char words[CECL_MESSAGE_BYTES];
 
     cecl_keep_message(words);
-    ceclResult_t result = exchange_choices(comm, &mine, all);
+    cecl_mesh_activity(comm->mesh, "ceclCommSplit");
+    ceclResult_t result = cecl_comm_exchanged(
+        comm, cecl_mesh_allgather(comm->mesh, "split", &mine, all, sizeof(mine)));
     if (result == ceclSuccess) {
         result = local == ceclSuccess ? list_members(comm, all, out) : cecl_fail_with(local, words);
-        result = agree(comm, result);
+        result = cecl_comm_exchanged(comm, cecl_mesh_agree(comm->mesh, result));
     }
     return local == ceclSuccess ? result : cecl_fail_with(local, words);
 }
@@ -304,10 +270,11 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
                                     const ceclConfig_t *config)
 {
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(check_no_group("ceclCommSplit"));
+    /* peers are not told, because they may be ranks of this same thread */
+    CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommSplit"));
     const ceclResult_t result = cecl_comm_left(comm, split(comm, color, key, newcomm, config));
-    return name_cure(comm, "ceclCommSplit", result);
+    return cecl_comm_add_cure(comm, result, "ceclCommSplit needs a thread for each rank");
 }
 
 /* ---- shrink */
@@ -372,13 +339,6 @@ static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_
     return ceclSuccess;
 }
 
-/* If `comm` has failed, notifies the peers before this rank meets them. */
-static void tell_failure(ceclComm_t comm)
-{
-    if (cecl_comm_hear(comm) != ceclSuccess)
-        cecl_watch_release(comm);
-}
-
 /* Waits until no call of a failed communicator is pending on this rank. A call whose waits were released
  * still copies to peers, and calls of the new communicator use the same memory next. All members have met, so
  * if one member knew of the failure, all members know it now. Each member joins after this wait, and no
@@ -417,7 +377,8 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_meeting_plan *meeting = &members.meeting;
     struct cecl_oob oob = {.allgather = meet, .check = check_members};
 
-    tell_failure(comm);
+    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before this rank meets them */
+        cecl_watch_release(comm);
     ceclResult_t local =
         check_shrink(comm, excluded, count, newcomm, config, &meeting->members, &resolved);
     if (local == ceclSuccess)
@@ -434,9 +395,9 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
     CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
-    CECL_TRY(check_no_group("ceclCommShrink"));
+    CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclCommShrink"));
     const ceclResult_t result =
         cecl_comm_left(comm, shrink(comm, excludeRanks, excludeCount, newcomm, config));
-    return name_cure(comm, "ceclCommShrink", result);
+    return cecl_comm_add_cure(comm, result, "ceclCommShrink needs a thread for each rank");
 }

@@ -1,6 +1,7 @@
 /* Sums of rows: a local call, which is one kernel. */
 #include "sm/sums.h"
-#include "api/waiting.h"
+
+#include "comm/comm.h"
 
 static ceclResult_t check_sizes(const struct cecl_row_sums *s, uint64_t bytes[3])
 {

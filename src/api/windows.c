@@ -14,7 +14,6 @@
 #include "api/life.h"
 #include "comm/trace.h"
 #include "flags/lines.h"
-#include "launch/exchange.h"
 #include "launch/group.h"
 #include "launch/launcher.h"
 #include "launch/one_sided_captured.h"
@@ -229,17 +228,7 @@ static void enlist(ceclWindow_t window)
     room->nwindows++;
 }
 
-/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
- * other. */
-static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    if (result != ceclTimeout || !comm->shares_process)
-        return result;
-    cecl_keep_message(words);
-    return cecl_fail(
-        result, "%.400s; ceclWindowShare and ceclWindowFree need a thread for each rank", words);
-}
+#define CURE "ceclWindowShare and ceclWindowFree need a thread for each rank"
 
 static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t *out)
 {
@@ -262,7 +251,7 @@ static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t
     cecl_keep_message(words);
     if (window)
         (void)!discard(window);
-    return name_cure(comm, cecl_fail_with(result, words));
+    return cecl_comm_add_cure(comm, cecl_fail_with(result, words), CURE);
 }
 
 /* ---- freeing */
@@ -307,7 +296,7 @@ static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
     result = exchange(comm, "ceclWindowFree", &mine, result, &all);
     free(all);
     if (result != ceclSuccess)
-        return name_cure(comm, result);
+        return cecl_comm_add_cure(comm, result, CURE);
     take_out(window);
     return discard(window);
 }
@@ -348,17 +337,11 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
 
 /* ---- public */
 
-static ceclResult_t refuse_in_group(const char *name)
-{
-    return cecl_group_is_open() ? cecl_fail(ceclInvalidUsage, "%s: call it outside a group", name)
-                                : ceclSuccess;
-}
-
 CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                       ceclWindow_t *window)
 {
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(refuse_in_group("ceclWindowShare"));
+    CECL_TRY(cecl_group_check_outside("ceclWindowShare", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowShare"));
     const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowShare");
     const ceclResult_t result = share(comm, ptr, bytes, window);
@@ -369,7 +352,7 @@ CECL_API ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
 CECL_API ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window)
 {
     CECL_TRY(cecl_comm_check(comm));
-    CECL_TRY(refuse_in_group("ceclWindowFree"));
+    CECL_TRY(cecl_group_check_outside("ceclWindowFree", ""));
     CECL_TRY(cecl_comm_enter(comm, "ceclWindowFree"));
     const struct cecl_traced traced = cecl_trace_begin(comm, "ceclWindowFree");
     const ceclResult_t result = free_window(comm, window);

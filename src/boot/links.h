@@ -15,7 +15,6 @@
 #ifndef CECL_BOOT_LINKS_H
 #define CECL_BOOT_LINKS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "boot/tcp.h"

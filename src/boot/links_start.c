@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "boot/links_internal.h"
-#include "boot/net.h"
 #include "util/clock.h"
 #include "util/thread.h"
 

@@ -40,7 +40,6 @@ const struct meeting *cecl_meeting_find_news(const struct cecl_meeting_plan *pla
     return news;
 }
 
-/* The ranks whose calls failed for one reason. */
 static struct cecl_rank_set failed_with(const struct cecl_meeting_plan *plan, uint64_t cause)
 {
     struct cecl_rank_set failed = nobody;
@@ -77,7 +76,6 @@ static void name_lists(const struct cecl_meeting_plan *plan, const struct meetin
 
 /* ---- lists that differ */
 
-/* Whether a meeting waits for a rank that has come to the meeting `other`. */
 static bool waits_for(const struct meeting *meeting, const struct meeting *other)
 {
     const struct cecl_rank_set late = late_ranks(meeting);

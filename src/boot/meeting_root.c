@@ -105,7 +105,6 @@ static ceclResult_t judge_list(struct root *root, int rank)
     return ceclInvalidUsage;
 }
 
-/* Judges a rank that refuses. */
 static ceclResult_t judge_refusal(struct root *root, int rank)
 {
     struct seat *seat = &root->seats[rank];

@@ -5,12 +5,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "boot/mesh_internal.h"
 #include "boot/net.h"
@@ -155,7 +153,6 @@ static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
-/* Fails with ceclTimeout and names the ranks that the exchange waits for. */
 static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
 {
     struct cecl_rank_list list = {0};
@@ -259,7 +256,6 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
     return mesh->sequence;
 }
 
-/* Exchanges one frame with each peer. */
 static ceclResult_t exchange_frames(struct cecl_mesh *mesh, struct mesh_exchange *x,
                                     int64_t deadline)
 {

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -197,7 +196,6 @@ static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
                      cecl_rank_list_words(&list), mesh->init_timeout_ms);
 }
 
-/* Waits for callers for a while. Returns how many were admitted. */
 static int admit_callers(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
                          struct cecl_door *door, int wait_ms)
 {

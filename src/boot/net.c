@@ -103,7 +103,6 @@ static ceclResult_t wait_or_end(int fd, int process, short events, int64_t deadl
     }
 }
 
-/* The error for a connection whose call failed with `error`, an errno. */
 static ceclResult_t broken(int error, const char *doing, const char *who)
 {
     return cecl_net_is_closed(error)
@@ -116,7 +115,6 @@ ceclResult_t cecl_net_wait(int fd, short events, int64_t deadline, const char *w
     return wait_or_end(fd, -1, events, deadline, who);
 }
 
-/* Sends (events: POLLOUT) or receives (POLLIN) all bytes. */
 static ceclResult_t move(int fd, int process, char *at, size_t bytes, short events,
                          int64_t deadline, const char *who)
 {

@@ -7,7 +7,6 @@
 #define CECL_BOOT_SHARED_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "boot/mesh.h"
 

@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "boot/net.h"
 #include "boot/oob.h"

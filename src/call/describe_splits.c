@@ -2,7 +2,6 @@
 #include "call/describe.h"
 #include "call/splits.h"
 
-/* Refuses more bytes than an address space has. */
 static ceclResult_t check_rows(const char *name, size_t rows, uint64_t row_bytes)
 {
     size_t bytes;
@@ -67,7 +66,6 @@ static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExper
     return ceclSuccess;
 }
 
-/* Fills in the layout's words about experts. */
 static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_t *experts,
                                 uint64_t *words)
 {

@@ -8,7 +8,6 @@
 #ifndef CECL_CALL_NODES_H
 #define CECL_CALL_NODES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "call/layout.h"

@@ -5,7 +5,6 @@
 #define CECL_CALL_OP_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "sm/small.h"
 #include "util/error.h"

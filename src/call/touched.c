@@ -41,7 +41,6 @@ struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received
                     : cecl_call_block(call, call->rank, peer);
 }
 
-/* The only block of a message. */
 static struct extent message_of(const struct cecl_call *call, bool received)
 {
     struct extent extent = {0};

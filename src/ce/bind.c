@@ -1,9 +1,7 @@
 /* Binding: turns a plan's symbolic steps into commands for the device. */
 #include "ce/bound.h"
-#include "flags/turns.h"
 
-/* Adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
-static struct cecl_command *new_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first)
 {
     struct cecl_command *command = &bound->commands[bound->ncommands++];
@@ -39,7 +37,7 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
 {
     struct cecl_command *last = last_command(bound);
     if (!last || last->kind != CECL_COMMAND_MEMOPS || last->lane != lane)
-        last = new_command(bound, CECL_COMMAND_MEMOPS, lane, bound->nops);
+        last = cecl_bound_command(bound, CECL_COMMAND_MEMOPS, lane, bound->nops);
     last->count++;
     struct cecl_memop *op = &bound->ops[bound->nops++];
     *op = (struct cecl_memop){.addr = word, .kind = kind};
@@ -90,10 +88,8 @@ static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint3
     return bound->told->buffers[2 * at + (kind == CECL_AREA_RECV)];
 }
 
-/* The address at which this rank reaches `bytes` bytes at a place. Waits until new memory of a peer
- * is imported. */
-static ceclResult_t address_of(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                               const struct cecl_place *place, uint64_t bytes, char **address)
+ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                                const struct cecl_place *place, uint64_t bytes, char **address)
 {
     const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
     if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
@@ -154,11 +150,13 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
         char *dst, *src;
         if ((copy->rows > 1) != rows)
             continue;
-        CECL_TRY(address_of(engine, bound, &copy->dst, span_of(copy, copy->dst_pitch), &dst));
-        CECL_TRY(address_of(engine, bound, &copy->src, span_of(copy, copy->src_pitch), &src));
+        CECL_TRY(
+            cecl_bound_address(engine, bound, &copy->dst, span_of(copy, copy->dst_pitch), &dst));
+        CECL_TRY(
+            cecl_bound_address(engine, bound, &copy->src, span_of(copy, copy->src_pitch), &src));
         if (!command)
-            command = new_command(bound, rows ? CECL_COMMAND_ROWS : CECL_COMMAND_COPIES, step->lane,
-                                  rows ? bound->nrows : bound->ncopies);
+            command = cecl_bound_command(bound, rows ? CECL_COMMAND_ROWS : CECL_COMMAND_COPIES,
+                                         step->lane, rows ? bound->nrows : bound->ncopies);
         if (rows) {
             add_rows(bound, command, copy, dst, src);
         } else {
@@ -182,66 +180,6 @@ static ceclResult_t bind_copies(const struct cecl_engine *engine, const struct c
     return bind_some(engine, plan, step, true, bound);
 }
 
-/* The place of a peer's input, for a reduction. The places that the peer has published show whether the
- * peer's call is in place. */
-static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
-{
-    struct cecl_place source = *place;
-    if (place->rank != call->rank && cecl_area_is_users(place->area))
-        source.area = (uint16_t)cecl_area_of(CECL_AREA_SEND, place->area / CECL_AREA_COUNT);
-    return source;
-}
-
-static ceclResult_t bind_reduction(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                   const struct cecl_reduce *reduce, struct cecl_bound *bound)
-{
-    const struct cecl_part *part = cecl_plan_part(plan, reduce->part);
-    const struct cecl_call *call = &part->call;
-    struct cecl_reduction *out = &bound->reductions[bound->nreductions++];
-    char *address;
-    *out = (struct cecl_reduction){
-        .src = &bound->sources[reduce->first],
-        .nsrc = reduce->nsrc,
-        .max_sms = part->way.reduce.max_sms,
-        .count = reduce->bytes / call->element,
-        .type = (ceclDataType_t)call->type,
-        .op = reduce->partial && call->red_op == ceclAvg ? ceclSum : (ceclRedOp_t)call->red_op,
-        .divisor = (uint32_t)call->nranks,
-        .kernel = reduce->bytes >= part->way.reduce.bulk_min ? CECL_REDUCE_BULK : CECL_REDUCE_WIDE};
-    for (uint32_t i = 0; i < reduce->nsrc; i++) {
-        const struct cecl_place source = source_of(call, &plan->sources[reduce->first + i]);
-        CECL_TRY(address_of(engine, bound, &source, reduce->bytes, &address));
-        bound->sources[reduce->first + i] = address;
-    }
-    CECL_TRY(address_of(engine, bound, &reduce->dst, reduce->bytes, &address));
-    out->dst = address;
-    return ceclSuccess;
-}
-
-static bool is_captured(const struct cecl_plan *plan)
-{
-    return cecl_plan_part(plan, 0)->call.captured != 0;
-}
-
-static bool is_urgent(const struct cecl_plan *plan, const struct cecl_step *step)
-{
-    const struct cecl_reduce *reduce = &plan->reductions[step->first];
-    return cecl_plan_part(plan, reduce->part)->way.reduce.urgent;
-}
-
-static ceclResult_t bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                    const struct cecl_step *step, struct cecl_bound *bound)
-{
-    struct cecl_command *command =
-        new_command(bound, CECL_COMMAND_REDUCTIONS, step->lane, bound->nreductions);
-    command->count = step->count;
-    command->urgent = engine->dev->meets && step->lane == CECL_LANE_MAIN && !is_captured(plan) &&
-                      is_urgent(plan, step);
-    for (uint32_t i = 0; i < step->count; i++)
-        CECL_TRY(bind_reduction(engine, plan, &plan->reductions[step->first + i], bound));
-    return ceclSuccess;
-}
-
 /* Copied flags of one phase share a batch. Flags never share a batch with data, because a batch has
  * no order. */
 static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *values,
@@ -256,7 +194,7 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
                                           .counter = (uint8_t)step->counter};
     if (!last || last->kind != CECL_COMMAND_FLAGS || last->lane != step->lane ||
         last->counter != step->counter || last->phase != step->phase) {
-        last = new_command(bound, CECL_COMMAND_FLAGS, step->lane, bound->ncopies);
+        last = cecl_bound_command(bound, CECL_COMMAND_FLAGS, step->lane, bound->ncopies);
         last->counter = (uint8_t)step->counter;
         last->phase = step->phase;
     }
@@ -289,7 +227,6 @@ static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                                           .counter = CECL_CELL_GIVEN};
 }
 
-/* Signals to a peer, or to this rank's host. */
 static void bind_signal(const struct cecl_engine *engine, const struct cecl_step *step,
                         struct cecl_bound *bound)
 {
@@ -304,7 +241,6 @@ static void bind_signal(const struct cecl_engine *engine, const struct cecl_step
                          add_op(bound, step->lane, CECL_MEMOP_WRITE, word));
 }
 
-/* Waits for a counter of a peer. */
 static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *step,
                       struct cecl_bound *bound)
 {
@@ -329,12 +265,12 @@ static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct
     if (!engine->net)
         return cecl_fail(ceclInternalError, "a plan over several nodes: there is no network");
     struct cecl_command *command =
-        new_command(bound, CECL_COMMAND_EXCHANGE, step->lane, bound->ntransfers);
+        cecl_bound_command(bound, CECL_COMMAND_EXCHANGE, step->lane, bound->ntransfers);
     command->count = step->count;
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_transfer *transfer = &plan->transfers[step->first + i];
         char *at;
-        CECL_TRY(address_of(engine, bound, &transfer->at, transfer->bytes, &at));
+        CECL_TRY(cecl_bound_address(engine, bound, &transfer->at, transfer->bytes, &at));
         bound->transfers[bound->ntransfers++] = (struct cecl_net_transfer){
             .at = at, .bytes = transfer->bytes, .peer = transfer->peer, .sends = transfer->sends};
     }
@@ -343,7 +279,6 @@ static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct
     return ceclSuccess;
 }
 
-/* Whether step `at` is a wait whose word is reset afterwards. */
 static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -393,63 +328,20 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_SIGNAL: bind_signal(engine, step, bound); break;
     case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
-    case CECL_STEP_REDUCE: return bind_reductions(engine, plan, step, bound);
+    case CECL_STEP_REDUCE: return cecl_bind_reductions(engine, plan, step, bound);
     case CECL_STEP_SPLITS:
-        new_command(bound, CECL_COMMAND_SPLITS, step->lane, step->first);
+        cecl_bound_command(bound, CECL_COMMAND_SPLITS, step->lane, step->first);
         cecl_bind_splits(engine, plan, step->first, bound);
         break;
     case CECL_STEP_AFTER:
         if (!follows_by_itself(bound, step->lane))
-            new_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);
+            cecl_bound_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);
         break;
     case CECL_STEP_POST: /* a small call is one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
     case CECL_STEP_EXCHANGE: return bind_exchange(engine, plan, step, bound);
     }
     return ceclSuccess;
-}
-
-/* Binds the copies of a reduction's result that the reduction's kernel makes. */
-static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                              const struct cecl_step *step, struct cecl_reduction *reduction,
-                              struct cecl_bound *bound)
-{
-    char *address;
-    reduction->also = &bound->also[bound->nalso];
-    reduction->nalso = step->count;
-    for (uint32_t i = 0; i < step->count; i++) {
-        const struct cecl_copy *copy = &plan->copies[step->first + i];
-        CECL_TRY(address_of(engine, bound, &copy->dst, copy->bytes, &address));
-        bound->also[bound->nalso++] = address;
-    }
-    return ceclSuccess;
-}
-
-/* Binds a reduction whose kernel also does the signals and waits around the reduction. */
-static ceclResult_t bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                               const struct cecl_fused *fused, const struct cecl_step *first,
-                               struct cecl_bound *bound)
-{
-    const struct cecl_step *step = first + fused->at;
-    const bool counts = is_captured(plan);
-    struct cecl_meeting *meeting = &bound->meetings[bound->nreductions];
-    if (counts) {
-        bound->counting = cecl_turns_counting(&engine->flags, CECL_NUMBERED_REDUCTION);
-        *meeting = cecl_turns_meeting(&engine->flags);
-        meeting->does |= fused->does;
-        meeting->first = fused->first;
-        meeting->last = fused->last;
-    } else {
-        *meeting = cecl_flags_meeting(&engine->flags, step->lane);
-        meeting->does = fused->does;
-        cecl_bound_value(engine, bound, step->lane, fused->first, &meeting->first);
-        cecl_bound_value(engine, bound, step->lane, fused->last, &meeting->last);
-    }
-    struct cecl_reduction *reduction = &bound->reductions[bound->nreductions];
-    CECL_TRY(bind_reductions(engine, plan, step, bound));
-    reduction->meeting = meeting;
-    reduction->counting = counts ? &bound->counting : NULL;
-    return fused->sends ? bind_also(engine, plan, step + 1, reduction, bound) : ceclSuccess;
 }
 
 /* Writes `done` before a phase of the main lane, if many phases have passed since the last write of `done`. */
@@ -481,15 +373,15 @@ static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 static ceclResult_t bind_steps(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                struct cecl_bound *bound)
 {
-    const bool fuses =
-        engine->dev->meets && !engine->nodes && (!is_captured(plan) || cecl_fuses_all(plan));
+    const bool fuses = engine->dev->meets && !engine->nodes &&
+                       (!cecl_plan_is_captured(plan) || cecl_fuses_all(plan));
     struct cecl_fused fused;
     uint32_t marked = 0;
     for (uint32_t i = 0; i < plan->nsteps;) {
         const struct cecl_step *step = &plan->steps[i];
         mark(engine, step, &marked, bound);
         if (fuses && cecl_fuse(plan, i, &fused)) {
-            CECL_TRY(bind_fused(engine, plan, &fused, step, bound));
+            CECL_TRY(cecl_bind_fused(engine, plan, &fused, step, bound));
             i += fused.count;
         } else {
             CECL_TRY(bind_step(engine, plan, step, bound));
@@ -507,7 +399,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     const bool small = cecl_plan_is_small(plan);
     bound->chunks = plan->chunks;
     bound->chunk_phase = plan->chunk_phase;
-    if (is_captured(plan) &&
+    if (cecl_plan_is_captured(plan) &&
         !small) /* such a plan advances no epoch, and signals its end by itself */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
@@ -516,7 +408,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     advance->exchanges = plan->nexchanges;
     advance->unsignalled = plan->phases[CECL_LANE_MAIN] == 0 && plan->nsteps > 0 && !plan->aside;
     if (small) {
-        new_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);
+        cecl_bound_command(bound, CECL_COMMAND_SMALL, CECL_LANE_MAIN, 0);
         cecl_bind_small(engine, plan, bound);
         return ceclSuccess;
     }

@@ -92,6 +92,15 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
+/* Adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        uint8_t lane, uint32_t first);
+
+/* The address at which this rank reaches `bytes` bytes at a place. Waits until new memory of a peer is
+ * imported. */
+ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                                const struct cecl_place *place, uint64_t bytes, char **address);
+
 /* bind_small.c: fills in bound->small, for the only call of the plan. */
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
@@ -109,6 +118,16 @@ struct cecl_fused {
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */
 };
+/* bind_reduce.c: binds a step of reductions; and a reduction whose kernel also signals and waits. */
+ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                                  const struct cecl_step *step, struct cecl_bound *bound);
+ceclResult_t cecl_bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                             const struct cecl_fused *fused, const struct cecl_step *first,
+                             struct cecl_bound *bound);
+static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
+{
+    return cecl_plan_part(plan, 0)->call.captured != 0;
+}
 /* Finds which steps one kernel can carry out, beginning with step `at` of the plan. Returns false if there
  * are none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);

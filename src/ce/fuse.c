@@ -25,7 +25,6 @@ static bool is_for_all(const struct cecl_plan *plan, uint32_t at, enum cecl_step
     return true;
 }
 
-/* Whether a barrier begins at `at`. */
 static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;

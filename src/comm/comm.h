@@ -265,6 +265,9 @@ bool cecl_comm_owes_nothing(ceclComm_t comm);
 /* Call it with the `result` of an exchange over the mesh. If the exchange was cut off, no further exchange is
  * possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
+/* Adds to a timeout's message what to do if one thread has several ranks, because these cannot wait for each
+ * other. Earlier nobody knows whether the process has other threads that make the peers' calls. */
+ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "plan/plan.h"
 #include "tune/file.h"
 #include "util/settings.h"
 

@@ -246,3 +246,10 @@ ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result)
     cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }
+
+ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure)
+{
+    return result == ceclTimeout && comm->shares_process
+               ? cecl_fail(result, "%.400s; %s", cecl_message(), cure)
+               : result;
+}

@@ -7,7 +7,6 @@
 #include "flags/handed.h"
 #include "flags/pads.h"
 #include "flags/turns.h"
-#include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
 

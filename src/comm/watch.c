@@ -2,7 +2,6 @@
  * take too long, and ends waits once the communicator has failed. It touches nothing of a call in
  * progress except flags and their counters. It makes no slow driver call: see worker.c and decision
  * 20. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -36,7 +36,7 @@ static ceclResult_t close_inside(struct cuda_device *cuda)
     return ceclSuccess;
 }
 
-static void cuda_close(struct cecl_device *dev)
+void cuda_close(struct cecl_device *dev)
 {
     struct cuda_device *cuda = cuda_of(dev);
     ceclResult_t closed = ceclSuccess;
@@ -50,54 +50,9 @@ static void cuda_close(struct cecl_device *dev)
     free(cuda);
 }
 
-static const struct cecl_device_ops cuda_ops = {
-    .close = cuda_close,
-    .reserve = cuda_reserve,
-    .unreserve = cuda_unreserve,
-    .mem_create = cuda_mem_create,
-    .mem_export = cuda_mem_export,
-    .mem_import = cuda_mem_import,
-    .mem_map = cuda_mem_map,
-    .mem_unmap = cuda_mem_unmap,
-    .mem_release = cuda_mem_release,
-    .mem_set = cuda_mem_set,
-    .words_alloc = cuda_words_alloc,
-    .words_free = cuda_words_free,
-    .host_share = cuda_host_share,
-    .host_unshare = cuda_host_unshare,
-    .host_write = cuda_host_write,
-    .check_pointer = cuda_check_pointer,
-    .region_find = cuda_region_find,
-    .region_id = cuda_region_id,
-    .region_export = cuda_region_export,
-    .region_import = cuda_region_import,
-    .region_access = cuda_region_access,
-    .region_close = cuda_region_close,
-    .stream_create = cuda_stream_create,
-    .stream_create_urgent = cuda_stream_create_urgent,
-    .stream_destroy = cuda_stream_destroy,
-    .stream_synchronize = cuda_stream_synchronize,
-    .stream_query = cuda_stream_query,
-    .streams_drain = cuda_streams_drain,
-    .stream_check = cuda_stream_check,
-    .stream_fork = cuda_stream_fork,
-    .stream_join = cuda_stream_join,
-    .copies = cuda_copies,
-    .row_copies = cuda_row_copies,
-    .memops = cuda_memops,
-    .reduce = cuda_reduce,
-    .small = cuda_small,
-    .splits = cuda_splits,
-    .sum_rows = cuda_sum_rows,
-    .stream_after = cuda_stream_after,
-    .memcpy_async = cuda_memcpy_async,
-    .words_release = cuda_words_release,
-    .words_overwrite = cuda_words_release,
-    .words_read = cuda_words_read,
-    .local_copies = cuda_local_copies,
-    .within = cuda_within,
-    .stream_id = cuda_stream_id,
-};
+static const struct cecl_device_ops cuda_ops = {.stream_create_urgent = cuda_stream_create_urgent,
+                                                .words_overwrite = cuda_words_release,
+                                                CECL_DEVICE_OPS(CECL_DEVICE_OP_ENTRY, cuda)};
 
 /* ---- finding a GPU */
 

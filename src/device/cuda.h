@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "device/device.h"
+#include "device/ops.h"
 #include "driver/driver.h"
 
 /* `scratch` has words to which words_read copies, and two words that are only written. */
@@ -94,52 +94,22 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         }                                                                                          \
     } while (0)
 
+/* The end of an operation of the device: returns the result of `expr`, which may use `cuda`. */
+#define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
+#define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
+#define CUDA_RETURN_(within, cuda, dev, expr)                                                      \
+    struct cuda_device *cuda = cuda_of(dev);                                                       \
+    ceclResult_t cuda_result_;                                                                     \
+    within(cuda, cuda_result_, expr);                                                              \
+    return cuda_result_
+
+CECL_DEVICE_OPS(CECL_DEVICE_OP_DECLARED, cuda)
+CECL_DEVICE_OP_DECLARED(cuda, stream_create_urgent)
+
 /* cuda_memory.c */
-ceclResult_t cuda_reserve(struct cecl_device *dev, size_t bytes, void **base);
-void cuda_unreserve(struct cecl_device *dev, void *base, size_t bytes);
-ceclResult_t cuda_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
-ceclResult_t cuda_mem_export(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
-ceclResult_t cuda_mem_import(struct cecl_device *dev, int fd, size_t bytes, struct cecl_mem *mem);
-ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem);
-void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes);
-void cuda_mem_release(struct cecl_device *dev, struct cecl_mem *mem);
-ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes);
 ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
-ceclResult_t cuda_words_alloc(struct cecl_device *dev, size_t count, uint32_t **words);
-void cuda_words_free(struct cecl_device *dev, uint32_t *words);
-ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes);
-void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes);
-void cuda_host_write(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
-                                uint32_t value);
-ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
-                             uint32_t *out);
-
-/* cuda_local.c */
-ceclResult_t cuda_local_copies(struct cecl_device *dev, void *room, size_t bytes, bool always,
-                               uint32_t *ways);
-
-/* cuda_pointer.c */
-ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
-                                const char *name);
-
-/* cuda_region.c */
-ceclResult_t cuda_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region);
-ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
-                            uint64_t *id);
-ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_region *region,
-                                struct cecl_region_export *exported);
-ceclResult_t cuda_region_access(struct cecl_device *dev, void *addr, size_t bytes);
-ceclResult_t cuda_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,
-                                void *at, void **addr);
-void cuda_region_close(struct cecl_device *dev, const struct cecl_region_export *exported,
-                       void *addr);
 
 /* cuda_own.c */
-ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream);
-ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream);
-ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream);
-ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline);
 /* Refuses a stream that captures. This is the only query that does not invalidate a capture. */
 ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
 /* Destroys the streams that are left, without waiting. The context is current. Returns false when
@@ -148,31 +118,5 @@ bool cuda_streams_end(struct cuda_device *cuda);
 
 /* cuda_capture.c */
 extern const struct cecl_capture_ops cuda_capture_ops;
-
-/* cuda_stream.c */
-ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream);
-ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream);
-ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream);
-ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
-ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
-ceclResult_t cuda_within(struct cecl_device *dev, ceclResult_t (*function)(void *context),
-                         void *context);
-uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work);
-ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
-                         const struct cecl_reduction *reduction);
-ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
-                           const struct cecl_row_sums *sums);
-ceclResult_t cuda_splits(struct cecl_device *dev, ceclStream_t work,
-                         const struct cecl_splits *splits);
-ceclResult_t cuda_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small);
-ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier);
-ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
-                             const struct cecl_row_copy *copies, size_t count);
-ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work,
-                         const struct cecl_batch *batch);
-ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struct cecl_memop *ops,
-                         size_t count);
-ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
-                               ceclStream_t stream);
 
 #endif

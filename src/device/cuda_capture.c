@@ -127,19 +127,13 @@ static ceclResult_t event_create(struct cecl_device *dev, struct cecl_event **ou
 static ceclResult_t event_record(struct cecl_device *dev, struct cecl_event *event,
                                  ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuEventRecord, event->event, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuEventRecord, event->event, stream));
 }
 
 static ceclResult_t event_wait(struct cecl_device *dev, struct cecl_event *event,
                                ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, 0));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuStreamWaitEvent, stream, event->event, 0));
 }
 
 static ceclResult_t query(struct cuda_device *cuda, const struct cecl_event *event)
@@ -151,10 +145,7 @@ static ceclResult_t query(struct cuda_device *cuda, const struct cecl_event *eve
 
 static ceclResult_t event_query(struct cecl_device *dev, struct cecl_event *event)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, query(cuda, event));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, query(cuda, event));
 }
 
 /* A second call in one capture follows the first one within the graph, on any stream. The record node of the
@@ -189,10 +180,7 @@ static ceclResult_t begin_call(struct cuda_device *cuda, struct cecl_event *even
 static ceclResult_t begin(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                           const struct cecl_capture *capture)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, begin_call(cuda, event, stream, capture));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, begin_call(cuda, event, stream, capture));
 }
 
 static ceclResult_t end_call(struct cuda_device *cuda, struct cecl_event *event, CUstream stream)
@@ -213,11 +201,8 @@ static ceclResult_t end_call(struct cuda_device *cuda, struct cecl_event *event,
 static ceclResult_t end(struct cecl_device *dev, struct cecl_event *event, ceclStream_t stream,
                         const struct cecl_capture *capture)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
     (void)capture;
-    CUDA_WITHIN(cuda, result, end_call(cuda, event, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, end_call(cuda, event, stream));
 }
 
 /* ---- what is captured */
@@ -234,10 +219,7 @@ static ceclResult_t add_copies(struct cuda_device *cuda, CUstream stream,
 static ceclResult_t copies(struct cecl_device *dev, ceclStream_t stream,
                            const struct cecl_batch *batch)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, add_copies(cuda, stream, batch));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, batch));
 }
 
 static ceclResult_t add_rows(struct cuda_device *cuda, CUstream stream,
@@ -260,10 +242,7 @@ static ceclResult_t add_rows(struct cuda_device *cuda, CUstream stream,
 static ceclResult_t row_copies(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *rows, size_t count)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, add_rows(cuda, stream, rows, count));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, add_rows(cuda, stream, rows, count));
 }
 
 /* What a graph keeps until it is gone. */
@@ -310,9 +289,7 @@ static ceclResult_t keep(struct cecl_device *dev, const struct cecl_capture *cap
 
 static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     struct cecl_capture capture;
-    ceclResult_t result;
     if (cuda_is_legacy(stream))
         return cecl_fail(ceclInvalidUsage,
                          "stream %p: the legacy default stream cannot capture; pass a stream of "
@@ -321,9 +298,9 @@ static ceclResult_t stream_begin(struct cecl_device *dev, ceclStream_t stream)
     CECL_TRY(find(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage, "stream %p: captures a graph already", (void *)stream);
-    CUDA_WITHIN(cuda, result,
-                CUDA_CALL(cuda, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    return result;
+    CUDA_RETURN_WITHIN(
+        cuda, dev,
+        CUDA_CALL(cuda, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 }
 
 static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void **out)
@@ -340,28 +317,22 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
 
 static ceclResult_t stream_end(struct cecl_device *dev, ceclStream_t stream, void **graph)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     struct cecl_capture capture;
-    ceclResult_t result;
     CECL_TRY(find(dev, stream, &capture));
     if (capture.id == 0)
         return cecl_fail(ceclInvalidUsage, "stream %p: captures no graph", (void *)stream);
-    CUDA_WITHIN(cuda, result, instantiate(cuda, stream, graph));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, instantiate(cuda, stream, graph));
 }
 
 static ceclResult_t graph_launch(struct cecl_device *dev, void *graph, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
     struct cecl_capture capture;
-    ceclResult_t result;
     CECL_TRY(find(dev, stream, &capture));
     if (capture.id != 0)
         return cecl_fail(ceclInvalidUsage,
                          "stream %p: captures a graph, which cannot contain another graph",
                          (void *)stream);
-    CUDA_WITHIN(cuda, result, CUDA_CALL(cuda, cuGraphLaunch, graph, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, CUDA_CALL(cuda, cuGraphLaunch, graph, stream));
 }
 
 static ceclResult_t graph_destroy(void *graph)

@@ -121,10 +121,7 @@ static ceclResult_t map(struct cuda_device *cuda, CUdeviceptr at, const struct c
 
 ceclResult_t cuda_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, map(cuda, cuda_address(addr), mem));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, map(cuda, cuda_address(addr), mem));
 }
 
 void cuda_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
@@ -152,10 +149,7 @@ static ceclResult_t set(struct cuda_device *cuda, CUdeviceptr at, int value, siz
 
 ceclResult_t cuda_mem_set(struct cecl_device *dev, void *addr, int value, size_t bytes)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, set(cuda, cuda_address(addr), value, bytes));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, set(cuda, cuda_address(addr), value, bytes));
 }
 
 /* ---- words */
@@ -216,10 +210,7 @@ static ceclResult_t host_share(struct cuda_device *cuda, void *addr, size_t byte
 
 ceclResult_t cuda_host_share(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, host_share(cuda, addr, bytes));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, host_share(cuda, addr, bytes));
 }
 
 void cuda_host_unshare(struct cecl_device *dev, void *addr, size_t bytes)
@@ -319,10 +310,7 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, release(cuda, words, count, value));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, release(cuda, words, count, value));
 }
 
 static ceclResult_t read_words(struct cuda_device *cuda, const uint32_t *words, size_t count,
@@ -342,8 +330,5 @@ static ceclResult_t read_words(struct cuda_device *cuda, const uint32_t *words, 
 ceclResult_t cuda_words_read(struct cecl_device *dev, const uint32_t *words, size_t count,
                              uint32_t *out)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, read_words(cuda, words, count, out));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, read_words(cuda, words, count, out));
 }

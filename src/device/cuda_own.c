@@ -62,10 +62,7 @@ static ceclResult_t create(struct cuda_device *cuda, int priority, CUstream *str
 
 ceclResult_t cuda_stream_create(struct cecl_device *dev, ceclStream_t *stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, create(cuda, 0, stream));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, create(cuda, 0, stream));
 }
 
 static ceclResult_t create_urgent(struct cuda_device *cuda, CUstream *stream)
@@ -77,10 +74,7 @@ static ceclResult_t create_urgent(struct cuda_device *cuda, CUstream *stream)
 
 ceclResult_t cuda_stream_create_urgent(struct cecl_device *dev, ceclStream_t *stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, create_urgent(cuda, stream));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, create_urgent(cuda, stream));
 }
 
 /* A stream leaves the table only when its work is done, so that a drain waits for that work. It is
@@ -97,13 +91,10 @@ static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 
 ceclResult_t cuda_stream_destroy(struct cecl_device *dev, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
     if (cuda_is_legacy(stream) || stream == CU_STREAM_PER_THREAD)
         return cecl_fail(ceclInvalidArgument, "stream %p: a default stream cannot be destroyed",
                          (void *)stream);
-    CUDA_WITHIN(cuda, result, destroy(cuda, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, destroy(cuda, stream));
 }
 
 /* ---- waiting for all streams */
@@ -159,10 +150,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 
 ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, cecl_drain(dev, count_busy, deadline));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, cecl_drain(dev, count_busy, deadline));
 }
 
 /* Destroying a busy stream does not wait: CUDA frees its resources when its work is done. */

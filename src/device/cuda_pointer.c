@@ -76,11 +76,8 @@ static ceclResult_t check(struct cuda_device *cuda, const void *ptr, size_t byte
 ceclResult_t cuda_check_pointer(struct cecl_device *dev, const void *ptr, size_t bytes,
                                 const char *name)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
     if (!ptr)
         return cecl_fail(ceclInvalidArgument, "%s: NULL; memory of GPU %d is expected", name,
                          dev->ordinal);
-    CUDA_WITHIN(cuda, result, check(cuda, ptr, bytes, name));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, check(cuda, ptr, bytes, name));
 }

@@ -70,11 +70,8 @@ static ceclResult_t find(struct cuda_device *cuda, CUdeviceptr at, struct cecl_r
 
 ceclResult_t cuda_region_find(struct cecl_device *dev, const void *ptr, struct cecl_region *region)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
     CECL_TRY(cuda_check_pointer(dev, ptr, 1, "buffer"));
-    CUDA_BESIDE(cuda, result, find(cuda, cuda_address(ptr), region));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, find(cuda, cuda_address(ptr), region));
 }
 
 static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long long *id)
@@ -251,10 +248,7 @@ static ceclResult_t access_both_ways(struct cuda_device *cuda, CUdeviceptr at, s
 
 ceclResult_t cuda_region_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, access_both_ways(cuda, cuda_address(addr), bytes));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, access_both_ways(cuda, cuda_address(addr), bytes));
 }
 
 ceclResult_t cuda_region_import(struct cecl_device *dev, const struct cecl_region_export *exported,

@@ -18,10 +18,7 @@ static ceclResult_t synchronize(struct cuda_device *cuda, CUstream stream)
 
 ceclResult_t cuda_stream_synchronize(struct cecl_device *dev, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, synchronize(cuda, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, synchronize(cuda, stream));
 }
 
 static ceclResult_t query(struct cuda_device *cuda, CUstream stream)
@@ -33,10 +30,7 @@ static ceclResult_t query(struct cuda_device *cuda, CUstream stream)
 
 ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_BESIDE(cuda, result, query(cuda, stream));
-    return result;
+    CUDA_RETURN_BESIDE(cuda, dev, query(cuda, stream));
 }
 
 /* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
@@ -92,18 +86,12 @@ static ceclResult_t fork_work(struct cuda_device *cuda, CUstream stream, ceclStr
 
 ceclResult_t cuda_stream_check(struct cecl_device *dev, ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, check_stream(cuda, stream));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, check_stream(cuda, stream));
 }
 
 ceclResult_t cuda_stream_fork(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, fork_work(cuda, stream, work));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, fork_work(cuda, stream, work));
 }
 
 static ceclResult_t join_work(struct cuda_device *cuda, CUstream stream)
@@ -202,45 +190,30 @@ static ceclResult_t issue_row_copies(struct cuda_device *cuda, CUstream stream,
 ceclResult_t cuda_row_copies(struct cecl_device *dev, ceclStream_t work,
                              const struct cecl_row_copy *copies, size_t count)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, issue_row_copies(cuda, work, copies, count));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, issue_row_copies(cuda, work, copies, count));
 }
 
 ceclResult_t cuda_reduce(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_reduction *reduction)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, cecl_reduce_cuda(work, reduction));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, cecl_reduce_cuda(work, reduction));
 }
 
 ceclResult_t cuda_small(struct cecl_device *dev, ceclStream_t work, const struct cecl_small *small)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, cecl_small_cuda(work, small));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, cecl_small_cuda(work, small));
 }
 
 ceclResult_t cuda_splits(struct cecl_device *dev, ceclStream_t work,
                          const struct cecl_splits *splits)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, cecl_splits_cuda(work, splits));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, cecl_splits_cuda(work, splits));
 }
 
 ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
                            const struct cecl_row_sums *sums)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, cecl_row_sums_cuda(stream, sums));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, cecl_row_sums_cuda(stream, sums));
 }
 
 static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUstream earlier)
@@ -251,10 +224,7 @@ static ceclResult_t order_streams(struct cuda_device *cuda, CUstream later, CUst
 
 ceclResult_t cuda_stream_after(struct cecl_device *dev, ceclStream_t later, ceclStream_t earlier)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(cuda, result, order_streams(cuda, later, earlier));
-    return result;
+    CUDA_RETURN_WITHIN(cuda, dev, order_streams(cuda, later, earlier));
 }
 
 static void describe_memops(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
@@ -298,10 +268,7 @@ ceclResult_t cuda_memops(struct cecl_device *dev, ceclStream_t work, const struc
 ceclResult_t cuda_memcpy_async(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                ceclStream_t stream)
 {
-    struct cuda_device *cuda = cuda_of(dev);
-    ceclResult_t result;
-    CUDA_WITHIN(
-        cuda, result,
+    CUDA_RETURN_WITHIN(
+        cuda, dev,
         CUDA_CALL(cuda, cuMemcpyAsync, cuda_address(dst), cuda_address(src), bytes, stream));
-    return result;
 }

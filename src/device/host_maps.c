@@ -16,7 +16,6 @@ struct line {
     size_t filled;
 };
 
-/* Adds bytes to a line; drops those that do not fit. */
 static void add(struct line *line, const char *bytes, size_t count)
 {
     const size_t room = sizeof(line->text) - 1 - line->filled, added = count < room ? count : room;

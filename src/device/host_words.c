@@ -1,6 +1,5 @@
 /* 32-bit words that streams of several processes write and wait for. A waiter sleeps in the kernel,
  * because many ranks share few cores. */
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>

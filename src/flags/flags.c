@@ -90,7 +90,6 @@ static ceclResult_t probe_way(const struct cecl_flags *flags, enum cecl_flag_way
     return cecl_pool_agree(flags->pool, check_probe(flags, cecl_flag_value(epoch)));
 }
 
-/* Writes every value that a flag can have, in order. */
 static ceclResult_t write_values(const struct cecl_flags *flags, ceclStream_t stream)
 {
     struct cecl_device *dev = flags->dev;

@@ -57,7 +57,6 @@ static ceclResult_t create(ceclComm_t comm, struct cecl_bounce *bounce)
     return result;
 }
 
-/* Frees replaced bounce buffers that no call uses any more. */
 static ceclResult_t free_replaced(ceclComm_t comm)
 {
     struct cecl_bounce **at = &comm->launcher->bounces.memory;

@@ -135,7 +135,6 @@ static const char *op_name(uint64_t op)
     return op < CECL_OP_COUNT ? cecl_ops[op].name : "?";
 }
 
-/* The name of a field in this call. */
 static const char *name_in(const struct field *field, uint64_t op)
 {
     const char *count = cecl_ops[op].count_name;
@@ -177,17 +176,6 @@ static ceclResult_t refuse_alone(ceclComm_t comm, const struct cecl_call *call, 
     return comm->is_one_process ? local : cecl_comm_break(comm, local);
 }
 
-/* If one thread has several ranks, adds to a timeout's message what the program should do. This cannot be
- * said earlier if the process has other threads, because these could still make the calls. */
-static ceclResult_t name_cure(ceclComm_t comm, ceclResult_t result)
-{
-    char words[CECL_MESSAGE_BYTES];
-    if (result != ceclTimeout || !comm->shares_process)
-        return result;
-    cecl_keep_message(words);
-    return cecl_fail(result, "%.400s; " CURE, words);
-}
-
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local)
 {
     struct told mine, *all = comm->check_room;
@@ -201,7 +189,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
         cecl_exchange(comm, call->op->name, "call", &mine.verdict, all, sizeof(mine), local);
     if (local != ceclSuccess)
         return result;
-    result = name_cure(comm, result);
+    result = cecl_comm_add_cure(comm, result, CURE);
     comm->launcher->compares_alike = true;
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++)
         if (all[r].compared != mine.compared)

@@ -20,6 +20,12 @@ bool cecl_group_is_open(void)
     return is_open;
 }
 
+ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
+{
+    return is_open ? cecl_fail(ceclInvalidUsage, "%s: call it outside a group%s", name, advice)
+                   : ceclSuccess;
+}
+
 void cecl_group_empty(struct cecl_group *group)
 {
     while (group->first) {

@@ -25,6 +25,8 @@ struct cecl_group {
 
 /* Whether this thread is between ceclGroupStart and ceclGroupEnd. */
 bool cecl_group_is_open(void);
+/* Refuses a call that cannot be in a group, if one is open. `advice` ends the message: "" or "; ...". */
+ceclResult_t cecl_group_check_outside(const char *name, const char *advice);
 /* This thread's group, open or not; NULL without host memory. */
 struct cecl_group *cecl_group_current(void);
 /* Opens an empty group. */

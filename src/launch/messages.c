@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "flags/pairs.h"
@@ -255,7 +254,6 @@ static void note_use(const struct cecl_launch *launch)
     cecl_registry_unlock(&comm->registry);
 }
 
-/* Makes the plan and binds it, in memory that all launches of messages reuse. */
 static ceclResult_t make_program(const struct cecl_launch *launch)
 {
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "launch/nodes.h"
-#include "util/clock.h"
 
 /* ---- life */
 
@@ -157,7 +156,6 @@ static ceclResult_t reserve(struct cecl_launch *launch)
                : cecl_fail(ceclOutOfMemory, "no host memory for a group of %u messages", count);
 }
 
-/* Makes streams for the lanes that a group with these peers may need. */
 static ceclResult_t make_lanes(ceclComm_t comm)
 {
     struct cecl_messenger *messenger = &comm->launcher->messenger;

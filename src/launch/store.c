@@ -1,6 +1,5 @@
 /* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "launch/launcher.h"
 #include "util/clock.h"
@@ -107,7 +106,6 @@ void cecl_launch_return(struct cecl_launch *launch)
         ;
 }
 
-/* Drops the launches that other threads have returned. */
 static void take_returned(struct cecl_launcher *launcher)
 {
     struct cecl_launch *launch = atomic_exchange(&launcher->returned, NULL);
@@ -173,7 +171,6 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
 
 /* ---- calls */
 
-/* Doubles the room for calls and origins. */
 static bool grow_calls(struct cecl_launch *launch)
 {
     const uint32_t room = launch->room ? launch->room * 2 : 1;

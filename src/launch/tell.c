@@ -10,7 +10,6 @@
 #include "launch/check.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
-#include "util/clock.h"
 
 /* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
  * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */

@@ -15,7 +15,6 @@ struct part {
     bool decides;                /* ranks decide together; otherwise all ranks pass the part */
 };
 
-/* Moves call `from` forward to place `to`. */
 static void move_up(struct cecl_nccl_call *calls, int from, int to)
 {
     const struct cecl_nccl_call call = calls[from];

@@ -19,18 +19,11 @@ void cecl_nccl_captured_forget(void)
     kept = (struct cecl_nccl_captured){0};
 }
 
-/* Called if a thread ends with an open group. */
-static void forget_at_end(void *unused)
-{
-    (void)unused;
-    cecl_nccl_captured_forget();
-}
-
 bool cecl_nccl_captured_keep(const struct cecl_nccl_call *call, enum cecl_nccl_reason reason)
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     if (kept.count == 0)
-        cecl_thread_at_end(&end, forget_at_end, &kept);
+        cecl_thread_at_end(&end, cecl_nccl_captured_forget);
     if (!CECL_HAS_ROOM(kept.calls, kept.count, kept.room))
         return false;
     kept.calls[kept.count] = *call;

@@ -52,9 +52,8 @@ static void end_registering(bool has_windows)
 }
 
 /* If a thread ends with an open group, that group makes and registers nothing. */
-static void forget_at_end(void *unused)
+static void forget_at_end(void)
 {
-    (void)unused;
     forget_wishes();
     end_registering(false);
 }
@@ -62,7 +61,7 @@ static void forget_at_end(void *unused)
 static void forget_when_the_thread_ends(void)
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
-    cecl_thread_at_end(&end, forget_at_end, &group);
+    cecl_thread_at_end(&end, forget_at_end);
 }
 
 static ncclResult_t keep(struct cecl_nccl_wish wish)

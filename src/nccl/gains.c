@@ -55,7 +55,6 @@ static const struct gain gains_on_windows[] = {
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(4), MIB(1024)},
 };
 
-/* Whether one of `count` rows covers the call. */
 static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_call *call,
                   int nranks)
 {

@@ -127,13 +127,6 @@ static struct kept place_served(const struct cecl_nccl_call *call)
     return kept;
 }
 
-/* Called if a thread ends with an open group. */
-static void forget_at_end(void *unused)
-{
-    (void)unused;
-    cecl_nccl_group_forget();
-}
-
 ncclResult_t cecl_nccl_group_refuse(ncclResult_t result)
 {
     if (cecl_nccl_group_depth() > 0 && group.refusal == ceclSuccess)
@@ -145,7 +138,7 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_ser
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     if (group.count == 0)
-        cecl_thread_at_end(&end, forget_at_end, &group);
+        cecl_thread_at_end(&end, cecl_nccl_group_forget);
     if (!CECL_HAS_ROOM(group.kept, group.count, group.room))
         return cecl_nccl_group_refuse(ceclSystemError);
     const struct kept passed = {.call = *call, .number = group.count, .turn = PASSED_TURN},

@@ -172,19 +172,13 @@ void cecl_nccl_one_sided_forget(void)
     group.count = group.room = 0;
 }
 
-static void forget_at_end(void *unused)
-{
-    (void)unused;
-    cecl_nccl_one_sided_forget();
-}
-
 static ncclResult_t keep(const struct cecl_nccl_one_sided *call)
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     const size_t bytes = (size_t)call->nwaits * sizeof(*call->waits);
     ncclWaitSignalDesc_t *waits = bytes > 0 ? malloc(bytes) : NULL;
     if (group.count == 0)
-        cecl_thread_at_end(&end, forget_at_end, &group);
+        cecl_thread_at_end(&end, cecl_nccl_one_sided_forget);
     if ((bytes > 0 && !waits) || !CECL_HAS_ROOM(group.calls, group.count, group.room)) {
         free(waits);
         return ceclSystemError;

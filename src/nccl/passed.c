@@ -31,9 +31,8 @@ ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
 static _Thread_local struct cecl_nccl_comm *in_group;
 
 /* Called if a thread ends with an open group. */
-static void forget_at_end(void *unused)
+static void forget_at_end(void)
 {
-    (void)unused;
     for (; in_group; in_group = in_group->rails.next_in_group)
         in_group->rails.is_in_group = false;
 }
@@ -45,7 +44,7 @@ static void note(struct cecl_nccl_comm *entry, const struct cecl_nccl_call *call
     rails->stream = call->stream;
     if (rails->is_in_group)
         return;
-    cecl_thread_at_end(&thread_end, forget_at_end, &in_group);
+    cecl_thread_at_end(&thread_end, forget_at_end);
     rails->is_in_group = true;
     rails->comm = call->comm;
     rails->next_in_group = in_group;

@@ -162,17 +162,11 @@ static void forget(void)
     group.count = group.room = 0;
 }
 
-static void forget_at_end(void *unused)
-{
-    (void)unused;
-    forget();
-}
-
 static ncclResult_t keep(const struct registered *one)
 {
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     if (group.count == 0)
-        cecl_thread_at_end(&end, forget_at_end, &group);
+        cecl_thread_at_end(&end, forget);
     if (!CECL_HAS_ROOM(group.list, group.count, group.room))
         return ceclSystemError;
     group.list[group.count++] = *one;

@@ -106,7 +106,6 @@ static void print_exchange(const struct cecl_plan *plan, const struct cecl_step 
     }
 }
 
-/* Prints which calls the plan carries out. */
 static void print_calls(const struct cecl_plan *plan, FILE *out)
 {
     begin_line(plan, out);

@@ -225,7 +225,6 @@ static bool can_count(const struct cecl_call *call)
            cecl_reduction_counts((ceclDataType_t)call->type, (ceclRedOp_t)call->red_op);
 }
 
-/* Whether a call can go through slots at all. */
 static bool fits_slots(const struct cecl_call *call, const struct cecl_means *means)
 {
     return call->op->may_be_small && call->nranks >= 2 && call->nranks <= CECL_SMALL_RANKS &&

@@ -149,7 +149,6 @@ static ceclResult_t parse_device(const struct reader *reader, struct word word,
     return refuse(reader, word, "a device, any, cuda or host,");
 }
 
-/* Reads a number with an optional suffix. Returns false if `word` is no such number. */
 static bool take_value(struct word word, bool bytes, uint64_t *value)
 {
     static const char *const suffixes[] = {"", "KiB", "MiB", "GiB"};

@@ -62,7 +62,6 @@ static bool in_range(const char *range, bool suffixes, int64_t value)
            number_of(end + 2, suffixes, &high, &end) && value >= low && value <= high;
 }
 
-/* Parses a whole text as a number within `range`. */
 static bool number_in(const char *range, bool suffixes, const char *text, int64_t *value)
 {
     const char *end;

@@ -55,24 +55,29 @@ static inline void cecl_cond_init(pthread_cond_t *condition)
 struct cecl_thread_end {
     pthread_mutex_t lock;
     pthread_key_t key;
-    bool has_key;
+    void (*run)(void);
 };
 #define CECL_THREAD_END_NONE                                                                       \
     {                                                                                              \
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
 
-/* When the calling thread ends, `run` is called with `argument`, which must not be NULL. `run` must be the
- * same function at each call with this `end`. If no key can be made, `run` is not called. */
-static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void *),
-                                      void *argument)
+static inline void cecl_thread_ended(void *end)
+{
+    ((struct cecl_thread_end *)end)->run();
+}
+
+/* When the calling thread ends, `run` is called. It must be the same function at each call with this `end`.
+ * If no key can be made, `run` is not called. */
+static inline void cecl_thread_at_end(struct cecl_thread_end *end, void (*run)(void))
 {
     pthread_mutex_lock(&end->lock);
-    end->has_key = end->has_key || pthread_key_create(&end->key, run) == 0;
-    const bool has_key = end->has_key;
+    if (!end->run && pthread_key_create(&end->key, cecl_thread_ended) == 0)
+        end->run = run;
+    const bool has_key = end->run;
     pthread_mutex_unlock(&end->lock);
     if (has_key)
-        pthread_setspecific(end->key, argument);
+        pthread_setspecific(end->key, end);
 }
 
 #endif

@@ -411,9 +411,9 @@ static void a_split_is_not_in_a_group(void **state)
     ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
     multi_ok(comm, ceclGroupStart());
     multi_refused(comm, ceclCommSplit(comm, 0, 0, &child, NULL), ceclInvalidUsage,
-                  "ceclCommSplit between ceclGroupStart and ceclGroupEnd");
+                  "ceclCommSplit: call it outside a group");
     multi_refused(comm, ceclCommShrink(comm, NULL, 0, &child, NULL), ceclInvalidUsage,
-                  "ceclCommShrink between ceclGroupStart and ceclGroupEnd");
+                  "ceclCommShrink: call it outside a group");
     assert_ptr_equal(child, (ceclComm_t)8);
     multi_ok(comm, ceclGroupEnd());
     multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));

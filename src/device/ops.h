@@ -1,0 +1,58 @@
+/* The list of operations of devices. Internal to src/device. */
+#ifndef CECL_DEVICE_OPS_H
+#define CECL_DEVICE_OPS_H
+
+#include "device/device.h"
+
+/* The operations that every device has: cuda_close, host_close and so on. The list declares them, and fills in
+ * the tables of both devices. */
+#define CECL_DEVICE_OPS(OP, prefix)                                                                \
+    OP(prefix, close)                                                                              \
+    OP(prefix, reserve)                                                                            \
+    OP(prefix, unreserve)                                                                          \
+    OP(prefix, mem_create)                                                                         \
+    OP(prefix, mem_export)                                                                         \
+    OP(prefix, mem_import)                                                                         \
+    OP(prefix, mem_map)                                                                            \
+    OP(prefix, mem_unmap)                                                                          \
+    OP(prefix, mem_release)                                                                        \
+    OP(prefix, mem_set)                                                                            \
+    OP(prefix, words_alloc)                                                                        \
+    OP(prefix, words_free)                                                                         \
+    OP(prefix, host_share)                                                                         \
+    OP(prefix, host_unshare)                                                                       \
+    OP(prefix, host_write)                                                                         \
+    OP(prefix, check_pointer)                                                                      \
+    OP(prefix, region_find)                                                                        \
+    OP(prefix, region_id)                                                                          \
+    OP(prefix, region_export)                                                                      \
+    OP(prefix, region_import)                                                                      \
+    OP(prefix, region_access)                                                                      \
+    OP(prefix, region_close)                                                                       \
+    OP(prefix, stream_create)                                                                      \
+    OP(prefix, stream_destroy)                                                                     \
+    OP(prefix, stream_synchronize)                                                                 \
+    OP(prefix, stream_query)                                                                       \
+    OP(prefix, streams_drain)                                                                      \
+    OP(prefix, stream_check)                                                                       \
+    OP(prefix, stream_fork)                                                                        \
+    OP(prefix, stream_join)                                                                        \
+    OP(prefix, copies)                                                                             \
+    OP(prefix, row_copies)                                                                         \
+    OP(prefix, memops)                                                                             \
+    OP(prefix, reduce)                                                                             \
+    OP(prefix, small)                                                                              \
+    OP(prefix, splits)                                                                             \
+    OP(prefix, sum_rows)                                                                           \
+    OP(prefix, stream_after)                                                                       \
+    OP(prefix, memcpy_async)                                                                       \
+    OP(prefix, words_release)                                                                      \
+    OP(prefix, words_read)                                                                         \
+    OP(prefix, local_copies)                                                                       \
+    OP(prefix, within)                                                                             \
+    OP(prefix, stream_id)
+#define CECL_DEVICE_OP_DECLARED(prefix, name)                                                      \
+    __typeof__(*((const struct cecl_device_ops *)0)->name) prefix##_##name;
+#define CECL_DEVICE_OP_ENTRY(prefix, name) .name = prefix##_##name,
+
+#endif
