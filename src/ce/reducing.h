@@ -1,0 +1,102 @@
+/* What the lowerings of reductions within a node share (lower_reduce.c, lower_staged.c): which ranks get
+ * results, and where inputs and results lie. A rank's share is the part that it reduces for all ranks. */
+#ifndef CECL_CE_REDUCING_H
+#define CECL_CE_REDUCING_H
+
+#include "ce/lowering.h"
+
+/* The three kinds: each rank receives its own share, all ranks receive everything, or the root
+ * receives everything. */
+static inline bool scatters(const struct cecl_part *part)
+{
+    return part->call.op->to == CECL_TO_EACH;
+}
+static inline bool to_root(const struct cecl_part *part)
+{
+    return part->call.op->to == CECL_TO_ROOT;
+}
+static inline bool to_all(const struct cecl_part *part)
+{
+    return part->call.op->to == CECL_TO_ALL;
+}
+
+/* Bytes of every rank's input. */
+static inline uint64_t total_of(const struct cecl_part *part)
+{
+    return part->call.bytes * cecl_call_input_blocks(&part->call);
+}
+
+/* Where a rank's share begins. The share is the part that this rank reduces for all. */
+static inline uint64_t share_begin(const struct cecl_part *part, int rank)
+{
+    return (uint64_t)rank * part->way.reduce.share;
+}
+
+/* How many of the bytes [first, first + most) a rank's block has. */
+static inline uint64_t bytes_of(const struct cecl_part *part, int block, uint64_t first,
+                                uint64_t most)
+{
+    const uint64_t begin = share_begin(part, block) + first;
+    const uint64_t in_block = first < part->way.reduce.share ? part->way.reduce.share - first : 0;
+    const uint64_t in_all = begin < total_of(part) ? total_of(part) - begin : 0;
+    const uint64_t left = in_block < in_all ? in_block : in_all;
+    return left < most ? left : most;
+}
+
+static inline struct cecl_place input_at(const struct cecl_part *part, int rank, int block,
+                                         uint64_t first)
+{
+    return cecl_place_at(part->call.in_place ? CECL_AREA_RECV : CECL_AREA_SEND, rank,
+                         share_begin(part, block) + first);
+}
+
+/* Where a rank's result lies. Out of place, the recvbuff of a reduce-scatter holds only the result. */
+static inline struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
+                                          uint64_t first)
+{
+    const bool alone = scatters(part) && !part->call.in_place;
+    return cecl_place_at(CECL_AREA_RECV, rank, (alone ? 0 : share_begin(part, block)) + first);
+}
+
+/* The unit in which chunks of about `bytes` bytes are measured. */
+static inline uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
+{
+    return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;
+}
+
+/* The largest chunk that has at most `bytes`. */
+static inline uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
+{
+    return bytes - bytes % unit_of(part, bytes);
+}
+
+/* Sends the result of this rank's reduction to all ranks, or to the root. */
+static inline void send_result(const struct cecl_part *part, struct cecl_plan *plan,
+                               struct cecl_place result, uint64_t first, uint64_t most)
+{
+    const uint64_t bytes = bytes_of(part, part->call.rank, first, most);
+    for (int i = 1; i < part->call.nranks && bytes > 0; i++) {
+        const int peer = cecl_part_peer(part, i);
+        if (to_all(part) || (to_root(part) && peer == part->call.root))
+            cecl_plan_copy(plan, output_at(part, peer, part->call.rank, first), result, bytes);
+    }
+}
+
+/* Sends a range of the result of an all-reduce. The result lies in this rank's own recvbuff. */
+static inline void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
+                            uint64_t most)
+{
+    send_result(part, plan, output_at(part, part->call.rank, part->call.rank, first), first, most);
+}
+
+/* lower_staged.c: reductions through staging */
+
+/* A reduction whose inputs come to staging in chunks. */
+ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *plan);
+/* In how many chunks it is reduced, and how many bytes of staging a chunk takes. Fails where staging is too
+ * small. */
+ceclResult_t cecl_staged_chunks(const struct cecl_part *part, uint64_t *chunks, uint64_t *room);
+/* Whether a reduction in several chunks may be in a pipeline. */
+bool cecl_staged_may_follow(const struct cecl_part *part);
+
+#endif
