@@ -119,7 +119,7 @@ static void read_inputs(const struct cecl_part *part, struct cecl_plan *plan)
 
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging)
 {
-    uint64_t chunks;
+    struct cecl_chunks chunks;
     *staging = 0;
     if (is_alone(part))
         return CECL_IN_BUNDLE;
@@ -129,9 +129,10 @@ enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_
         *staging = ((uint64_t)part->call.nranks - 1) * total_of(part);
         return CECL_IN_BUNDLE;
     }
-    if (cecl_staged_chunks(part, &chunks, staging) != ceclSuccess)
+    if (cecl_chunks_of(part, &chunks) != ceclSuccess)
         return CECL_BY_ITSELF;
-    return chunks == 1                    ? CECL_IN_BUNDLE
+    *staging = chunks.room;
+    return chunks.count == 1              ? CECL_IN_BUNDLE
            : cecl_staged_may_follow(part) ? CECL_IN_PIPELINE
                                           : CECL_BY_ITSELF;
 }

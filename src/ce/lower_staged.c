@@ -47,95 +47,12 @@
 #include <inttypes.h>
 
 #include "ce/reducing.h"
-#include "util/round.h"
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
-
-/* how often the last chunk may be halved */
-#define HALVINGS 4
-/* places in staging are multiples of this, for elements of any type */
-#define SLICE_ALIGN 16u
-
-/* How a share is divided into chunks. */
-struct chunks {
-    uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
-    uint64_t count;
-    uint64_t equal; /* how many chunks have `bytes` */
-    /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
-    uint64_t begin[HALVINGS + 2];
-    /* bytes of staging that a chunk takes, for all senders together, and where in staging the current
-     * chunk has its room */
-    uint64_t room, at;
-    /* where in its room a reduce has its reduced chunk, or this rank has a chunk of its own tiles */
-    uint64_t own;
-};
 
 static bool has_results(const struct cecl_part *part)
 {
     return to_root(part) && part->call.rank != part->call.root;
-}
-
-/* How many bytes a chunk has. A chunk has at most `most` bytes, chunks are as few as that allows, and they
- * have about equal sizes, so that the last chunk is not small. */
-static uint64_t even(const struct cecl_part *part, uint64_t most)
-{
-    const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
-    return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
-}
-
-/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
- * reduction short: nothing is sent while it runs. */
-static void cut(const struct cecl_part *part, struct chunks *chunks)
-{
-    const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;
-    uint64_t begin, half, parts = 0;
-    chunks->equal = (share - 1) / chunks->bytes;
-    begin = chunks->equal * chunks->bytes;
-    do {
-        chunks->begin[parts++] = begin;
-        half = aligned(part, (share - begin) / 2);
-        begin += half;
-    } while (chunks->equal > 0 && least > 0 && half >= least && parts <= HALVINGS);
-    chunks->begin[parts] = share;
-    chunks->count = chunks->equal + parts;
-}
-
-static uint64_t chunk_begin(const struct chunks *chunks, uint64_t k)
-{
-    return k <= chunks->equal ? k * chunks->bytes : chunks->begin[k - chunks->equal];
-}
-
-static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
-{
-    return chunk_begin(chunks, k + 1) - chunk_begin(chunks, k);
-}
-
-/* How many blocks the room of a chunk holds. */
-static uint64_t places_of(const struct cecl_part *part)
-{
-    return (uint64_t)part->call.nranks - !(to_root(part) || part->call.op->has_tiles);
-}
-
-static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
-{
-    const uint64_t places = places_of(part);
-    const uint64_t whole = part->means.staging_bytes / places,
-                   room = part->means.staging_bytes / IN_FLIGHT / places;
-    uint64_t most = part->way.reduce.share;
-    if (most > whole || most > part->way.reduce.chunk)
-        most = aligned(part, room < part->way.reduce.chunk ? room : part->way.reduce.chunk);
-    if (most == 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
-                         ": a reduction among %d ranks needs %" PRIu64 " at least",
-                         part->means.staging_bytes, part->call.nranks,
-                         IN_FLIGHT * places * part->call.element);
-    chunks->bytes = most < part->way.reduce.share ? even(part, most) : part->way.reduce.share;
-    cut(part, chunks);
-    chunks->at = 0;
-    chunks->room = places * chunks->bytes;
-    chunks->own = ((uint64_t)part->call.nranks - 1) * chunks->bytes;
-    return ceclSuccess;
 }
 
 /* Copies to staging, at `dst`, a range of this rank's input to block `block`. */
@@ -150,22 +67,22 @@ static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct c
 
 /* Copies chunk k of my own tiles to my own staging. Other inputs are reduced where they lie. */
 static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
-                      const struct chunks *chunks, uint64_t k)
+                      const struct cecl_chunks *chunks, uint64_t k)
 {
     const int me = part->call.rank;
     if (part->call.op->has_tiles)
         stage(part, plan, cecl_staging_at(part, me, chunks->at + chunks->own), me,
-              chunk_begin(chunks, k), chunk_bytes(chunks, k));
+              cecl_chunk_begin(chunks, k), cecl_chunk_bytes(chunks, k));
 }
 
 /* For every peer's block, sends chunk k of this rank's input to the peer's staging. */
 static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
-                       const struct chunks *chunks, uint64_t k)
+                       const struct cecl_chunks *chunks, uint64_t k)
 {
-    const uint64_t first = chunk_begin(chunks, k);
+    const uint64_t first = cecl_chunk_begin(chunks, k);
     for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
-        const uint64_t bytes = bytes_of(part, peer, first, chunk_bytes(chunks, k));
+        const uint64_t bytes = bytes_of(part, peer, first, cecl_chunk_bytes(chunks, k));
         if (bytes > 0)
             stage(part, plan,
                   cecl_staging_at(
@@ -175,20 +92,20 @@ static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
     }
 }
 
-static struct cecl_place result_at(const struct cecl_part *part, const struct chunks *chunks,
+static struct cecl_place result_at(const struct cecl_part *part, const struct cecl_chunks *chunks,
                                    uint64_t k)
 {
     return has_results(part)
                ? cecl_staging_at(part, part->call.rank, chunks->at + chunks->own)
-               : output_at(part, part->call.rank, part->call.rank, chunk_begin(chunks, k));
+               : output_at(part, part->call.rank, part->call.rank, cecl_chunk_begin(chunks, k));
 }
 
 static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
-                          const struct chunks *chunks, uint64_t k)
+                          const struct cecl_chunks *chunks, uint64_t k)
 {
     const int me = part->call.rank;
-    const uint64_t first = chunk_begin(chunks, k);
-    const uint64_t bytes = bytes_of(part, me, first, chunk_bytes(chunks, k));
+    const uint64_t first = cecl_chunk_begin(chunks, k);
+    const uint64_t bytes = bytes_of(part, me, first, cecl_chunk_bytes(chunks, k));
     const struct cecl_place own = part->call.op->has_tiles
                                       ? cecl_staging_at(part, me, chunks->at + chunks->own)
                                       : input_at(part, me, me, first);
@@ -204,10 +121,10 @@ static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
 }
 
 static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
-                       const struct chunks *chunks, uint64_t k)
+                       const struct cecl_chunks *chunks, uint64_t k)
 {
-    send_result(part, plan, result_at(part, chunks, k), chunk_begin(chunks, k),
-                chunk_bytes(chunks, k));
+    send_result(part, plan, result_at(part, chunks, k), cecl_chunk_begin(chunks, k),
+                cecl_chunk_bytes(chunks, k));
 }
 
 /* Waits until all ranks have sent their last chunk, then sends all results that an all-reduce has so far. */
@@ -241,7 +158,7 @@ struct turn {
     uint32_t number; /* of the chunk among those of all members */
     uint64_t k;
     const struct cecl_part *part; /* the member's */
-    struct chunks chunks;
+    struct cecl_chunks chunks;
 };
 
 static ceclResult_t begin_member(const struct pipeline *pipeline, struct turn *turn)
@@ -249,7 +166,7 @@ static ceclResult_t begin_member(const struct pipeline *pipeline, struct turn *t
     turn->k = 0;
     if (turn->member < pipeline->count) {
         turn->part = &pipeline->parts[pipeline->which[turn->member]];
-        CECL_TRY(chunks_of(turn->part, &turn->chunks));
+        CECL_TRY(cecl_chunks_of(turn->part, &turn->chunks));
         turn->chunks.own = pipeline->own;
     }
     turn->chunks.at = turn->number % IN_FLIGHT * pipeline->room;
@@ -360,7 +277,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
         const uint32_t next = main_turn(pipeline, &sent, plan);
         cecl_plan_of(plan, pipeline->which[reduced.member]);
         if (last && to_all(reduced.part) && !reduced.part->way.reduce.meet_first)
-            send_reduced(reduced.part, plan, chunk_begin(&reduced.chunks, reduced.k));
+            send_reduced(reduced.part, plan, cecl_chunk_begin(&reduced.chunks, reduced.k));
         side_turn(&reduced, plan, arrived, !last && !is_last(pipeline, &sent));
         send_behind(pipeline, &reduced, plan);
         arrived = next;
@@ -371,7 +288,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
 }
 
 static ceclResult_t in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
-                              const struct chunks *chunks)
+                              const struct cecl_chunks *chunks)
 {
     const struct pipeline alone = {.parts = part,
                                    .which = (const uint32_t[]){0},
@@ -381,33 +298,11 @@ static ceclResult_t in_chunks(const struct cecl_part *part, struct cecl_plan *pl
     return run(&alone, plan);
 }
 
-/* How many bytes of half of staging each rank gets. */
-static uint64_t slice_of(const struct cecl_part *part)
-{
-    const uint64_t bytes = part->means.staging_bytes / IN_FLIGHT / (uint64_t)part->call.nranks;
-    return bytes - bytes % (bytes < CECL_PIECE_ALIGN ? SLICE_ALIGN : CECL_PIECE_ALIGN);
-}
-
-bool cecl_staged_may_follow(const struct cecl_part *part)
-{
-    return !(to_root(part) && part->way.reduce.meet_first) && slice_of(part) > 0;
-}
-
-void cecl_staged_follow(struct cecl_part *part, bool last)
-{
-    const uint64_t most = slice_of(part);
-    if (last) {
-        part->way.reduce.chunk = part->way.reduce.chunk < most ? part->way.reduce.chunk : most;
-        return;
-    }
-    part->way.reduce.chunk = most;
-    part->way.reduce.halved = 0;
-}
-
 ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
                                  uint32_t count, struct cecl_plan *plan)
 {
-    const uint64_t slice = slice_of(&parts[which[0]]), nranks = (uint64_t)parts[0].call.nranks;
+    const uint64_t slice = cecl_staged_slice(&parts[which[0]]),
+                   nranks = (uint64_t)parts[0].call.nranks;
     const struct pipeline pipeline = {.parts = parts,
                                       .which = which,
                                       .count = count,
@@ -418,7 +313,7 @@ ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *
 }
 
 static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
-                    const struct chunks *chunks)
+                    const struct cecl_chunks *chunks)
 {
     cecl_plan_barrier(plan);
     send_parts(part, plan, chunks, 0);
@@ -434,7 +329,8 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
 }
 
 /* A reduce in which receivers may fetch results. Chunks alternate between two halves of staging. */
-static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan, struct chunks *chunks)
+static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan,
+                      struct cecl_chunks *chunks)
 {
     for (uint64_t k = 0; k < chunks->count; k++) {
         chunks->at = k % IN_FLIGHT * chunks->room;
@@ -450,8 +346,8 @@ static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan, stru
 
 ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    struct chunks chunks;
-    CECL_TRY(chunks_of(part, &chunks));
+    struct cecl_chunks chunks;
+    CECL_TRY(cecl_chunks_of(part, &chunks));
     if (chunks.count == 1)
         at_once(part, plan, &chunks);
     else if (to_root(part) && part->way.reduce.meet_first)
@@ -463,14 +359,5 @@ ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *p
                   scatters(part)  ? ""
                   : to_root(part) ? ", pushed to the root"
                                   : ", pushed to all");
-    return ceclSuccess;
-}
-
-ceclResult_t cecl_staged_chunks(const struct cecl_part *part, uint64_t *count, uint64_t *room)
-{
-    struct chunks chunks;
-    CECL_TRY(chunks_of(part, &chunks));
-    *count = chunks.count;
-    *room = chunks.room;
     return ceclSuccess;
 }

@@ -72,10 +72,10 @@ enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
  * lane alone, and makes all its reductions between its first two barriers, or after them. *staging: the bytes
  * of staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
-/* lower_staged.c: divides a reduction of a pipeline into chunks that take half of staging at most: as few as
+/* reduce_chunks.c: divides a reduction of a pipeline into chunks that take half of staging at most: as few as
  * that allows, unless it is the last reduction. */
 void cecl_staged_follow(struct cecl_part *part, bool last);
-/* Appends to a group's plan the reductions parts[which[0]], parts[which[1]], ... as a pipeline. All have the
+/* lower_staged.c: appends to a group's plan the reductions parts[which[0]], parts[which[1]], ... as a pipeline. All have the
  * same staging. */
 ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
                                  uint32_t count, struct cecl_plan *plan);
