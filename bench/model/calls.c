@@ -69,9 +69,10 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
 {
     const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, call->nodes.nranks);
     const struct cecl_part part = part_of(call, &tuning);
+    const uint32_t count = call->group ? (uint32_t)call->group : 1;
     memset(plans, 0, (size_t)call->nodes.nranks * sizeof(*plans));
     for (int r = 0; r < call->nodes.nranks; r++) {
-        struct cecl_part mine = part;
+        struct cecl_part group[MODEL_GROUP_MAX], mine = part;
         mine.call.rank = r;
         /* ranks in time come before late ranks; ranks of the same kind come in the order of their numbers */
         for (int p = 0; mine.means.late && p < call->nodes.nranks && p < 64; p++) {
@@ -79,7 +80,9 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
             if (i_am_late == is_late ? p < r : i_am_late)
                 mine.earlier |= UINT64_C(1) << p;
         }
-        const ceclResult_t result = cecl_lower_group(&mine, 1, &plans[r]);
+        for (uint32_t i = 0; i < count; i++)
+            group[i] = mine;
+        const ceclResult_t result = cecl_lower_group(group, count, &plans[r]);
         if (result != ceclSuccess) {
             model_calls_free(plans, call->nodes.nranks);
             return result;
@@ -103,7 +106,7 @@ double model_bus_bandwidth(const struct model_call *call, double us)
         moved = 2 * (n - 1) / n * bytes;
     else if (call->op != CECL_OP_BROADCAST && call->op != CECL_OP_REDUCE)
         moved = (n - 1) * bytes;
-    return us > 0 ? moved / us / 1e3 : 0;
+    return us > 0 ? (call->group ? call->group : 1) * moved / us / 1e3 : 0;
 }
 
 /* Bytes that one GPU's link and its NIC carry in each direction. */
@@ -148,5 +151,5 @@ double model_closed(const struct model_call *call, const struct model_rates *rat
     carried(call, &link, &nic);
     const double inside = link / rates->push / 1e3,
                  outside = nic * rates->per_nic / rates->nic / 1e3;
-    return inside > outside ? inside : outside;
+    return (call->group ? call->group : 1) * (inside > outside ? inside : outside);
 }

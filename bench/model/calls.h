@@ -15,6 +15,7 @@ struct model_call {
     int wave;       /* most nodes with which a rank exchanges at a time; 0: as `chunk` */
     int chain;      /* 0 or 1; -1: the tuning table's value */
     uint64_t late;  /* bit r: rank r came late to the call; one node */
+    int group;      /* so many of these calls, as one group; 0: one call */
     struct cecl_nodes nodes;
 };
 
@@ -25,9 +26,12 @@ void model_calls_free(struct cecl_plan *plans, int nranks);
 /* Finds a collective by its name, such as "all_gather". Returns false if none has this name. */
 bool model_calls_named(const char *name, enum cecl_op_index *op);
 
-/* nccl-tests' bus bandwidth in GB/s. */
+/* The most calls of a group. */
+#define MODEL_GROUP_MAX 64
+
+/* nccl-tests' bus bandwidth of all calls, in GB/s. */
 double model_bus_bandwidth(const struct model_call *call, double us);
-/* The closed formula for a pipelined call, in us: the time that a GPU's link or its NIC needs for its bytes,
+/* The closed formula for pipelined calls, in us: the time that a GPU's link or its NIC needs for its bytes,
  * whichever is longer. 0: there is no formula for the call. */
 double model_closed(const struct model_call *call, const struct model_rates *rates);
 

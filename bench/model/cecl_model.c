@@ -20,6 +20,7 @@ static const char usage[] =
     "  --out-of-place   otherwise in place; --sm-allow: as CECL_SM_POLICY=allow\n"
     "  --staging BYTES  --chunk BYTES  --wave NODES  --chain 0|1: instead of the tuning table's\n"
     "                   values\n"
+    "  --group N        a group of N such calls, instead of one call\n"
     "  --late RANK:US   RANK comes US us later than the others, and its peers' hosts do not wait\n"
     "                   for it\n"
     "  --rates FILE     lines with a rate's name and a number; --rate NAME=NUMBER: one rate\n"
@@ -89,6 +90,7 @@ enum {
     CHUNK,
     WAVE,
     CHAIN,
+    GROUP,
     LATE,
     RATES,
     RATE,
@@ -117,6 +119,7 @@ static bool take_call(struct model_call *call, int option, const char *value)
     case CHUNK: return bytes_of(value, &call->chunk);
     case WAVE: return number_of(value, 1, CECL_MAX_RANKS, &call->wave);
     case CHAIN: return number_of(value, 0, 1, &call->chain);
+    case GROUP: return number_of(value, 1, MODEL_GROUP_MAX, &call->group);
     default: return false;
     }
 }
@@ -161,15 +164,23 @@ static bool make_nodes(struct options *o)
 
 static int read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"op", 1, NULL, OP},           {"nodes", 1, NULL, NODES},
-        {"gpus", 1, NULL, GPUS},       {"out-of-place", 0, NULL, OUT},
-        {"sm-allow", 0, NULL, ALLOW},  {"staging", 1, NULL, STAGING},
-        {"chunk", 1, NULL, CHUNK},     {"wave", 1, NULL, WAVE},
-        {"chain", 1, NULL, CHAIN},     {"late", 1, NULL, LATE},
-        {"rates", 1, NULL, RATES},     {"rate", 1, NULL, RATE},
-        {"show-rates", 0, NULL, SHOW}, {"plans", 0, NULL, PLANS},
-        {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"op", 1, NULL, OP},
+                                          {"nodes", 1, NULL, NODES},
+                                          {"gpus", 1, NULL, GPUS},
+                                          {"out-of-place", 0, NULL, OUT},
+                                          {"sm-allow", 0, NULL, ALLOW},
+                                          {"staging", 1, NULL, STAGING},
+                                          {"chunk", 1, NULL, CHUNK},
+                                          {"wave", 1, NULL, WAVE},
+                                          {"chain", 1, NULL, CHAIN},
+                                          {"group", 1, NULL, GROUP},
+                                          {"late", 1, NULL, LATE},
+                                          {"rates", 1, NULL, RATES},
+                                          {"rate", 1, NULL, RATE},
+                                          {"show-rates", 0, NULL, SHOW},
+                                          {"plans", 0, NULL, PLANS},
+                                          {"help", 0, NULL, HELP},
+                                          {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "b:e:f:", longs, NULL)) >= 0;) {
         if (option == HELP) {
             fputs(usage, stdout);

@@ -1284,8 +1284,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags. So do reductions of one chunk, as many as staging has room for at a time
- * (ceclGroupExplain says how many); other reductions follow, one after the other. Results are those
- * of the calls alone, to the bit. ceclCommInitRank and ceclMemAlloc may be in a group too, so that
+ * (ceclGroupExplain says how many); the chunks of larger reductions follow, as those of one call.
+ * Results are those of the calls alone, to the bit. ceclCommInitRank and ceclMemAlloc may be in a group too, so that
  * one thread can make these calls for several ranks. Groups may be nested; the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);

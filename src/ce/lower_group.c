@@ -10,13 +10,18 @@
 
 /* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has all calls
  * that only move data, and the reductions that need no staging. The other reductions join it, or the next
- * one, as far as staging has room for all of a bundle. Two kinds of calls are in no bundle, and come last,
- * one after the other: reductions in chunks, because they have steps of more kinds, and calls over several
- * nodes. */
+ * one, as far as staging has room for all of a bundle. Reductions in several chunks come behind the bundles,
+ * as one pipeline (lower_staged.c). Calls that can be in neither come last, one after the other: calls over
+ * several nodes, and some late reductions. */
 struct bundles {
-    uint32_t *order; /* [calls] bundle by bundle, and then the calls in no bundle */
+    struct need {
+        enum cecl_together how;
+        uint64_t staging; /* in a bundle: how many bytes of staging only this call may use */
+    } * needs;            /* [calls] */
+    uint32_t *order; /* [calls] bundle by bundle, then the pipeline, and then the other calls */
     uint32_t *ends;  /* [count] where each bundle ends in `order` */
     uint32_t count;
+    uint32_t bundled, piped; /* where the bundles end in `order`, and where the pipeline ends */
     uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
 };
 
@@ -45,38 +50,38 @@ static uint64_t share_staging(struct cecl_part *parts, uint32_t nparts)
     return sharers;
 }
 
-/* Whether a call may be in a bundle. *staging: how many bytes of staging only this call may use. */
-static bool may_join(const struct cecl_part *part, uint64_t *staging)
+static struct need need_of(const struct cecl_part *part)
 {
-    *staging = 0;
-    return !part->means.nodes &&
-           (part->call.op->family != CECL_FAMILY_REDUCTION || cecl_reduces_at_once(part, staging));
+    struct need need = {.how = part->means.nodes ? CECL_BY_ITSELF : CECL_IN_BUNDLE};
+    if (!part->means.nodes && part->call.op->family == CECL_FAMILY_REDUCTION)
+        need.how = cecl_reduction_together(part, &need.staging);
+    return need;
 }
 
 static void end_bundle(struct bundles *bundles, const struct cecl_part *parts, uint32_t end)
 {
-    uint32_t i = bundles->count > 0 ? bundles->ends[bundles->count - 1] : 0, reductions = 0;
+    uint32_t i = bundles->bundled, reductions = 0;
     if (i == end)
         return;
     for (; i < end; i++)
         reductions += parts[bundles->order[i]].call.op->family == CECL_FAMILY_REDUCTION;
     bundles->nreductions += reductions;
     bundles->nreducing += reductions > 0;
-    bundles->ends[bundles->count++] = end;
+    bundles->ends[bundles->count++] = bundles->bundled = end;
 }
 
-/* Bundles the calls, and gives to each reduction its part of staging. `used`: how many bytes of staging are
+/* Bundles calls, and gives to each reduction its part of staging. `used`: how many bytes of staging are
  * taken already in the first bundle. */
 static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, struct bundles *bundles)
 {
-    uint64_t staging;
     uint32_t at = 0;
     for (uint32_t i = 0; i < nparts; i++)
-        if (may_join(&parts[i], &staging) && staging == 0)
+        if (bundles->needs[i].how == CECL_IN_BUNDLE && bundles->needs[i].staging == 0)
             bundles->order[at++] = i;
     for (uint32_t i = 0; i < nparts; i++) {
+        const uint64_t staging = bundles->needs[i].staging;
         struct cecl_means *means = &parts[i].means;
-        if (!may_join(&parts[i], &staging) || staging == 0)
+        if (bundles->needs[i].how != CECL_IN_BUNDLE || staging == 0)
             continue;
         if (used > means->staging_bytes || staging > means->staging_bytes - used) {
             end_bundle(bundles, parts, at);
@@ -89,24 +94,40 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
         bundles->order[at++] = i;
     }
     end_bundle(bundles, parts, at);
+}
+
+/* Puts the calls that are in no bundle behind the bundles. */
+static void follow(struct cecl_part *parts, uint32_t nparts, struct bundles *bundles)
+{
+    uint32_t at = bundles->bundled;
     for (uint32_t i = 0; i < nparts; i++)
-        if (!may_join(&parts[i], &staging))
+        if (bundles->needs[i].how == CECL_IN_PIPELINE)
+            bundles->order[at++] = i;
+    bundles->piped = at;
+    for (uint32_t i = bundles->bundled; i < at; i++)
+        cecl_staged_follow(&parts[bundles->order[i]], i + 1 == at);
+    for (uint32_t i = 0; i < nparts; i++)
+        if (bundles->needs[i].how == CECL_BY_ITSELF)
             bundles->order[at++] = i;
 }
 
 static void explain_group(struct cecl_plan *plan, const struct bundles *bundles)
 {
     const char *none = cecl_reason_of_moving(plan);
-    char bundled[40] = "";
+    const uint32_t piped = bundles->piped - bundles->bundled;
+    char bundled[40] = "", follows[56] = "";
     if (bundles->nreductions > 0)
         snprintf(bundled, sizeof(bundled), ", %" PRIu32 " reduction%s in %" PRIu32 " bundle%s",
                  bundles->nreductions, cecl_plural(bundles->nreductions), bundles->nreducing,
                  cecl_plural(bundles->nreducing));
+    if (piped > 1)
+        snprintf(follows, sizeof(follows), "; the chunks of %" PRIu32 " calls are one pipeline",
+                 piped);
     cecl_plan_say(plan, "group of %" PRIu32 " calls, %" PRIu32 " copies%s", plan->nparts,
                   plan->ncopies, bundled);
     if (plan->nreductions > 0)
-        snprintf(plan->reason, sizeof(plan->reason), "%" PRIu32 " reductions need SMs",
-                 plan->nreductions);
+        snprintf(plan->reason, sizeof(plan->reason), "%" PRIu32 " reductions need SMs%s",
+                 plan->nreductions, follows);
     else if (none)
         snprintf(plan->reason, sizeof(plan->reason), "%s", none);
     else
@@ -116,18 +137,26 @@ static void explain_group(struct cecl_plan *plan, const struct bundles *bundles)
                  plan->part.call.nranks == 1 ? "there is one rank" : "CECL_SM_ALLOW, where faster");
 }
 
-static ceclResult_t join_plans(const struct cecl_plan *plans, uint32_t nplans,
-                               const struct bundles *bundles, struct cecl_plan *joined)
+static ceclResult_t join_plans(const struct cecl_part *parts, const struct cecl_plan *plans,
+                               uint32_t nplans, const struct bundles *bundles,
+                               struct cecl_plan *joined)
 {
+    const uint32_t *order = bundles->order, piped = bundles->piped - bundles->bundled;
+    ceclResult_t result = ceclSuccess;
     uint32_t first = 0;
-    cecl_plan_init_group(joined, plans, nplans);
+    cecl_plan_init_group(joined, parts, nplans);
     for (uint32_t b = 0; b < bundles->count; b++) {
-        cecl_plan_merge(joined, plans, &bundles->order[first], bundles->ends[b] - first);
+        cecl_plan_merge(joined, plans, &order[first], bundles->ends[b] - first);
         first = bundles->ends[b];
     }
-    for (; first < nplans; first++)
-        cecl_plan_append(joined, &plans[bundles->order[first]], bundles->order[first]);
-    return cecl_plan_finish(joined);
+    if (piped > 0)
+        result = cecl_lower_pipeline(parts, &order[first], piped, joined);
+    for (first = bundles->piped; first < nplans; first++)
+        cecl_plan_append(joined, &plans[order[first]], order[first]);
+    if (result == ceclSuccess)
+        return cecl_plan_finish(joined);
+    cecl_plan_free(joined);
+    return result;
 }
 
 /* Lowers several calls to one plan. `plans` and `bundles` have room for them. */
@@ -139,14 +168,18 @@ static ceclResult_t lower_together(struct cecl_part *parts, uint32_t nparts,
     ceclResult_t result = ceclSuccess;
     for (uint32_t i = 0; i < nparts; i++) {
         parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
+        parts[i].way.reduce.sms_end = 0;  /* the end of a share needs a lane of its own */
         parts[i].way.small = false;       /* a small call's kernel can carry out only one call */
         parts[i].way.by_host = false;     /* a half of the host memory has room for only one call */
+        bundles->needs[i] = need_of(&parts[i]);
     }
     bundle(parts, nparts, share_staging(parts, nparts) > 0 ? staging : 0, bundles);
+    follow(parts, nparts, bundles);
     for (uint32_t i = 0; i < nparts && result == ceclSuccess; i++)
-        result = cecl_lower(&parts[i], &plans[i]);
+        if (bundles->needs[i].how != CECL_IN_PIPELINE)
+            result = cecl_lower(&parts[i], &plans[i]);
     if (result == ceclSuccess)
-        result = join_plans(plans, nparts, bundles, plan);
+        result = join_plans(parts, plans, nparts, bundles, plan);
     if (result == ceclSuccess)
         explain_group(plan, bundles);
     return result;
@@ -157,15 +190,17 @@ ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct c
     if (nparts == 1)
         return cecl_lower(&parts[0], plan);
     struct cecl_plan *plans = calloc(nparts, sizeof(*plans));
-    struct bundles bundles = {.order = calloc(nparts, sizeof(*bundles.order)),
+    struct bundles bundles = {.needs = calloc(nparts, sizeof(*bundles.needs)),
+                              .order = calloc(nparts, sizeof(*bundles.order)),
                               .ends = calloc(nparts, sizeof(*bundles.ends))};
     const ceclResult_t result =
-        plans && bundles.order && bundles.ends
+        plans && bundles.needs && bundles.order && bundles.ends
             ? lower_together(parts, nparts, plans, &bundles, plan)
             : cecl_fail(ceclOutOfMemory, "no host memory for a group of %" PRIu32 " calls", nparts);
     for (uint32_t i = 0; plans && i < nparts; i++)
         cecl_plan_free(&plans[i]);
     free(plans);
+    free(bundles.needs);
     free(bundles.order);
     free(bundles.ends);
     return result;

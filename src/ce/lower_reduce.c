@@ -1,10 +1,6 @@
-/* Reduce-scatter, all-reduce, reduce. Each rank has a share, which it reduces for all ranks. Most calls do this
- * in staging (lower_staged.c).
- *
- * In a small all-reduce every rank sends its input to all ranks and reduces everything. This takes
- * one exchange less.
- *
- * If peers can reach every sendbuff, SMs may read all inputs in the peers' memory:
+/* Reduce-scatter, all-reduce, reduce. Each rank has a share, which it reduces for all ranks. If peers can reach
+ * every sendbuff, SMs may read all inputs in the peers' memory; otherwise inputs go through staging
+ * (lower_staged.c).
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
@@ -16,9 +12,9 @@
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
  *
- * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
- * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
-#include "ce/lower_reduce.h"
+ * In a small all-reduce through staging every rank sends its input to all ranks and reduces everything. This
+ * takes one exchange less. */
+#include "ce/reducing.h"
 
 /* Sends all of an input to every peer's staging; every rank reduces everything. */
 static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *plan)
@@ -121,18 +117,24 @@ static void read_inputs(const struct cecl_part *part, struct cecl_plan *plan)
                                                  : ", pushed to all");
 }
 
-bool cecl_reduces_at_once(const struct cecl_part *part, uint64_t *staging)
+enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging)
 {
+    struct cecl_chunks chunks;
     *staging = 0;
     if (is_alone(part))
-        return true;
+        return CECL_IN_BUNDLE;
     if (part->way.reduce.read_at_peers)
-        return end_begin(part) == 0;
+        return end_begin(part) == 0 ? CECL_IN_BUNDLE : CECL_BY_ITSELF;
     if (is_one_shot(part)) {
         *staging = ((uint64_t)part->call.nranks - 1) * total_of(part);
-        return true;
+        return CECL_IN_BUNDLE;
     }
-    return cecl_staged_at_once(part, staging);
+    if (cecl_chunks_of(part, &chunks) != ceclSuccess)
+        return CECL_BY_ITSELF;
+    *staging = chunks.room;
+    return chunks.count == 1              ? CECL_IN_BUNDLE
+           : cecl_staged_may_follow(part) ? CECL_IN_PIPELINE
+                                          : CECL_BY_ITSELF;
 }
 
 ceclResult_t cecl_lower_reduction(const struct cecl_part *part, struct cecl_plan *plan)

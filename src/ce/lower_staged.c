@@ -1,5 +1,6 @@
-/* Reductions in staging. Copy engines bring the peers' parts of a rank's share to its staging, in chunks. SMs
- * only reduce what lies in their own GPU's memory; meanwhile the next chunk arrives.
+/* Reductions through staging. Each rank has a share, which it reduces for all ranks. Copy engines bring the
+ * peers' parts of the share to the rank's staging, in chunks. SMs only reduce what lies in their own GPU's
+ * memory; meanwhile the next chunk arrives.
  *
  *     main | barrier | for each chunk k: once peers sent chunk k - 1 and reduced k - IN_FLIGHT:
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
@@ -15,6 +16,11 @@
  * result to the root's recvbuff behind the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
+ *
+ * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last chunk of
+ * the reduction before, as if they were chunks of one call. So only the last reduction of all has nothing
+ * sent beside it, and the others have as few chunks as staging allows. An all-reduce before the last one
+ * sends all its results behind the next reduction's first chunk.
  *
  * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
  * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
@@ -34,96 +40,19 @@
  *
  * The input may be tiles (call/tiles.h), whose rows copy engines move to staging, where they lie densely. A
  * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
- * chunks the side lane makes these copies, so that lanes need not wait for each other more often. */
+ * chunks the side lane makes these copies, so that lanes need not wait for each other more often.
+ *
+ * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
+ * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
 #include <inttypes.h>
 
-#include "ce/lower_reduce.h"
-#include "util/round.h"
+#include "ce/reducing.h"
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
-
-/* how often the last chunk may be halved */
-#define HALVINGS 4
-
-/* How a share is divided into chunks. */
-struct chunks {
-    uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
-    uint64_t count;
-    uint64_t equal; /* how many chunks have `bytes` */
-    /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
-    uint64_t begin[HALVINGS + 2];
-    /* bytes of staging that a chunk takes, for all senders together */
-    uint64_t room;
-    /* where in `room` a reduce has its reduced chunk, or this rank has a chunk of its own tiles */
-    uint64_t own;
-};
 
 static bool has_results(const struct cecl_part *part)
 {
     return to_root(part) && part->call.rank != part->call.root;
-}
-
-/* How many bytes a chunk has. A chunk has at most `most` bytes, chunks are as few as that allows, and they
- * have about equal sizes, so that the last chunk is not small. */
-static uint64_t even(const struct cecl_part *part, uint64_t most)
-{
-    const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
-    return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
-}
-
-/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
- * reduction short: nothing is sent while it runs. */
-static void cut(const struct cecl_part *part, struct chunks *chunks)
-{
-    const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;
-    uint64_t begin, half, parts = 0;
-    chunks->equal = (share - 1) / chunks->bytes;
-    begin = chunks->equal * chunks->bytes;
-    do {
-        chunks->begin[parts++] = begin;
-        half = aligned(part, (share - begin) / 2);
-        begin += half;
-    } while (chunks->equal > 0 && least > 0 && half >= least && parts <= HALVINGS);
-    chunks->begin[parts] = share;
-    chunks->count = chunks->equal + parts;
-}
-
-static uint64_t chunk_begin(const struct chunks *chunks, uint64_t k)
-{
-    return k <= chunks->equal ? k * chunks->bytes : chunks->begin[k - chunks->equal];
-}
-
-static uint64_t chunk_bytes(const struct chunks *chunks, uint64_t k)
-{
-    return chunk_begin(chunks, k + 1) - chunk_begin(chunks, k);
-}
-
-static ceclResult_t chunks_of(const struct cecl_part *part, struct chunks *chunks)
-{
-    /* how many blocks the room of a chunk holds */
-    const uint64_t places =
-        (uint64_t)part->call.nranks - !(to_root(part) || part->call.op->has_tiles);
-    const uint64_t whole = part->means.staging_bytes / places,
-                   room = part->means.staging_bytes / IN_FLIGHT / places;
-    uint64_t most = part->way.reduce.share;
-    if (most > whole || most > part->way.reduce.chunk)
-        most = aligned(part, room < part->way.reduce.chunk ? room : part->way.reduce.chunk);
-    if (most == 0)
-        return cecl_fail(ceclInvalidUsage,
-                         "stagingBytes (CECL_STAGING_BYTES) %" PRIu64
-                         ": a reduction among %d ranks needs %" PRIu64 " at least",
-                         part->means.staging_bytes, part->call.nranks,
-                         IN_FLIGHT * places * part->call.element);
-    chunks->bytes = most < part->way.reduce.share ? even(part, most) : part->way.reduce.share;
-    cut(part, chunks);
-    chunks->room = places * chunks->bytes;
-    chunks->own = ((uint64_t)part->call.nranks - 1) * chunks->bytes;
-    return ceclSuccess;
-}
-
-static uint64_t room_at(const struct chunks *chunks, uint64_t k)
-{
-    return k % IN_FLIGHT * chunks->room;
 }
 
 /* Copies to staging, at `dst`, a range of this rank's input to block `block`. */
@@ -138,64 +67,64 @@ static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct c
 
 /* Copies chunk k of my own tiles to my own staging. Other inputs are reduced where they lie. */
 static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
-                      const struct chunks *chunks, uint64_t k)
+                      const struct cecl_chunks *chunks, uint64_t k)
 {
     const int me = part->call.rank;
     if (part->call.op->has_tiles)
-        stage(part, plan, cecl_staging_at(part, me, room_at(chunks, k) + chunks->own), me,
-              chunk_begin(chunks, k), chunk_bytes(chunks, k));
+        stage(part, plan, cecl_staging_at(part, me, chunks->at + chunks->own), me,
+              cecl_chunk_begin(chunks, k), cecl_chunk_bytes(chunks, k));
 }
 
 /* For every peer's block, sends chunk k of this rank's input to the peer's staging. */
 static void send_parts(const struct cecl_part *part, struct cecl_plan *plan,
-                       const struct chunks *chunks, uint64_t k)
+                       const struct cecl_chunks *chunks, uint64_t k)
 {
-    const uint64_t first = chunk_begin(chunks, k);
+    const uint64_t first = cecl_chunk_begin(chunks, k);
     for (int i = 1; i < part->call.nranks; i++) {
         const int peer = cecl_part_peer(part, i);
-        const uint64_t bytes = bytes_of(part, peer, first, chunk_bytes(chunks, k));
+        const uint64_t bytes = bytes_of(part, peer, first, cecl_chunk_bytes(chunks, k));
         if (bytes > 0)
             stage(part, plan,
-                  cecl_staging_at(part, peer,
-                                  room_at(chunks, k) + cecl_sender_place(part, part->call.rank,
-                                                                         peer, chunks->bytes)),
+                  cecl_staging_at(
+                      part, peer,
+                      chunks->at + cecl_sender_place(part, part->call.rank, peer, chunks->bytes)),
                   peer, first, bytes);
     }
 }
 
-static struct cecl_place result_at(const struct cecl_part *part, const struct chunks *chunks,
+static struct cecl_place result_at(const struct cecl_part *part, const struct cecl_chunks *chunks,
                                    uint64_t k)
 {
     return has_results(part)
-               ? cecl_staging_at(part, part->call.rank, room_at(chunks, k) + chunks->own)
-               : output_at(part, part->call.rank, part->call.rank, chunk_begin(chunks, k));
+               ? cecl_staging_at(part, part->call.rank, chunks->at + chunks->own)
+               : output_at(part, part->call.rank, part->call.rank, cecl_chunk_begin(chunks, k));
 }
 
 static void reduce_staged(const struct cecl_part *part, struct cecl_plan *plan,
-                          const struct chunks *chunks, uint64_t k)
+                          const struct cecl_chunks *chunks, uint64_t k)
 {
     const int me = part->call.rank;
-    const uint64_t first = chunk_begin(chunks, k);
-    const uint64_t bytes = bytes_of(part, me, first, chunk_bytes(chunks, k));
+    const uint64_t first = cecl_chunk_begin(chunks, k);
+    const uint64_t bytes = bytes_of(part, me, first, cecl_chunk_bytes(chunks, k));
     const struct cecl_place own = part->call.op->has_tiles
-                                      ? cecl_staging_at(part, me, room_at(chunks, k) + chunks->own)
+                                      ? cecl_staging_at(part, me, chunks->at + chunks->own)
                                       : input_at(part, me, me, first);
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int r = 0; r < part->call.nranks; r++)
-        sources[r] = r == me ? own
-                             : cecl_staging_at(part, me,
-                                               room_at(chunks, k) +
-                                                   cecl_sender_place(part, r, me, chunks->bytes));
+        sources[r] =
+            r == me ? own
+                    : cecl_staging_at(part, me,
+                                      chunks->at + cecl_sender_place(part, r, me, chunks->bytes));
     if (bytes > 0)
         cecl_plan_reduce(plan, result_at(part, chunks, k), sources, (uint32_t)part->call.nranks,
                          bytes);
 }
 
 static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
-                       const struct chunks *chunks, uint64_t k)
+                       const struct cecl_chunks *chunks, uint64_t k)
 {
-    send_result(part, plan, result_at(part, chunks, k), chunk_begin(chunks, k),
-                chunk_bytes(chunks, k));
+    send_result(part, plan, result_at(part, chunks, k), cecl_chunk_begin(chunks, k),
+                cecl_chunk_bytes(chunks, k));
 }
 
 /* Waits until all ranks have sent their last chunk, then sends all results that an all-reduce has so far. */
@@ -213,71 +142,178 @@ static void side_follows(struct cecl_plan *plan)
     cecl_end_side(plan);
 }
 
-/* The side lane's steps for chunk k. All ranks' parts of the chunk have arrived when main phase `arrived`
- * is reached. */
-static void side_turn(const struct cecl_part *part, struct cecl_plan *plan,
-                      const struct chunks *chunks, uint64_t k, uint32_t arrived)
+/* Reductions whose chunks follow each other: parts[which[0]], parts[which[1]], ... */
+struct pipeline {
+    const struct cecl_part *parts;
+    const uint32_t *which;
+    uint32_t count;
+    uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
+    uint64_t own; /* `own` of all chunks, because peers may send a chunk before a result has left */
+    uint32_t side_from; /* the side lane's phase before the pipeline */
+};
+
+/* A chunk of a pipeline: chunk k of a member. */
+struct turn {
+    uint32_t member; /* index in `which`; the pipeline's count: there is no such chunk */
+    uint32_t number; /* of the chunk among those of all members */
+    uint64_t k;
+    const struct cecl_part *part; /* the member's */
+    struct cecl_chunks chunks;
+};
+
+static ceclResult_t begin_member(const struct pipeline *pipeline, struct turn *turn)
+{
+    turn->k = 0;
+    if (turn->member < pipeline->count) {
+        turn->part = &pipeline->parts[pipeline->which[turn->member]];
+        CECL_TRY(cecl_chunks_of(turn->part, &turn->chunks));
+        turn->chunks.own = pipeline->own;
+    }
+    turn->chunks.at = turn->number % IN_FLIGHT * pipeline->room;
+    return ceclSuccess;
+}
+
+static ceclResult_t go_on(const struct pipeline *pipeline, struct turn *turn)
+{
+    turn->number++;
+    if (turn->k + 1 == turn->chunks.count) {
+        turn->member++;
+        return begin_member(pipeline, turn);
+    }
+    turn->k++;
+    turn->chunks.at = turn->number % IN_FLIGHT * pipeline->room;
+    return ceclSuccess;
+}
+
+/* Whether the pipeline has no chunk after this one. */
+static bool is_last(const struct pipeline *pipeline, const struct turn *turn)
+{
+    return turn->member + 1 == pipeline->count && turn->k + 1 == turn->chunks.count;
+}
+
+/* The side lane's steps for a chunk. All ranks' parts of the chunk have arrived when main phase `arrived`
+ * is reached. `follows`: a later chunk will take its room. */
+static void side_turn(const struct turn *turn, struct cecl_plan *plan, uint32_t arrived,
+                      bool follows)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
-    stage_own(part, plan, chunks, k);
+    stage_own(turn->part, plan, &turn->chunks, turn->k);
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, arrived);
-    reduce_staged(part, plan, chunks, k);
-    if (k + IN_FLIGHT < chunks->count)
+    reduce_staged(turn->part, plan, &turn->chunks, turn->k);
+    if (follows)
         cecl_plan_signal_all(plan);
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* The main lane's steps for chunk k: they send the chunk to the peers' staging. Returns the phase that
+/* The main lane's steps for a chunk: they send the chunk to the peers' staging. Returns the phase that
  * shows that the chunk has arrived. */
-static uint32_t main_turn(const struct cecl_part *part, struct cecl_plan *plan,
-                          const struct chunks *chunks, uint64_t k)
+static uint32_t main_turn(const struct pipeline *pipeline, const struct turn *turn,
+                          struct cecl_plan *plan)
 {
-    if (k >= chunks->count)
+    if (turn->member == pipeline->count)
         return 0;
-    if (k > 0)
+    cecl_plan_of(plan, pipeline->which[turn->member]);
+    if (turn->number > 0)
         cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
-    if (k >= IN_FLIGHT)
-        cecl_plan_wait_all(plan, CECL_LANE_SIDE, (uint32_t)(k - IN_FLIGHT + 1));
-    send_parts(part, plan, chunks, k);
+    if (turn->number >= IN_FLIGHT)
+        cecl_plan_wait_all(plan, CECL_LANE_SIDE,
+                           pipeline->side_from + turn->number - IN_FLIGHT + 1);
+    send_parts(turn->part, plan, &turn->chunks, turn->k);
     return cecl_plan_signal_all(plan);
 }
 
-static void in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
-                      const struct chunks *chunks)
+/* Sends the results that the main lane may send behind a chunk's reduction. */
+static void send_behind(const struct pipeline *pipeline, const struct turn *turn,
+                        struct cecl_plan *plan)
 {
-    /* the result of each chunk lies in staging, and is sent separately */
-    const bool each = to_root(part), meet = part->way.reduce.meet_first;
-    cecl_plan_barrier(plan);
-    /* flags would order the inputs too, but CUDA does not see flags as dependencies */
-    side_follows(plan);
-    uint32_t arrived = main_turn(part, plan, chunks, 0);
-    for (uint64_t k = 0; k < chunks->count; k++) {
-        const uint32_t next = main_turn(part, plan, chunks, k + 1);
-        const bool last = k + 1 == chunks->count;
-        if (last && to_all(part) && !meet)
-            send_reduced(part, plan, chunk_begin(chunks, k));
-        side_turn(part, plan, chunks, k, arrived);
-        arrived = next;
-        if (!each && !last)
-            continue;
-        cecl_plan_after_other(plan);
-        if (meet)
-            break;
-        /* a reduce-scatter copies nothing here */
-        send_chunk(part, plan, chunks, k);
-        if (each)
-            side_follows(plan); /* a result may be overwritten once it is sent */
-    }
-    if (meet) {
-        cecl_plan_barrier(plan);
+    const struct cecl_part *part = turn->part;
+    const bool ends = turn->k + 1 == turn->chunks.count, last = is_last(pipeline, turn),
+               sends = to_root(part) || (to_all(part) && ends && !part->way.reduce.meet_first);
+    if (!sends && !last)
+        return;
+    cecl_plan_after_other(plan);
+    if (!sends)
+        return;
+    if (to_root(part) || last)
+        send_chunk(part, plan, &turn->chunks, turn->k);
+    else
         send_own(part, plan, 0, UINT64_MAX);
+    if (to_root(part))
+        side_follows(plan); /* a result may be overwritten once it is sent */
+}
+
+/* Sends the results of the reductions whose ranks must meet first. Ranks meet behind the last results. */
+static void end_pipeline(const struct pipeline *pipeline, struct cecl_plan *plan)
+{
+    bool meets = false, sends = false;
+    for (uint32_t i = 0; i < pipeline->count; i++) {
+        meets = meets || pipeline->parts[pipeline->which[i]].way.reduce.meet_first;
+        sends = sends || !scatters(&pipeline->parts[pipeline->which[i]]);
     }
-    if (!scatters(part))
+    if (meets)
+        cecl_plan_barrier(plan);
+    for (uint32_t i = 0; i < pipeline->count; i++) {
+        const struct cecl_part *part = &pipeline->parts[pipeline->which[i]];
+        cecl_plan_of(plan, pipeline->which[i]);
+        if (part->way.reduce.meet_first)
+            send_own(part, plan, 0, UINT64_MAX);
+    }
+    if (sends)
         cecl_plan_barrier(plan);
 }
 
+static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
+{
+    struct turn sent = {.member = 0}, reduced = {.member = 0};
+    CECL_TRY(begin_member(pipeline, &sent));
+    CECL_TRY(begin_member(pipeline, &reduced));
+    cecl_plan_barrier(plan);
+    /* flags would order the inputs too, but CUDA does not see flags as dependencies */
+    side_follows(plan);
+    uint32_t arrived = main_turn(pipeline, &sent, plan);
+    while (reduced.member < pipeline->count) {
+        CECL_TRY(go_on(pipeline, &sent));
+        const bool last = sent.member == pipeline->count;
+        const uint32_t next = main_turn(pipeline, &sent, plan);
+        cecl_plan_of(plan, pipeline->which[reduced.member]);
+        if (last && to_all(reduced.part) && !reduced.part->way.reduce.meet_first)
+            send_reduced(reduced.part, plan, cecl_chunk_begin(&reduced.chunks, reduced.k));
+        side_turn(&reduced, plan, arrived, !last && !is_last(pipeline, &sent));
+        send_behind(pipeline, &reduced, plan);
+        arrived = next;
+        CECL_TRY(go_on(pipeline, &reduced));
+    }
+    end_pipeline(pipeline, plan);
+    return ceclSuccess;
+}
+
+static ceclResult_t in_chunks(const struct cecl_part *part, struct cecl_plan *plan,
+                              const struct cecl_chunks *chunks)
+{
+    const struct pipeline alone = {.parts = part,
+                                   .which = (const uint32_t[]){0},
+                                   .count = 1,
+                                   .room = chunks->room,
+                                   .own = chunks->own};
+    return run(&alone, plan);
+}
+
+ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
+                                 uint32_t count, struct cecl_plan *plan)
+{
+    const uint64_t slice = cecl_staged_slice(&parts[which[0]]),
+                   nranks = (uint64_t)parts[0].call.nranks;
+    const struct pipeline pipeline = {.parts = parts,
+                                      .which = which,
+                                      .count = count,
+                                      .room = nranks * slice,
+                                      .own = (nranks - 1) * slice,
+                                      .side_from = plan->phases[CECL_LANE_SIDE]};
+    return run(&pipeline, plan);
+}
+
 static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
-                    const struct chunks *chunks)
+                    const struct cecl_chunks *chunks)
 {
     cecl_plan_barrier(plan);
     send_parts(part, plan, chunks, 0);
@@ -294,9 +330,10 @@ static void at_once(const struct cecl_part *part, struct cecl_plan *plan,
 
 /* A reduce in which receivers may fetch results. Chunks alternate between two halves of staging. */
 static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan,
-                      const struct chunks *chunks)
+                      struct cecl_chunks *chunks)
 {
     for (uint64_t k = 0; k < chunks->count; k++) {
+        chunks->at = k % IN_FLIGHT * chunks->room;
         cecl_plan_barrier(plan);
         send_parts(part, plan, chunks, k);
         cecl_plan_barrier(plan);
@@ -309,27 +346,18 @@ static void in_rounds(const struct cecl_part *part, struct cecl_plan *plan,
 
 ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    struct chunks chunks;
-    CECL_TRY(chunks_of(part, &chunks));
+    struct cecl_chunks chunks;
+    CECL_TRY(cecl_chunks_of(part, &chunks));
     if (chunks.count == 1)
         at_once(part, plan, &chunks);
     else if (to_root(part) && part->way.reduce.meet_first)
         in_rounds(part, plan, &chunks);
     else
-        in_chunks(part, plan, &chunks);
+        CECL_TRY(in_chunks(part, plan, &chunks));
     cecl_plan_say(plan, "push to staging, %" PRIu32 " chunk%s%s", plan->nreductions,
                   cecl_plural(plan->nreductions),
                   scatters(part)  ? ""
                   : to_root(part) ? ", pushed to the root"
                                   : ", pushed to all");
     return ceclSuccess;
-}
-
-bool cecl_staged_at_once(const struct cecl_part *part, uint64_t *staging)
-{
-    struct chunks chunks;
-    if (chunks_of(part, &chunks) != ceclSuccess)
-        return false;
-    *staging = chunks.room;
-    return chunks.count == 1;
 }

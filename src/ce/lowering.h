@@ -66,10 +66,19 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
  * three copies: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
-/* lower_reduce.c: whether a reduction within one node has a plan that uses the main lane alone and makes
- * all its reductions between its first two barriers, or after them. *staging: the bytes of staging that the
- * plan takes. Equal on all ranks. */
-bool cecl_reduces_at_once(const struct cecl_part *part, uint64_t *staging);
+/* How a call of a group goes beside the others: see lower_group.c. */
+enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
+/* lower_reduce.c: how a reduction within one node goes beside other calls. In a bundle its plan uses the main
+ * lane alone, and makes all its reductions between its first two barriers, or after them. *staging: the bytes
+ * of staging that this plan takes. Equal on all ranks. */
+enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
+/* reduce_chunks.c: divides a reduction of a pipeline into chunks that take half of staging at most: as few as
+ * that allows, unless it is the last reduction. */
+void cecl_staged_follow(struct cecl_part *part, bool last);
+/* lower_staged.c: appends to a group's plan the reductions parts[which[0]], parts[which[1]], ... as a pipeline. All have the
+ * same staging. */
+ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
+                                 uint32_t count, struct cecl_plan *plan);
 /* lower_tiles.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to` to `dst`. Bytes are
  * counted as if the tiles were dense. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,

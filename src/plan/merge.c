@@ -4,43 +4,25 @@
 
 #include "plan/plan.h"
 
-static struct cecl_place place_in_part(struct cecl_place place, uint32_t part)
-{
-    place.area = cecl_area_of(place.area, part);
-    return place;
-}
-
 /* Adds the copies of a step to the open batch. */
 static void merge_batch(struct cecl_plan *merged, const struct cecl_plan *plan, uint32_t part,
                         const struct cecl_step *batch)
 {
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct cecl_copy copy = plan->copies[batch->first + i];
-        copy.dst = place_in_part(copy.dst, part);
-        copy.src = place_in_part(copy.src, part);
-        cecl_plan_copy_rows(merged, &copy);
-    }
-}
-
-static void append_reduction(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
-                             const struct cecl_reduce *reduction)
-{
-    struct cecl_place sources[CECL_MAX_RANKS];
-    for (uint32_t i = 0; i < reduction->nsrc; i++)
-        sources[i] = place_in_part(other->sources[reduction->first + i], part);
-    cecl_plan_reduce(plan, place_in_part(reduction->dst, part), sources, reduction->nsrc,
-                     reduction->bytes);
-    if (plan->failed)
-        return;
-    plan->reductions[plan->nreductions - 1].part = part;
-    plan->reductions[plan->nreductions - 1].partial = reduction->partial;
+    cecl_plan_of(merged, part);
+    for (uint32_t i = 0; i < batch->count; i++)
+        cecl_plan_copy_rows(merged, &plan->copies[batch->first + i]);
 }
 
 static void append_reductions(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
                               const struct cecl_step *step)
 {
-    for (uint32_t i = 0; i < step->count; i++)
-        append_reduction(plan, other, part, &other->reductions[step->first + i]);
+    cecl_plan_of(plan, part);
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct cecl_reduce *reduction = &other->reductions[step->first + i];
+        (reduction->partial ? cecl_plan_reduce_partly : cecl_plan_reduce)(
+            plan, reduction->dst, &other->sources[reduction->first], reduction->nsrc,
+            reduction->bytes);
+    }
 }
 
 /* A plan that is being merged, and how many of its steps are merged already. */
@@ -105,14 +87,14 @@ static void merge_segment(struct cecl_plan *merged, struct merging *from, uint32
     }
 }
 
-void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans)
+void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts, uint32_t nparts)
 {
-    cecl_plan_init(group, &plans[0].part);
-    group->parts = malloc(nplans * sizeof(*group->parts));
+    cecl_plan_init(group, &parts[0]);
+    group->parts = malloc(nparts * sizeof(*group->parts));
     group->failed = !group->parts;
-    group->nparts = nplans;
-    for (uint32_t i = 0; i < nplans && !group->failed; i++)
-        group->parts[i] = plans[i].part;
+    group->nparts = nparts;
+    if (group->parts)
+        memcpy(group->parts, parts, nparts * sizeof(*parts));
 }
 
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
@@ -137,13 +119,11 @@ void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, con
 static void append_exchange(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part,
                             const struct cecl_step *step)
 {
+    cecl_plan_of(plan, part);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_transfer *transfer = &other->transfers[step->first + i];
-        const struct cecl_place at = place_in_part(transfer->at, part);
-        if (transfer->sends)
-            cecl_plan_send(plan, transfer->peer, at, transfer->bytes);
-        else
-            cecl_plan_receive(plan, transfer->peer, at, transfer->bytes);
+        (transfer->sends ? cecl_plan_send : cecl_plan_receive)(plan, transfer->peer, transfer->at,
+                                                               transfer->bytes);
     }
     cecl_plan_close_exchange(plan);
 }

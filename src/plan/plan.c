@@ -16,7 +16,7 @@ void cecl_plan_reset(struct cecl_plan *plan)
     plan->ntransfers = plan->nexchanges = plan->open_exchange = 0;
     memset(plan->phases, 0, sizeof(plan->phases));
     plan->lane = CECL_LANE_MAIN;
-    plan->open_batch = plan->wave = 0;
+    plan->open_batch = plan->wave = plan->of = 0;
     plan->chunks = plan->chunk_phase = 0;
     plan->failed = false;
 }
@@ -102,6 +102,17 @@ void cecl_plan_on(struct cecl_plan *plan, int lane)
     plan->lane = (uint8_t)lane;
 }
 
+void cecl_plan_of(struct cecl_plan *plan, uint32_t part)
+{
+    plan->of = part;
+}
+
+static struct cecl_place place_of(const struct cecl_plan *plan, struct cecl_place place)
+{
+    place.area = cecl_area_of(place.area, plan->of);
+    return place;
+}
+
 void cecl_plan_after(struct cecl_plan *plan, int lane)
 {
     cecl_plan_close_batch(plan);
@@ -128,11 +139,14 @@ void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struc
     if (!room(plan, &plan->reductions, plan->nreductions, &plan->reductions_capacity,
               sizeof(struct cecl_reduce)))
         return;
-    plan->reductions[plan->nreductions++] =
-        (struct cecl_reduce){.dst = dst, .bytes = bytes, .first = plan->nsources, .nsrc = nsrc};
+    plan->reductions[plan->nreductions++] = (struct cecl_reduce){.dst = place_of(plan, dst),
+                                                                 .bytes = bytes,
+                                                                 .first = plan->nsources,
+                                                                 .nsrc = nsrc,
+                                                                 .part = plan->of};
     for (uint32_t i = 0; i < nsrc; i++)
         if (room(plan, &plan->sources, plan->nsources, &plan->sources_capacity, sizeof(*src)))
-            plan->sources[plan->nsources++] = src[i];
+            plan->sources[plan->nsources++] = place_of(plan, src[i]);
 }
 
 void cecl_plan_reduce_partly(struct cecl_plan *plan, struct cecl_place dst,
@@ -154,7 +168,9 @@ static bool add_copy(struct cecl_plan *plan, const struct cecl_copy *copy)
 {
     if (!room(plan, &plan->copies, plan->ncopies, &plan->copies_capacity, sizeof(*copy)))
         return false;
-    plan->copies[plan->ncopies++] = *copy;
+    plan->copies[plan->ncopies] = *copy;
+    plan->copies[plan->ncopies].dst = place_of(plan, copy->dst);
+    plan->copies[plan->ncopies++].src = place_of(plan, copy->src);
     return true;
 }
 
@@ -198,7 +214,8 @@ static void add_transfer(struct cecl_plan *plan, const struct cecl_transfer *tra
     if (!room(plan, &plan->transfers, plan->ntransfers, &plan->transfers_capacity,
               sizeof(*transfer)))
         return;
-    plan->transfers[plan->ntransfers++] = *transfer;
+    plan->transfers[plan->ntransfers] = *transfer;
+    plan->transfers[plan->ntransfers++].at = place_of(plan, transfer->at);
     plan->steps[plan->open_exchange - 1].count++;
 }
 
@@ -242,6 +259,7 @@ void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step)
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan)
 {
     cecl_plan_close_batch(plan);
+    plan->of = 0;
     if (!plan->failed)
         return ceclSuccess;
     cecl_plan_free(plan);

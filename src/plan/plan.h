@@ -183,6 +183,7 @@ struct cecl_plan {
     /* for building: index + 1 of the EXCHANGE step that is being filled; 0: none */
     uint32_t open_exchange;
     uint32_t wave;    /* for building: the wave of the next batch */
+    uint32_t of;      /* for building: the part of the next copies and reductions */
     bool failed;      /* for building: memory ran out */
     char path[64];    /* for ceclExplain, such as "push, one batch" */
     char reason[192]; /* for ceclExplain */
@@ -202,6 +203,9 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
+/* The copies and reductions that are added next belong to this part of a group. Their places are given as
+ * those of a lone call. */
+void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* The steps that are added next run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
 /* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
@@ -241,8 +245,8 @@ void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
-/* Begins the plan of a group: plan i's call is part i. */
-void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_plan *plans, uint32_t nplans);
+/* Begins the plan of a group. */
+void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts, uint32_t nparts);
 /* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers
  * the merged plan has everything that these plans have between the same barriers: first copies, then
  * reductions, then copies of results. The batches of a wave become one batch. The plans must be of calls

@@ -154,7 +154,9 @@ static struct memory choose(const struct memory *fresh, size_t index)
 static void prepare(struct burst_call *s)
 {
     const size_t index = 2 * (size_t)(s - burst);
-    const struct memory send = choose(&s->send, index), recv = choose(&s->recv, index + 1);
+    const struct memory send = choose(&s->send, index), recv = s->random.call.kind == BY_SPLITS
+                                                                   ? s->recv
+                                                                   : choose(&s->recv, index + 1);
     random_prepare(s->team->comm, &s->random, &send, &recv, &bursts_own, host);
 }
 
@@ -181,7 +183,12 @@ void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x)
     c->rank = team->me;
     c->nranks = team->n;
     c->seed = random_next(x);
-    random_draw(c, x);
+    if (random_next(x) % KINDS == 0 && team->n <= RANDOM_SPLITS_RANKS && !multi_over_nodes()) {
+        random_draw_of(c, BY_SPLITS, x);
+        s->options.smPolicy = CECL_SM_ALLOW;
+    } else {
+        random_draw(c, x);
+    }
     allocate(s, x);
     if (team->me >= 0)
         prepare(s);
@@ -192,6 +199,8 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     ceclComm_t comm = s->team->comm;
     struct random_call *c = &s->random.call;
     c->stream = s->team->streams[stream];
+    if (grouped)
+        random_expect_no_words(&s->random);
     ceclResult_t result = ceclSetOptions(comm, &s->options);
     if (result == ceclSuccess && s->after_barrier)
         result = ceclBarrier(comm, c->stream);

@@ -142,6 +142,33 @@ static void draw_tiles(struct random_call *c, uint64_t *x, size_t most)
         }
 }
 
+/* Draws rows for each pair of ranks. Gaps between sent blocks need offsets, which only ceclCombine takes. */
+static void draw_splits(struct random_call *c, uint64_t *x, size_t most)
+{
+    const bool gaps = random_next(x) % 3 == 0;
+    size_t received[RANKS] = {0};
+    c->row_count = 1 + random_next(x) % 40;
+    c->send_rows = c->recv_rows = 1;
+    for (int from = 0; from < c->nranks; from++) {
+        size_t sent = 0;
+        for (int to = 0; to < c->nranks; to++) {
+            const size_t rows =
+                random_next(x) % 3 == 0 ? 0 : random_next(x) % (most / c->row_count + 1);
+            sent += gaps ? random_next(x) % 3 : 0;
+            c->counts[from][to] = rows * c->row_count;
+            c->sent_at[from][to] = sent * c->row_count;
+            c->wanted_at[from][to] = received[to] * c->row_count;
+            sent += rows;
+            received[to] += rows;
+        }
+        c->send_rows = sent > c->send_rows ? sent : c->send_rows;
+    }
+    for (int to = 0; to < c->nranks; to++)
+        c->recv_rows = received[to] > c->recv_rows ? received[to] : c->recv_rows;
+    c->splits_have_gaps = gaps;
+    c->recv_rows += random_next(x) % 3;
+}
+
 static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
 {
     ceclStrided_t *s = &c->strided;
@@ -219,6 +246,14 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
         draw_tiles(c, x, most);
         return;
     }
+    if (c->kind == BY_SPLITS) {
+        c->type = ceclUint8;
+        c->size = 1;
+        c->in_place = c->by_request = false;
+        c->count = 0;
+        draw_splits(c, x, most);
+        return;
+    }
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
             c->counts[from][to] = drawn_count(c, x, from, to, most);
@@ -238,9 +273,21 @@ static size_t span(const struct random_call *c, size_t count, size_t pitch)
     return count == 0 ? 0 : (c->rows - 1) * pitch + count / c->rows;
 }
 
+/* Words of a call by splits lie behind its rows: [2][nranks] rows, and places. Where a buffer's words begin. */
+static unsigned char *words_at(const struct random_call *c, unsigned char *buffer, size_t rows)
+{
+    unsigned char *end = buffer + rows * c->row_count;
+    return end + (8 - (uintptr_t)end % 8) % 8;
+}
+
+static size_t words_bytes(const struct random_call *c)
+{
+    return c->kind == BY_SPLITS ? 2 * (size_t)c->nranks * sizeof(uint64_t) : 0;
+}
+
 size_t random_sent(const struct random_call *c, int r)
 {
-    size_t end = 0;
+    size_t end = c->kind == BY_SPLITS ? c->send_rows * c->row_count : 0;
     for (int p = 0; p < c->nranks; p++) {
         const size_t count = span(c, c->counts[r][p], c->send_pitch);
         if (c->sent_at[r][p] + count > end)
@@ -252,6 +299,8 @@ size_t random_sent(const struct random_call *c, int r)
 size_t random_received(const struct random_call *c)
 {
     size_t end = (size_t)c->nranks * c->count;
+    if (c->kind == BY_SPLITS)
+        return c->recv_rows * c->row_count + 8 + words_bytes(c);
     for (int from = 0; from < c->nranks; from++)
         for (int to = 0; to < c->nranks; to++) {
             const size_t count = span(c, c->counts[from][to], c->recv_pitch);
@@ -319,6 +368,31 @@ static ceclTiles_t tiles_of(const struct random_call *c)
                          .begins = c->sent_at[c->rank]};
 }
 
+/* The words that the call is to write to recvsplits, or for ceclCombine the words of sendsplits. */
+static void fill_words(const struct random_call *c, bool sent, uint64_t *words)
+{
+    const int me = c->rank, n = c->nranks;
+    for (int p = 0; p < n; p++) {
+        words[p] = (sent ? c->counts[me][p] : c->counts[p][me]) / c->row_count;
+        words[n + p] = (sent ? c->sent_at[me][p] : c->wanted_at[p][me]) / c->row_count;
+    }
+}
+
+static ceclResult_t by_splits(ceclComm_t comm, const struct random_call *c)
+{
+    const ceclExperts_t one = {.experts = 1, .align = 1};
+    const uint64_t *splits = (const void *)words_at(c, c->in, c->send_rows);
+    uint64_t *told = (void *)words_at(c, c->out, c->recv_rows);
+    if (c->splits_have_gaps)
+        return ceclCombine(c->in, c->send_rows, splits, c->out, c->recv_rows, told, &one,
+                           c->row_count, c->type, comm, c->stream);
+    if (c->exchange)
+        return ceclDispatch(c->in, c->send_rows, splits, c->out, c->recv_rows, told, &one,
+                            c->row_count, c->type, comm, c->stream);
+    return ceclAlltoAllvDevice(c->in, c->send_rows, splits, c->out, c->recv_rows, told,
+                               c->row_count, c->type, comm, c->stream);
+}
+
 /* Calls the function of each kind, or its Init; `last` is the stream or the request. */
 #define CALLS(Init, last)                                                                          \
     switch (c->kind) {                                                                             \
@@ -354,6 +428,8 @@ static ceclResult_t call(ceclComm_t comm, const struct random_call *c, bool grou
     const size_t count = c->count;
     const ceclTiles_t tiles = tiles_of(c);
     struct sizes s;
+    if (c->kind == BY_SPLITS && !grouped)
+        return by_splits(comm, c);
     set_sizes(c, &s);
     CALLS(, c->stream)
 }
@@ -506,6 +582,11 @@ static void expect(const struct random_call *c, unsigned char *out)
     }
     for (int from = 0; from < c->nranks; from++)
         expect_block(c, from, out);
+    if (c->kind == BY_SPLITS) {
+        uint64_t words[2 * RANDOM_SPLITS_RANKS];
+        fill_words(c, false, words);
+        memcpy(out + (words_at(c, c->out, c->recv_rows) - c->out), words, words_bytes(c));
+    }
 }
 
 /* ---- buffers */
@@ -524,6 +605,18 @@ void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host)
         return;
     multi_fill(host, c->seed, c->rank, mine);
     multi_put(comm, c->in, host, mine);
+    if (c->kind == BY_SPLITS) {
+        uint64_t words[2 * RANDOM_SPLITS_RANKS];
+        fill_words(c, true, words);
+        multi_put(comm, words_at(c, c->in, c->send_rows), words, words_bytes(c));
+    }
+}
+
+void random_expect_no_words(struct random_slot *s)
+{
+    const struct random_call *c = &s->call;
+    if (c->kind == BY_SPLITS)
+        memset(s->want + (words_at(c, c->out, c->recv_rows) - c->recv), POISON, words_bytes(c));
 }
 
 /* Draws a place for `bytes`: half the time at a multiple of 16, otherwise at a multiple of
@@ -539,7 +632,7 @@ static unsigned char *place_in(const struct memory *m, size_t bytes, size_t alig
 
 size_t random_bytes_sent(const struct random_call *c, int r)
 {
-    return random_sent(c, r) + RANDOM_GUARD;
+    return random_sent(c, r) + 8 + words_bytes(c) + RANDOM_GUARD;
 }
 
 size_t random_bytes_received(const struct random_call *c)

@@ -19,8 +19,12 @@ enum kind {
     REDUCE_SCATTER,
     REDUCE,
     REDUCE_SCATTER_TILES, /* one tile for each rank; always out of place */
-    KINDS
+    KINDS,
+    /* Splits on the device: not drawn by random_draw, because recvbuff must be in the communicator's
+     * pool and the policy CECL_SM_ALLOW. In a group of calls it is a variable all-to-all. */
+    BY_SPLITS = KINDS
 };
+#define RANDOM_SPLITS_RANKS 16 /* the most ranks of a call by splits */
 #define RANKS 64
 #define MAX_BLOCK 6000 /* approximate bytes of a block; see also random_largest */
 /* The most bytes that a rank's block takes in any buffer, with rows, gaps and displacements. */
@@ -54,6 +58,8 @@ struct random_call {
     int root;
     size_t count, size; /* elements of a block, where all are equal; bytes of one element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
+    size_t send_rows, recv_rows, row_count; /* by splits: rows of the buffers; elements of a row */
+    bool splits_have_gaps;
     ceclStrided_t strided; /* the argument of the call; a field is 0 where the default is meant */
     /* Rows of a block, and bytes of a row. A block that is not strided is one endless row. */
     size_t rows, row;
@@ -93,6 +99,8 @@ struct random_slot {
 /* Writes a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected
  * result to `want`. `host` has room for the input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
+/* For a call by splits that is made in a group: its recvsplits are not written. */
+void random_expect_no_words(struct random_slot *s);
 /* The least sizes of random_prepare's two allocations: on rank `r`, and on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);
 size_t random_bytes_received(const struct random_call *c);

@@ -155,20 +155,100 @@ static void a_bundle_takes_no_more_than_staging(void **state)
     }
 }
 
-/* With chunks, and with the end of a share reduced separately. */
-static void reductions_on_both_lanes_are_in_no_bundle(void **state)
+/* The chunks of all calls follow each other. Only the first call's first chunk waits for a barrier, and only
+ * the last call is cut into as many chunks as a lone call. */
+static void reductions_in_chunks_are_one_pipeline(void **state)
 {
     struct cecl_plan plan;
-    const struct cecl_way in_chunks = {.reduce = {.chunk = 20}},
-                          in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
+    const struct cecl_way in_chunks = {.reduce = {.chunk = 20}};
     lower_reductions(CECL_OP_REDUCE_SCATTER, in_chunks, 1 << 20, &plan);
-    assert_true(plan.phases[CECL_LANE_MAIN] > 2 * REDUCTIONS);
-    assert_string_equal(plan.path, "group of 8 calls, 48 copies");
+    assert_int_equal(plan.nreductions, REDUCTIONS + 1); /* one chunk each; two of the last call */
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 1 + REDUCTIONS + 1);
+    assert_int_equal(plan.phases[CECL_LANE_SIDE], REDUCTIONS - 1);
+    assert_non_null(strstr(plan.reason, "the chunks of 8 calls are one pipeline"));
+    for (uint32_t i = 0; i < plan.nreductions; i++)
+        assert_int_equal(plan.reductions[i].part, i < REDUCTIONS ? i : REDUCTIONS - 1);
     cecl_plan_free(&plan);
+}
+
+/* In a group the end of a share is not reduced separately, so that the calls may share barriers. */
+static void reductions_with_an_end_are_in_a_bundle(void **state)
+{
+    (void)state;
+    struct cecl_plan plan;
+    const struct cecl_way in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
     lower_reductions(CECL_OP_ALL_REDUCE, in_two, 1 << 20, &plan);
-    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2 * REDUCTIONS);
-    assert_string_equal(plan.path, "group of 8 calls, 48 copies");
+    assert_int_equal(plan.phases[CECL_LANE_MAIN], 2);
+    assert_string_equal(plan.path, "group of 8 calls, 24 copies, 8 reductions in 1 bundle");
     cecl_plan_free(&plan);
+}
+
+/* A reduction in several chunks; in one group of three a call that only moves data. */
+static struct cecl_part draw_member(uint64_t *x, int n, uint64_t staging)
+{
+    static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+                                             CECL_OP_REDUCE};
+    const enum cecl_op_index op = ops[next(x) % 3];
+    const uint32_t element = 1u << next(x) % 4;
+    struct cecl_part part = next(x) % 8 == 0
+                                ? part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 1 + next(x) % 20)
+                                : reduction_of(op, (uint64_t)n, 1 + next(x) % 60, element);
+    if (part.call.op->family == CECL_FAMILY_REDUCTION) {
+        part.way.reduce.chunk = (1 + next(x) % 4) * element;
+        part.way.reduce.halved = next(x) % 2 * element;
+        part.call.root = (int)(next(x) % (uint64_t)n);
+        part.call.in_place = next(x) % 2;
+    }
+    part.means.staging_bytes = staging;
+    return part;
+}
+
+/* Ranks come in any order, and each one late. */
+static void be_late(struct cecl_part *part, const uint64_t *came)
+{
+    part->means.late = true;
+    part->way.reduce.meet_first = part->call.op->to != CECL_TO_EACH;
+    for (int r = 0; r < part->call.nranks; r++)
+        if (came[r] < came[part->call.rank])
+            part->earlier |= UINT64_C(1) << r;
+}
+
+/* Two groups, one after the other; the same staging for all calls: ample, or for chunks of a few elements. */
+static void pipelines_are_right(void **state)
+{
+    (void)state;
+    uint64_t x = 20261126;
+    uint32_t piped = 0;
+    for (int round = 0; round < 600; round++) {
+        const int n = 1 + round % 8;
+        const uint64_t staging = next(&x) % 2 ? 1 << 16 : 2 * (uint64_t)n * (16 + next(&x) % 100);
+        struct cecl_plan plans[2 * 8] = {0};
+        for (int c = 0; c < 2; c++) {
+            struct cecl_part parts[GROUP_MAX], mine[GROUP_MAX];
+            const uint32_t size = 2 + (uint32_t)next(&x) % (GROUP_MAX - 1);
+            uint64_t came[8];
+            for (uint32_t i = 0; i < size; i++)
+                parts[i] = draw_member(&x, n, staging);
+            for (int r = 0; r < n; r++)
+                came[r] = next(&x) * 8 + (uint64_t)r;
+            for (int r = 0; r < n; r++) {
+                memcpy(mine, parts, sizeof(mine));
+                for (uint32_t i = 0; i < size; i++) {
+                    mine[i].call.nranks = n;
+                    mine[i].call.rank = r;
+                    if (round % 2 && n > 1)
+                        be_late(&mine[i], came);
+                }
+                assert_int_equal(cecl_lower_group(mine, size, &plans[c * n + r]), ceclSuccess);
+            }
+            piped += strstr(plans[c * n].reason, "are one pipeline") != NULL;
+        }
+        if (cecl_verify(plans, 2, n) != ceclSuccess)
+            fail_msg("round %d, %d ranks: %s", round, n, cecl_message());
+        for (int p = 0; p < 2 * n; p++)
+            cecl_plan_free(&plans[p]);
+    }
+    assert_true(piped > 600); /* otherwise the test has shown nothing */
 }
 
 /* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */
@@ -274,7 +354,9 @@ int main(void)
         cmocka_unit_test(reductions_share_their_barriers),
         cmocka_unit_test(results_of_reductions_are_one_batch_unless_kernels_write_them),
         cmocka_unit_test(a_bundle_takes_no_more_than_staging),
-        cmocka_unit_test(reductions_on_both_lanes_are_in_no_bundle),
+        cmocka_unit_test(reductions_in_chunks_are_one_pipeline),
+        cmocka_unit_test(reductions_with_an_end_are_in_a_bundle),
+        cmocka_unit_test(pipelines_are_right),
         cmocka_unit_test(reductions_take_no_staging_from_other_calls),
         cmocka_unit_test(the_verifier_tells_reductions_of_a_bundle_apart),
         cmocka_unit_test(the_verifier_tells_calls_of_a_group_apart),

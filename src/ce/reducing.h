@@ -1,13 +1,9 @@
-/* What the two files of reductions share; lower_reduce.c explains shares. Internal to src/ce. */
-#ifndef CECL_CE_LOWER_REDUCE_H
-#define CECL_CE_LOWER_REDUCE_H
+/* What the lowerings of reductions within a node share (lower_reduce.c, lower_staged.c): which ranks get
+ * results, and where inputs and results lie. A rank's share is the part that it reduces for all ranks. */
+#ifndef CECL_CE_REDUCING_H
+#define CECL_CE_REDUCING_H
 
 #include "ce/lowering.h"
-
-/* lower_staged.c. Reduces shares in staging. */
-ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *plan);
-/* Whether a share is reduced in one chunk. *staging: the bytes of staging that a chunk takes. */
-bool cecl_staged_at_once(const struct cecl_part *part, uint64_t *staging);
 
 /* The three kinds: each rank receives its own share, all ranks receive everything, or the root
  * receives everything. */
@@ -92,5 +88,44 @@ static inline void send_own(const struct cecl_part *part, struct cecl_plan *plan
 {
     send_result(part, plan, output_at(part, part->call.rank, part->call.rank, first), first, most);
 }
+
+/* ---- reduce_chunks.c: the chunks of a reduction through staging */
+
+/* how often the last chunk may be halved */
+#define CECL_HALVINGS 4
+
+/* How a share is divided into chunks. */
+struct cecl_chunks {
+    uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
+    uint64_t count;
+    uint64_t equal; /* how many chunks have `bytes` */
+    /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
+    uint64_t begin[CECL_HALVINGS + 2];
+    /* bytes of staging that a chunk takes, for all senders together, and where in staging the current
+     * chunk has its room */
+    uint64_t room, at;
+    /* where in its room a reduce has its reduced chunk, or this rank has a chunk of its own tiles */
+    uint64_t own;
+};
+
+static inline uint64_t cecl_chunk_begin(const struct cecl_chunks *chunks, uint64_t k)
+{
+    return k <= chunks->equal ? k * chunks->bytes : chunks->begin[k - chunks->equal];
+}
+
+static inline uint64_t cecl_chunk_bytes(const struct cecl_chunks *chunks, uint64_t k)
+{
+    return cecl_chunk_begin(chunks, k + 1) - cecl_chunk_begin(chunks, k);
+}
+
+/* Divides the rank's share into chunks. Fails where staging is too small. */
+ceclResult_t cecl_chunks_of(const struct cecl_part *part, struct cecl_chunks *chunks);
+/* How many bytes each rank gets of half of staging, in which a pipeline has the room of a chunk. */
+uint64_t cecl_staged_slice(const struct cecl_part *part);
+/* Whether a reduction in several chunks may be in a pipeline. */
+bool cecl_staged_may_follow(const struct cecl_part *part);
+
+/* lower_staged.c: a reduction whose inputs come to staging in chunks. */
+ceclResult_t cecl_lower_staged(const struct cecl_part *part, struct cecl_plan *plan);
 
 #endif
