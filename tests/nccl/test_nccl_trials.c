@@ -26,6 +26,7 @@ enum { COUNT = 64, STEPS = 200, LAST = 10 };
 
 static __typeof__(standin_last) *last;
 static __typeof__(standin_take_us) *take_us;
+static __typeof__(standin_go_hollow) *go_hollow;
 
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
@@ -252,6 +253,44 @@ static bool train_both(struct rank *r)
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
+static pthread_barrier_t together;
+
+/* The calls of hollow steps return at once, so their verdict is that NCCL makes them. Then the
+ * steps change. The table has nothing for three ranks, so only another verdict can serve them. */
+static bool change_steps(struct rank *r)
+{
+    /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
+    enum { HOLLOW = 100000, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    bool is = true;
+    go_hollow(true);
+    for (int i = 0; i < HOLLOW + FORGOTTEN; i++) {
+        const size_t count = i < HOLLOW ? 1 : COUNT;
+        is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+        if (i % TOGETHER == 0)
+            pthread_barrier_wait(&together);
+    }
+    is = is && came("ncclAllGather");
+    go_hollow(false);
+    for (int i = 0; i < CALLS && is; i++) {
+        bool was_passed;
+        is = gather(r, i, &was_passed);
+        passed += i >= CALLS - LAST && was_passed;
+    }
+    return is;
+}
+
+static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
+{
+    (void)state;
+    passed = 0;
+    take_us(CALL_TAKES_US);
+    pthread_barrier_init(&together, NULL, 3);
+    assert_true(run_ranks(3, change_steps));
+    assert_int_equal(passed, 0);
+}
+
 static void communicators_are_tried_one_after_the_other(void **state)
 {
     (void)state;
@@ -268,11 +307,13 @@ int main(void)
     }
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&take_us = dlsym(standin, "standin_take_us");
+    *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
         cmocka_unit_test(without_a_period_classes_of_calls_are_tried),
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
+        cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
