@@ -21,7 +21,7 @@
 #define CALLS 500 /* calls of a batch */
 /* calls of each rank until all trials are surely over, and after how many of them ranks meet: a
  * trial does not begin while ranks are far apart */
-enum { LEARNING = 120000, TOGETHER = 64 };
+enum { LEARNING = 60000, TOGETHER = 64 };
 
 typedef __typeof__(ncclAllGather) all_gather;
 
