@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Learning under cecl-run --policy auto, on one GPU that all ranks share: what is decided, and that results are right.
+"""Learning under cecl-run --policy auto: what is decided, and that results are right. Each rank has a GPU of its own if CUDA
+shows several; otherwise, and with --share-gpu, all ranks share one.
 
     scripts/measure_learn.py --cecl-run build/bin/cecl-run [--cecl-tune build/bench/cecl_tune] [--nccl FILE]
         [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
 
-Parts (default: all), each of at most --limit seconds:
+What programs gain that have 2 or 4 GPUs of their own, in one table after at most 250 s:
+    scripts/measure_learn.py --cecl-run FILE --nccl-tests FOLDER --seconds 250 large rows
+
+Parts (default: all but the last two), each of at most --limit seconds:
   fsdp2, fsdp4  FSDP2 with 2 and 4 ranks and trials until a decision, with reductions: losses within 1e-3 of plain
                 NCCL's, alike on all ranks
   moves2, moves4  the same, gathers alone (CECL_SM_POLICY=never): bits as with plain NCCL
@@ -17,6 +21,9 @@ Parts (default: all), each of at most --limit seconds:
   classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
+  large         FSDP2 of 2.4 billion parameters at batch 2 and 1, NCCL and cecl-run in turn; a GPU for each rank
+  rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
+                take, the worst row last
 Times on a shared GPU say nothing about NVLink; NCCL's ranks use sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
@@ -25,18 +32,23 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import nccl_tests as rows_reader  # noqa: E402
 STEPS = os.path.join(ROOT, "tests/gpu/learn_steps.py")
 # Programs of nccl-tests. MESSAGES: they send and receive, which has no trials.
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
 MESSAGES = ("sendrecv", "hypercube", "alltoallv")
 OWN_HOST = ["sh", "-c", 'NCCL_HOSTID="rank $OMPI_COMM_WORLD_RANK" exec "$@"', "own_host"]
 ROWS = []
+SHARING = {"CECL_SHARE_GPU": "1"}  # set_gpus empties it
+BEGAN = time.monotonic()
 
 
 class Wrong(Exception):
@@ -75,7 +87,7 @@ def end(process):
 
 def run(command, environment, clock, log):
     """Runs a command; its output goes to a file. Returns the output."""
-    full = {**os.environ, "CECL_SHARE_GPU": "1", "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "2", **environment}
+    full = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "2", **environment}
     with open(log, "w+", encoding="utf-8") as file:
         print(" ".join(command), file=file, flush=True)
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=full, start_new_session=True)
@@ -88,6 +100,15 @@ def run(command, environment, clock, log):
         said = file.read()
     need(process.returncode == 0, f"ended with {process.returncode}: {' '.join(command)}\n{said[-3000:]}")
     return said
+
+
+def start(args, ranks):
+    """Starts processes of nccl-tests' kind. NCCL accepts ranks that share a GPU if they seem to be on different hosts."""
+    return [*args.mpirun.split(), "-n", str(ranks), *(OWN_HOST if SHARING else [])]
+
+
+def device_of_tests():
+    return {"NCCL_TESTS_DEVICE": "0"} if SHARING else {}
 
 
 def cecl(args, *options):
@@ -251,13 +272,13 @@ def part_late(args, clock):
 
 
 def nccl_tests(args, op, clock, name, *rest):
-    """One program under auto with trials, 2 ranks on one GPU. Returns the output, and what --stats reports on communicators."""
+    """One program under auto with trials, 2 ranks. Returns the output, and what --stats reports on communicators."""
     stats = os.path.join(args.keep, f"{name}.stats")
     if os.path.exists(stats):
         os.remove(stats)
-    command = [*args.mpirun.split(), "-n", "2", *OWN_HOST, *auto(args), f"--stats={stats}"]
+    command = [*start(args, 2), *auto(args), f"--stats={stats}"]
     command += [os.path.join(args.nccl_tests, f"{op}_perf"), "-g", "1", "-c", "1", *rest]
-    said = run(command, {"NCCL_TESTS_DEVICE": "0"}, clock, os.path.join(args.keep, f"{name}.log"))
+    said = run(command, device_of_tests(), clock, os.path.join(args.keep, f"{name}.log"))
     need("Out of bounds values : 0 OK" in said, f"{op}: wrong values, or no result\n{said[-2000:]}")
     return said, comms_of(stats)
 
@@ -307,7 +328,7 @@ def part_jax(args, clock):
         note("jax", "skipped", f"{sys.executable} has no JAX for GPUs")
         return
     address = f"127.0.0.1:{29900 + os.getpid() % 90}"
-    environment = {**os.environ, "CECL_SHARE_GPU": "1", "NCCL_NVLS_ENABLE": "0"}
+    environment = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0"}
     both = []
     for rank in (1, 0):
         log = open(os.path.join(args.keep, f"jax_{rank}.log"), "w", encoding="utf-8")
@@ -337,7 +358,7 @@ def part_tune(args, clock):
     learned = os.path.join(args.keep, "tune.learned")
     if os.path.exists(learned):
         os.remove(learned)
-    command = [*args.mpirun.split(), "-n", "2", *OWN_HOST, args.cecl_tune, "--against", "nccl", "--quick", "--seconds", "30"]
+    command = [*start(args, 2), args.cecl_tune, "--against", "nccl", "--quick", "--seconds", "30"]
     # a file holds for one NCCL: that of the program
     of_program = {} if "CECL_NCCL_PATH" in os.environ else {"CECL_NCCL_PATH": nccl_of_pytorch()}
     said = run([*command, "--op", "all_gather", "--output", learned], of_program, clock, os.path.join(args.keep, "tune.log"))
@@ -352,15 +373,94 @@ def part_tune(args, clock):
     note("tune", "all-gathers, 2 ranks", f"{'; '.join(' '.join(row.split()[5:]) for row in rows)}")
 
 
+def large_once(args, side, batch, number, clock):
+    """One run of a side: ms of a step after trials, the last loss, and what was decided."""
+    name = f"large_{batch}_{side}_{number}"
+    result = os.path.join(args.keep, f"{name}.json")
+    command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(args.ranks), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
+    command += ["--batch", str(batch), "--warm", str(args.warm if side == "cecl" else 10), "--steps", "20"]
+    said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
+    with open(result, encoding="utf-8") as file:
+        got = json.load(file)
+    return statistics.median(got["step_ms"]), got["losses"], "; ".join(decision_lines(said))
+
+
+def part_large(args, clock):
+    need(not SHARING, "it needs a GPU for each rank")
+    for batch in (2, 1):
+        got = {"nccl": [], "cecl": []}
+        for number in range(args.rounds):
+            for side, runs in got.items():
+                runs.append(large_once(args, side, batch, number, clock))
+        times = {side: statistics.median(ms for ms, _, _ in runs) for side, runs in got.items()}
+        loss = max(abs(a - b) for a, b in zip(got["nccl"][-1][1], got["cecl"][-1][1]))  # of the steps that both made
+        need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
+        note("large", f"FSDP2, {args.ranks} ranks, batch {batch}",
+             f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
+             f"losses within {loss:.1g}; {got['cecl'][-1][2] or 'no decision'}")
+
+
+# nccl-tests' reductions of bfloat16; the other programs move bytes
+ROW_SIZES = ("-b", "1K", "-e", "256M", "-f", "4", "-n", "20", "-w", "3", "-c", "1", "-g", "1")
+
+
+def time_rows(args, op, side, clock, times):
+    """Runs a program once, and adds its times to `times`: {row: {side: [us]}}."""
+    command = [*start(args, args.ranks), *(auto(args) if side == "cecl" else []), os.path.join(args.nccl_tests, f"{op}_perf"), *ROW_SIZES]
+    said = run(command + ["-d", "bfloat16"], device_of_tests(), clock, os.path.join(args.keep, f"rows_{op}_{side}.log"))
+    found, wrong, _ = rows_reader.rows_of(said)
+    need(found and not wrong, f"{op} by {side}: {wrong} wrong results of {len(found)}")
+    for key, us in found.items():
+        times.setdefault((op, key), {}).setdefault(side, []).append(us)
+
+
+def ratios_of(times):
+    """[(cecl's time / NCCL's, program, row)], by ratio; medians of all rounds."""
+    both = [(op, key, sides) for (op, key), sides in times.items() if len(sides) == 2 and min(map(min, sides.values())) > 0]
+    return sorted(((statistics.median(sides["cecl"]) / statistics.median(sides["nccl"]), op, key) for op, key, sides in both),
+                  key=lambda row: row[0])
+
+
+def part_rows(args, clock):
+    times, rounds, took, failed = {}, 0, 0.0, {}
+    while rounds < 3 and clock.left() > 1.1 * took + 10:
+        begun = time.monotonic()
+        for op in (*COLLECTIVES, *MESSAGES):
+            for side in ("nccl", "cecl"):
+                if op not in failed:
+                    try:
+                        time_rows(args, op, side, clock, times)
+                    except Wrong as wrong:  # the other programs go on
+                        failed[op] = str(wrong)
+        rounds, took = rounds + 1, time.monotonic() - begun
+    rows = ratios_of(times)
+    for op in (*COLLECTIVES, *MESSAGES):
+        own = [ratio for ratio, its, _ in rows if its == op]
+        if own:
+            note("rows", f"{op}, {args.ranks} ranks, {rounds} rounds", f"{len(own)} rows: {statistics.median(own):.3f} x NCCL's time, "
+                 f"{own[0]:.3f} to {own[-1]:.3f}; {sum(ratio > 1.03 for ratio in own)} over 1.03")
+    for op, words in failed.items():
+        note("rows", f"{op} FAILED", words)
+    need(rows, "no row of both sides")
+    ratio, op, key = rows[-1]
+    place = {"in": "in place", "out": "out of place"}[key.place]
+    note("rows", "worst row", f"{ratio:.3f} x NCCL's time: {op}, {rows_reader.words_of(key)}, {place}, "
+         + ", ".join(f"{side} {statistics.median(us):.1f} us" for side, us in times[op, key].items()))
+    need(not failed, f"failed: {', '.join(failed)}")
+
+
+# Parts of --seconds that are run only if they are named.
+NAMED_ONLY = {"large": part_large, "rows": part_rows}
 PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop, "late": part_late,
          "tune": part_tune, "files": part_files, "moves2": part_moves2, "moves4": part_moves4,
          "periods": part_periods, "classes": part_classes, "jax": part_jax}
-NEEDS = {"one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
+NEEDS = {"rows": "nccl_tests", "one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join([*PARTS, *NAMED_ONLY]))
     parser.add_argument("--cecl-run", default="cecl-run", help="where cecl-run is")
     parser.add_argument("--cecl-tune", metavar="FILE", help="where cecl_tune is")
     parser.add_argument("--nccl", metavar="FILE", help="NCCL, if it is not found otherwise (CECL_NCCL_PATH)")
@@ -368,14 +468,41 @@ def parse():
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe --bind-to none",
                         help="the command that starts nccl-tests' processes")
     parser.add_argument("--limit", type=float, default=150, metavar="S", help="time limit of a part, in seconds (150)")
+    parser.add_argument("--share-gpu", action="store_true", help="all ranks share a GPU, also if there are several")
+    parser.add_argument("--ranks", type=int, help="of large and rows; else 2, or 4 if there are as many GPUs")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of large (1)")
+    parser.add_argument("--warm", type=int, default=90, help="steps of large with cecl before the timed ones, for trials (90)")
+    parser.add_argument("--seconds", type=float, help="time limit of all parts together; rows makes as many rounds as fit")
     parser.add_argument("--keep", metavar="FOLDER", help="where logs go; else they are lost")
     args = parser.parse_args()
     if args.nccl:
         os.environ["CECL_NCCL_PATH"] = os.path.abspath(args.nccl)
-    unknown = [part for part in args.parts if part not in PARTS]
+    unknown = [part for part in args.parts if part not in {**PARTS, **NAMED_ONLY}]
     if unknown:
-        parser.error(f"{unknown[0]}: one of {', '.join(PARTS)} expected")
+        parser.error(f"{unknown[0]}: one of {', '.join([*PARTS, *NAMED_ONLY])} expected")
+    set_gpus(args)
     return args
+
+
+def count_gpus():
+    """How many GPUs CUDA shows."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([one for one in visible.split(",") if one.strip()])
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return 0
+    return sum(line.startswith("GPU") for line in listed.splitlines())
+
+
+def set_gpus(args):
+    gpus = 1 if args.share_gpu else count_gpus()
+    if gpus > 1:
+        SHARING.clear()
+        os.environ.pop("CECL_SHARE_GPU", None)
+    args.gpus = gpus
+    args.ranks = args.ranks or (4 if gpus >= 4 else 2)
 
 
 def run_part(args, part):
@@ -384,9 +511,13 @@ def run_part(args, part):
     if lacks and not getattr(args, lacks):
         note(part, "skipped", f"it needs --{lacks.replace('_', '-')}")
         return True
-    clock = Clock(args.limit)
+    if not SHARING and part in ("fsdp4", "moves4") and args.gpus < 4:
+        note(part, "skipped", f"{args.gpus} GPUs; with --share-gpu ranks share one")
+        return True
+    left = args.seconds - (time.monotonic() - BEGAN) if args.seconds else args.limit
+    clock = Clock(left if part in NAMED_ONLY else min(left, args.limit))
     try:
-        PARTS[part](args, clock)
+        {**PARTS, **NAMED_ONLY}[part](args, clock)
     except Wrong as wrong:
         note(part, "FAILED", str(wrong))
         return False

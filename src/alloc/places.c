@@ -344,11 +344,27 @@ static uint64_t longest(struct cecl_places *places, const struct cecl_places_pat
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent)
 {
-    const uint64_t left = places->most_spent_ns - places->spent_ns;
-    places->spent_ns +=
-        spent < left ? spent : left; /* in any longer time this thread did not run */
+    const uint64_t most =
+        places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
+    places->latest_ns =
+        spent < most ? spent : most; /* in any longer time this thread did not run */
+    places->spent_ns += places->latest_ns;
     places->waited_at += spent;
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
+}
+
+/* Notes whether the wait for the group before has let this rank's GPU run out of work. The debt has a limit, from which
+ * a rank recovers in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
+                     void *context)
+{
+    const uint64_t more = (CECL_PLACES_DRY - 1) * places->latest_ns,
+                   limit = places->most_spent_ns < UINT64_MAX / CECL_PLACES_DRY
+                               ? CECL_PLACES_DRY * places->most_spent_ns
+                               : UINT64_MAX;
+    if (patience->is_pending && !patience->is_pending(context))
+        places->spent_ns = more < limit - places->spent_ns ? places->spent_ns + more : limit;
+    places->latest_ns = 0;
 }
 
 /* Meets a group that was not decided yet when this rank looked. */
@@ -385,6 +401,8 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
                                           cecl_places_go_on *go_on, void *context)
 {
     enum cecl_places_outcome outcome;
+    if (places->latest_ns > 0)
+        note_dry(places, patience, context);
     if (!is_decided(places, last_call(group), &outcome))
         outcome = wait_for_decision(places, group, patience, go_on, context);
     if (outcome == CECL_PLACES_FULL)

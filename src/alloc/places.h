@@ -71,6 +71,7 @@ struct cecl_places {
     uint64_t most_spent_ns; /* set by the caller: see struct cecl_places_patience */
     bool patient;           /* set by the caller, equal on all ranks: no rank decides LATE */
     uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
+    uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
     uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
@@ -126,10 +127,12 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
  * published the call before this group. While `is_pending` returns true, because this rank's GPU has work, waiting
  * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits take at most
  * `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
- * program by at most that share, even if the program's speed is limited by its hosts. A rank does not wait at all
+ * program by at most that share, even if the program's speed is limited by its hosts. If this rank's GPU has run out
+ * of work by the next call, its host is not ahead of it, and the wait was not free: it counts CECL_PLACES_DRY times. A rank does not wait at all
  * for a rank whose calls this thread makes. The same holds for a rank that has made no call yet, because this
  * thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
+#define CECL_PLACES_DRY 16u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */

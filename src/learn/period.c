@@ -28,7 +28,7 @@ static uint64_t power(uint32_t exponent)
 
 static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
 {
-    return &period->hashes[call % CECL_PERIOD_RING];
+    return &period->hashes[(call - period->skipped) % CECL_PERIOD_RING];
 }
 
 /* The hash of the `length` calls before call number `end`. raised: BASE to the power of
@@ -184,4 +184,19 @@ bool cecl_period_next(struct cecl_period *period, uint64_t token)
         forget(period);
     }
     return is_first;
+}
+
+/* The ring is as if the skipped calls, which are whole periods, had not been made. The calls behind them fill the
+ * ring. */
+void cecl_period_repeat(struct cecl_period *period, uint64_t count)
+{
+    const uint64_t length = period->length,
+                   more = count > CECL_PERIOD_RING ? count - CECL_PERIOD_RING : 0,
+                   skipped = more - more % length;
+    period->calls += skipped;
+    period->skipped += skipped;
+    period->begun += skipped;
+    period->run += skipped;
+    for (uint64_t i = skipped; i < count; i++)
+        (void)cecl_period_next(period, token_at(period, period->calls - length));
 }

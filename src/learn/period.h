@@ -24,6 +24,7 @@
 struct cecl_period {
     uint64_t calls;   /* calls so far */
     uint32_t length;  /* calls of the period; 0: no period was found */
+    uint64_t skipped; /* how many of them have no hash in the ring (cecl_period_repeat) */
     uint64_t pattern; /* hash of the calls of a period, beginning where periods begin */
     uint64_t raised;  /* BASE to the power of `length` */
     uint64_t begun;   /* how many calls came before the first call of the latest period */
@@ -35,7 +36,7 @@ struct cecl_period {
     uint64_t broken;    /* the longest recent run that broke off */
     uint64_t broken_at; /* the call at which it broke off */
     uint32_t strikes;   /* how many runs in a row were short */
-    /* [a call's number, modulo the size] hash of all calls before that call */
+    /* [a call's number less `skipped`, modulo the size] hash of all calls before that call */
     uint64_t hashes[CECL_PERIOD_RING];
     struct {
         uint32_t gram; /* hash of the GRAM calls that end at `at` */
@@ -52,5 +53,9 @@ static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
 
 /* Adds the next call. Returns whether it begins a period. */
 bool cecl_period_next(struct cecl_period *period, uint64_t token);
+
+/* Adds `count` calls, each of which equals the call that came one period before. A period was found. The time that
+ * this takes does not depend on `count`, if `count` is large. */
+void cecl_period_repeat(struct cecl_period *period, uint64_t count);
 
 #endif

@@ -6,6 +6,7 @@
 #include "nccl/abi.h"
 #include "nccl/life.h"
 #include "nccl/reason.h"
+#include "nccl/settled.h"
 
 /* Which library carries out the one-sided calls of a communicator; see windows.h. */
 enum cecl_nccl_one_sided_by {
@@ -59,6 +60,7 @@ struct cecl_nccl_comm {
     uint64_t served, agreed;
     enum cecl_nccl_one_sided_by one_sided;
     bool has_passed_one_sided;
+    struct cecl_nccl_settled settled;
     struct cecl_nccl_windows *windows; /* see windows.c; NULL: cecl shares no windows */
     /* -- shared by threads -- */
     /* the error, if ranks could not exchange bytes while cecl's communicator was made, or if finalizing it has

@@ -320,6 +320,7 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     bool *is_timed)
 {
     const struct cecl_trial *trial = &learn->trial;
+    cecl_nccl_settled_catch_up(comm);
     count_in_group(learn);
     follow_period(learn, call, comm);
     struct in_force in_force = {.by_period = learn->is_found && cecl_trial_has_arm(trial),
@@ -329,7 +330,11 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
         in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
-    return follow_arm(learn, call, comm, in_force);
+    const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
+    cecl_nccl_settled_note(comm, call,
+                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER &&
+                               learn->group == 0 && !comm->rails.exist);
+    return reason;
 }
 
 /* Only verdicts decide on captured calls, not turns of a trial. All ranks get a verdict at the same call,

@@ -53,31 +53,47 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Communicators on which calls were made, so that the table can name this process's rank. Has only the
- * first MEMBERS of them. */
-#define MEMBERS 64
-static struct member {
-    _Atomic(ncclComm_t) comm;
-    _Atomic int nranks; /* 0: not known */
-    _Atomic int rank;
-} members[MEMBERS];
+/* Communicators on which calls were made, so that the table can name this process's rank. Never freed, because threads
+ * read the lists without a lock. */
+#define MEMBER_LISTS 64
+struct member {
+    ncclComm_t comm;
+    int nranks, rank; /* nranks 0: not known */
+    struct member *next;
+};
+static _Atomic(struct member *) members[MEMBER_LISTS];
 
 /* ---- printing */
 
-/* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks, as in the largest communicator. */
+/* The least rank above `above` that this process has in communicators of the most ranks, which *most is; -1: none. */
+static int next_rank(int above, int *most)
+{
+    int rank = -1;
+    for (int i = 0; i < MEMBER_LISTS; i++)
+        for (const struct member *one = atomic_load(&members[i]); one; one = one->next) {
+            if (one->nranks > *most) {
+                *most = one->nranks;
+                rank = -1;
+            }
+            if (one->nranks == *most && one->rank > above && (rank < 0 || one->rank < rank))
+                rank = one->rank;
+        }
+    return rank;
+}
+
+/* Prints "rank 3 of 8", or "ranks 0 1 of 2" if threads are ranks, as in the largest communicators. */
 static void print_ranks(FILE *out)
 {
-    int most = 0, count = 0;
-    for (int i = 0; i < MEMBERS; i++)
-        most = members[i].nranks > most ? members[i].nranks : most;
-    for (int i = 0; i < MEMBERS && most > 0; i++)
-        count += members[i].nranks == most;
-    fprintf(out, count == 0 ? "rank unknown" : count == 1 ? "rank" : "ranks");
-    for (int i = 0; i < MEMBERS && most > 0; i++)
-        if (members[i].nranks == most)
-            fprintf(out, " %d", members[i].rank);
-    if (count > 0)
-        fprintf(out, " of %d", most);
+    int most = 1;
+    const int first = next_rank(-1, &most);
+    if (first < 0) {
+        fprintf(out, "rank unknown");
+        return;
+    }
+    fprintf(out, next_rank(first, &most) < 0 ? "rank" : "ranks");
+    for (int rank = first; rank >= 0; rank = next_rank(rank, &most))
+        fprintf(out, " %d", rank);
+    fprintf(out, " of %d", most);
 }
 
 /* A row of the table: calls of one function with the same result. */
@@ -225,29 +241,22 @@ static void print(void)
 
 /* ---- counting */
 
-static void ask(struct member *member, ncclComm_t comm)
-{
-    int rank, nranks;
-    if (cecl_nccl_pass_ncclCommUserRank(comm, &rank) == ceclSuccess &&
-        cecl_nccl_pass_ncclCommCount(comm, &nranks) == ceclSuccess) {
-        atomic_store(&member->rank, rank);
-        atomic_store(&member->nranks, nranks);
-    }
-}
-
 static void note_member(ncclComm_t comm)
 {
-    for (int i = 0; i < MEMBERS; i++) {
-        ncclComm_t there = atomic_load_explicit(&members[i].comm, memory_order_relaxed);
-        if (there == comm)
-            return;
-        if (!there && atomic_compare_exchange_strong(&members[i].comm, &there, comm)) {
-            ask(&members[i], comm);
-            return;
-        }
-        if (there == comm) /* another thread was first */
-            return;
-    }
+    const uint64_t bits = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+    _Atomic(struct member *) *list = &members[bits >> 58];
+    struct member *one = atomic_load_explicit(list, memory_order_acquire);
+    while (one && one->comm != comm)
+        one = one->next;
+    if (one || !(one = calloc(1, sizeof(*one))))
+        return;
+    one->comm = comm;
+    if (cecl_nccl_pass_ncclCommUserRank(comm, &one->rank) != ceclSuccess ||
+        cecl_nccl_pass_ncclCommCount(comm, &one->nranks) != ceclSuccess)
+        one->nranks = 0;
+    one->next = atomic_load(list);
+    while (!atomic_compare_exchange_weak(list, &one->next, one))
+        ;
 }
 
 static size_t class_of(size_t bytes)

@@ -129,6 +129,7 @@ struct registered {
     const ncclWindow_t *win;
     void *buff;
     size_t bytes;
+    int left; /* at the group's end: how many windows the group's list has from here on, with this one */
     ncclResult_t result;
     pthread_t thread;
     bool is_done, has_thread;
@@ -178,20 +179,28 @@ ncclResult_t cecl_nccl_window_registered(struct cecl_nccl_comm *entry, ncclComm_
 {
     struct registered one = {
         .entry = entry, .comm = comm, .win = win, .buff = buff, .bytes = bytes};
-    if (cecl_nccl_group_depth() > 0)
-        return keep(&one);
+    if (cecl_nccl_group_depth() > 0) {
+        if (keep(&one) == ceclSuccess)
+            return ceclSuccess;
+        /* the window cannot be shared, which peers must hear. If windows are shared already, they would take
+         * this word for one about another window of the group */
+        if (entry->one_sided == CECL_NCCL_ONE_SIDED_SERVED)
+            return ceclSystemError;
+        one.win = NULL;
+    }
     register_one(&one);
     return one.result;
 }
 
-/* Registers all windows of a communicator, in order. The list ends with an entry without a communicator. */
+/* Registers all windows of a communicator, in order. */
 static void *register_all_of(void *argument)
 {
     struct registered *first = argument;
     const ncclComm_t comm = first->comm;
-    for (struct registered *one = first; one->entry; one++)
-        if (one->comm == comm)
-            register_one(one);
+    const int left = first->left;
+    for (int i = 0; i < left; i++)
+        if (first[i].comm == comm)
+            register_one(&first[i]);
     return NULL;
 }
 
@@ -217,15 +226,15 @@ ncclResult_t cecl_nccl_windows_end_group(ncclResult_t ended)
 {
     ncclResult_t result = ceclSuccess;
     const int count = count_registered(ended);
-    if (count > 0 && keep(&(struct registered){.entry = NULL}) != ceclSuccess)
-        result = ceclSystemError;
-    for (int i = 1; i < count && result == ceclSuccess; i++)
+    for (int i = 0; i < count; i++)
+        group.list[i].left = count - i;
+    for (int i = 1; i < count; i++)
         if (is_first_of_comm(group.list, i))
             group.list[i].has_thread = cecl_thread_start(&group.list[i].thread, "cecl-window",
                                                          register_all_of, &group.list[i]) == 0;
-    if (count > 0 && result == ceclSuccess)
+    if (count > 0)
         register_all_of(&group.list[0]);
-    for (int i = 1; i < count && result == ceclSuccess; i++)
+    for (int i = 1; i < count; i++)
         if (group.list[i].has_thread)
             pthread_join(group.list[i].thread, NULL);
     for (int i = 0; i < count && result == ceclSuccess; i++)

@@ -108,7 +108,7 @@ static inline struct standin_streams find_streams(void)
 STANDIN_API ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream);
 
 /* For measurements: from now on, this thread's collectives return at once, without a transfer. */
-STANDIN_API void standin_go_hollow(void);
+STANDIN_API void standin_go_hollow(bool is);
 
 /* From now on, each collective of this process takes at least this many microseconds. */
 STANDIN_API void standin_take_us(unsigned us);

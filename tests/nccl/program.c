@@ -1,9 +1,10 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
- * nccl_program processes|threads|children|newest|messages|captured NRANKS
+ * nccl_program processes|threads|children|newest|messages|captured|crowd NRANKS
  *   children  processes whose parent has made the calls as well, before it forked
  *   newest    threads that make calls which only the newest NCCL has
  *   messages  threads that send around a ring, each many messages in a group
  *   captured  processes that capture a gather and a message, and replay both twice
+ *   crowd     a process that makes a call on each of 100 communicators first, and then threads
  * Prints the name and the result of each call that failed. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,28 @@ static bool capture_calls(struct rank *rank)
            (rank->rank == 1) == (word == 0);
 }
 
+static bool gather_alone(struct rank *rank)
+{
+    int in = 1, out = 0;
+    return CALL(ncclAllGather, &in, &out, 1, ncclInt32, rank->comm, NULL) && out == 1;
+}
+
+/* All communicators exist at the same time, so NCCL gives them different handles. */
+static bool call_in_a_crowd(int nranks)
+{
+    enum { CROWD = 100 };
+    struct rank alone[CROWD];
+    bool is = true;
+    for (int i = 0; i < CROWD; i++) {
+        alone[i] = (struct rank){.nranks = 1};
+        is = is && ncclCommInitAll(&alone[i].comm, 1, NULL) == 0 && gather_alone(&alone[i]);
+    }
+    is = is && run_ranks(nranks, make_calls);
+    for (int i = 0; i < CROWD && is; i++)
+        is = ncclCommDestroy(alone[i].comm) == 0;
+    return is;
+}
+
 /* The first rank makes the id, and sends it to the others through a pipe. */
 static ncclUniqueId agree_on_id(int rank, int nranks, const int pipe[2])
 {
@@ -156,5 +179,7 @@ int main(int argc, char **argv)
         return run_processes(nranks, capture_calls);
     if (strcmp(argv[1], "messages") == 0)
         return !run_ranks(nranks, send_many);
+    if (strcmp(argv[1], "crowd") == 0)
+        return !call_in_a_crowd(nranks);
     return strcmp(argv[1], "children") == 0 ? run_children(nranks) : !run_ranks(nranks, make_calls);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless a second run starts with the verdicts that the first run learned, without a trial, and
-# unless a file that does not fit is ignored with one line.
+# Fails unless a second run starts with the verdicts that the first run learned, without a trial, unless
+# a file that does not fit is ignored with one line, and unless ranks whose files differ decide alike.
 # test_nccl_learned.sh TEST_NCCL_TRIALS
 trials=$1
 dir=$(mktemp -d)
@@ -28,6 +28,18 @@ grep -q "step: served.*, as $dir/learned says (" "$dir/second" || fails "not rec
 grep -q "all-gather of 256 to 512 bytes, int32: served, as $dir/learned says (" "$dir/second" ||
     fails "no class is recalled: $(cat "$dir/second")"
 grep -Eq ' (steps|calls)\): ' "$dir/second" && fails "tried again: $(cat "$dir/second")"
+
+# Ranks whose files differ: one of the files decides for both ranks, and one line says so.
+sed 's/^\(verdict host 2 [^ ]* [^ ]* [0-9a-f]* \)[a-z_]*/\1nccl/' "$dir/learned" >"$dir/contrary"
+cmp -s "$dir/learned" "$dir/contrary" && fails "no verdict for two ranks: $(cat "$dir/learned")"
+for files in "learned contrary" "contrary learned"; do
+    # shellcheck disable=SC2086
+    set -- $files
+    CECL_NCCL_TRIALS=0 "$trials" differ "$dir/$1" "$dir/$2" >"$dir/said" 2>&1 || fails "files $files: $(cat "$dir/said")"
+    [ "$(grep '^gathers: ' "$dir/said" | sort | uniq -c | awk '{ print $1 }')" = 2 ] ||
+        fails "files $files: ranks differ: $(cat "$dir/said")"
+    [ "$(grep -c '^cecl: step: ' "$dir/said")" = 1 ] || fails "files $files: one line expected: $(cat "$dir/said")"
+done
 
 # A file that has only other periods: nothing is tried, and --stats reports why.
 sed 's/^\(verdict .* \)[0-9a-f]\{16\} /\10123456789abcdef /' "$dir/learned" >"$dir/others"

@@ -55,6 +55,11 @@ for rank in 0 1 2; do
         wrong "the heading names rank $rank"
 done
 
+case="the heading names the ranks of the largest of many communicators"
+run "$program" crowd 3
+expect_status 0
+grep -qE "^cecl: ranks 0 1 2 of 3, process [0-9]+: calls of NCCL$" <<<"$errors" || wrong "ranks 0 1 2 of 3 expected"
+
 case="children of a process that called NCCL count their own calls"
 run "$program" children 2
 expect_status 0

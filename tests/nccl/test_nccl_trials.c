@@ -1,6 +1,9 @@
 /* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served
  * after some steps, and its results are always right. The test sets how long the stand-in for
- * NCCL takes. */
+ * NCCL takes.
+ *
+ * test_nccl_trials differ FILE FILE: runs two ranks as processes, each with its CECL_NCCL_LEARNED.
+ * Each prints whether its gathers were passed at the end. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +11,7 @@
 
 #include "../with_cmocka.h"
 
-#include "ranks.h"
+#include "processes.h"
 
 enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
@@ -22,6 +25,7 @@ enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
 static __typeof__(standin_last) *last;
 static __typeof__(standin_take_us) *take_us;
+static __typeof__(standin_go_hollow) *go_hollow;
 
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
@@ -119,13 +123,18 @@ static bool captures(const struct rank *r, ncclRedOp_t op, bool is_served)
     return is && result == (op == ncclSum ? r->nranks * (r->nranks - 1) / 2 : r->nranks - 1);
 }
 
+static bool take_step(struct rank *r, int step, bool was_passed[3])
+{
+    return gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]) &&
+           gather(r, step + 7, &was_passed[2]) && gather_two(r, step) && broadcast(r, step) &&
+           find_largest(r, step);
+}
+
 static bool train(struct rank *r)
 {
     bool is = captures(r, ncclSum, false), was_passed[3] = {false};
     for (int step = 0; step < STEPS && is; step++) {
-        is = gather(r, step, &was_passed[0]) && reduce(r, step, &was_passed[1]) &&
-             gather(r, step + 7, &was_passed[2]) && gather_two(r, step) && broadcast(r, step) &&
-             find_largest(r, step);
+        is = take_step(r, step, was_passed);
         for (int i = 0; i < 3 && step >= STEPS - LAST; i++)
             passed += was_passed[i];
     }
@@ -143,6 +152,16 @@ static void a_program_that_gains_is_served_after_its_trial(void **state)
         assert_true(run_ranks(nranks, train));
         assert_int_equal(passed, 0);
     }
+}
+
+static bool train_with_own_file(struct rank *r)
+{
+    bool is = true, was_passed[3] = {false};
+    for (int step = 0; step < STEPS && is; step++)
+        is = take_step(r, step, was_passed);
+    printf("gathers: %s\n", was_passed[0] ? "passed" : "served");
+    fflush(stdout);
+    return is && was_passed[0] == was_passed[2];
 }
 
 /* The sequence has no period. So the built-in table decides, and passes such calls. */
@@ -244,13 +263,52 @@ static bool train_both(struct rank *r)
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
+static pthread_barrier_t together;
+
+/* The calls of hollow steps return at once, so their verdict is that NCCL makes them. Then the
+ * steps change. The table has nothing for three ranks, so only another verdict can serve them. */
+static bool change_steps(struct rank *r)
+{
+    /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
+    enum { HOLLOW = 30000, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
+    const int32_t mine[COUNT] = {0};
+    int32_t all[COUNT * MAX_RANKS];
+    bool is = true;
+    go_hollow(true);
+    for (int i = 0; i < HOLLOW + FORGOTTEN; i++) {
+        const size_t count = i < HOLLOW ? 1 : COUNT;
+        is = ncclAllGather(mine, all, count, ncclInt32, r->comm, NULL) == 0 && is;
+        if (i % TOGETHER == 0)
+            pthread_barrier_wait(&together);
+    }
+    is = is && came("ncclAllGather");
+    go_hollow(false);
+    for (int i = 0; i < CALLS && is; i++) {
+        bool was_passed;
+        is = gather(r, i, &was_passed);
+        passed += i >= CALLS - LAST && was_passed;
+    }
+    return is;
+}
+
+static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
+{
+    (void)state;
+    if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
+        skip();
+    passed = 0;
+    take_us(CALL_TAKES_US);
+    pthread_barrier_init(&together, NULL, 3);
+    assert_true(run_ranks(3, change_steps));
+    assert_int_equal(passed, 0);
+}
+
 static void communicators_are_tried_one_after_the_other(void **state)
 {
     take_us(300);
     assert_true(run_ranks(4, train_both));
 }
 
-/* test_nccl_trials [PATTERN]: runs the tests whose names match, such as '*trial*'. */
 int main(int argc, char **argv)
 {
     void *standin = dlopen(getenv("CECL_NCCL_PATH"), RTLD_NOW);
@@ -260,11 +318,16 @@ int main(int argc, char **argv)
     }
     *(void **)&last = dlsym(standin, "standin_last");
     *(void **)&take_us = dlsym(standin, "standin_take_us");
+    *(void **)&go_hollow = dlsym(standin, "standin_go_hollow");
+    if (argc == 4 && strcmp(argv[1], "differ") == 0)
+        return !run_processes(train_with_own_file, 2, "CECL_NCCL_LEARNED",
+                              (const char *const *)&argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_gains_is_served_after_its_trial),
         cmocka_unit_test(without_a_period_the_table_decides),
         cmocka_unit_test(classes_of_calls_without_a_period_have_trials),
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
+        cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -437,6 +437,38 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     free_shared(shared, 2);
 }
 
+static bool nothing_is_pending(void *context)
+{
+    (void)context;
+    return false;
+}
+
+static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **state)
+{
+    (void)state;
+    enum { WAIT_NS = 1000000 };
+    for (int is_dry = 0; is_dry < 2; is_dry++) {
+        struct cecl_places places[2];
+        void *shared = new_shared(2, 0);
+        open_all(places, shared, 2, 0);
+        places[0].most_spent_ns = 1000 * (uint64_t)WAIT_NS;
+        in_another_thread(&places[1], 1);
+        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+        struct cecl_places_patience patience = {AT_ONCE, WAIT_NS, go_on_always};
+        (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
+        const uint64_t spent = places[0].spent_ns;
+        assert_true(spent >= WAIT_NS);
+        in_another_thread(&places[1], 2); /* the next call is met at once, so no time is regained */
+        patience.is_pending = is_dry ? nothing_is_pending : go_on_always;
+        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_FULL);
+        assert_int_equal(places[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
+        in_another_thread(&places[1], 1); /* and the wait is not counted again */
+        (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_FULL);
+        assert_int_equal(places[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
+        free_shared(shared, 2);
+    }
+}
+
 /* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
 static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
 {
@@ -757,6 +789,7 @@ int main(void)
         cmocka_unit_test(a_late_peer_is_waited_for_longer_while_calls_are_pending),
         cmocka_unit_test(the_longer_wait_ends_with_the_pending_calls),
         cmocka_unit_test(all_longer_waits_are_a_bound_and_a_share_of_the_time),
+        cmocka_unit_test(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times),
         cmocka_unit_test(nobody_is_waited_for_who_may_be_of_the_same_thread),
         cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),

@@ -1,0 +1,249 @@
+/* Calls of a settled period leave learning in the state in which it would be if it had heard of each of them. Random
+ * programs run twice: on a communicator whose periods settle, and on one whose periods do not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "nccl/call.h"
+#include "nccl/depth.h"
+#include "nccl/learning.h"
+
+/* What the trial knows: NCCL is to make the calls. Nothing is ever tried. */
+static bool reserve(void *context, uint64_t id)
+{
+    (void)context;
+    (void)id;
+    return true;
+}
+
+static void release(void *context, uint64_t id)
+{
+    (void)context;
+    (void)id;
+}
+
+static int recall(void *context, uint64_t subject)
+{
+    (void)context;
+    (void)subject;
+    return CECL_NCCL_BY_NCCL;
+}
+
+/* A communicator of one rank. */
+struct side {
+    struct cecl_nccl_comm comm;
+    struct cecl_nccl_learn learn;
+    bool settles;
+    uint64_t passed; /* calls of which learning did not hear */
+    uint64_t caught_up;
+};
+
+static struct side *open_side(bool settles)
+{
+    static const struct cecl_trial_host host = {
+        .reserve = reserve, .release = release, .recall = recall, .only_recalls = true};
+    struct side *side = calloc(1, sizeof(*side));
+    void *words = calloc(1, cecl_trial_bytes(1));
+    assert_true(side && words);
+    side->settles = settles;
+    side->comm.learn = &side->learn;
+    (void)!cecl_nccl_life_go(&side->comm.life, CECL_NCCL_FREE_TO_MAKING);
+    (void)!cecl_nccl_life_go(&side->comm.life, CECL_NCCL_MAKING_TO_READY);
+    cecl_trial_open(&side->learn.trial, words, 0, 1, 1, &host);
+    return side;
+}
+
+static void close_side(struct side *side)
+{
+    free(side->learn.trial.shared);
+    free(side->comm.settled.calls);
+    free(side);
+}
+
+/* As learn.c does. */
+static void hear(struct side *side, const struct cecl_nccl_call *call)
+{
+    struct cecl_nccl_learn *learn = &side->learn;
+    const uint64_t token = cecl_period_token(call->count * 8 + (uint64_t)call->op, true);
+    if (cecl_period_next(&learn->period, token))
+        cecl_trial_boundary(&learn->trial, learn->period.was_whole, 1000000);
+    *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
+    const bool is_found = learn->period.length > 0;
+    if (is_found && !learn->is_found)
+        cecl_trial_want(&learn->trial, learn->period.pattern, 1, CECL_TRIAL_PERIODS);
+    else if (!is_found && learn->is_found)
+        cecl_trial_cancel(&learn->trial);
+    learn->is_found = is_found;
+}
+
+static void make(struct side *side, const struct cecl_nccl_call *call)
+{
+    if (side->settles && cecl_nccl_settled_passes(&side->comm, call)) {
+        side->passed++;
+        return;
+    }
+    side->caught_up += side->comm.settled.most > 0;
+    cecl_nccl_settled_catch_up(&side->comm);
+    hear(side, call);
+    /* calls of 5 elements are not passed whenever the verdict is in force */
+    if (side->settles)
+        cecl_nccl_settled_note(&side->comm, call,
+                               side->learn.is_found && side->learn.trial.has_verdict &&
+                                   call->count != 5);
+}
+
+static void check_equal(struct side *left, struct side *right)
+{
+    const struct cecl_nccl_learn *a = &left->learn, *b = &right->learn;
+#define SAME(field) assert_true(a->field == b->field)
+    SAME(period.calls);
+    SAME(period.length);
+    SAME(period.pattern);
+    SAME(period.begun);
+    SAME(period.was_whole);
+    SAME(period.candidate);
+    SAME(period.run);
+    SAME(period.broken);
+    SAME(period.broken_at);
+    SAME(period.strikes);
+    SAME(trial.state);
+    SAME(trial.has_verdict);
+    SAME(trial.subject);
+    SAME(trial.decisions);
+    SAME(trial.wait);
+    SAME(trial.nlearned);
+    for (uint32_t i = 0; i < CECL_TRIAL_LEARNED; i++)
+        SAME(trial.learned[i].left);
+    SAME(moved);
+    SAME(reduced);
+#undef SAME
+}
+
+static uint64_t below(uint64_t *seed, uint64_t bound)
+{
+    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ z >> 31) % bound;
+}
+
+static struct cecl_nccl_call draw_call(uint64_t *seed)
+{
+    const bool reduces = below(seed, 3) == 0;
+    return (struct cecl_nccl_call){.op = reduces ? CECL_NCCL_OP_ncclAllReduce
+                                                 : CECL_NCCL_OP_ncclAllGather,
+                                   .reduces = reduces,
+                                   .count = 1 + below(seed, 4)};
+}
+
+enum { MOST = 4095 };
+
+/* Makes the calls of a step for a while, with odd calls between some steps. */
+static void run_part(uint64_t *seed, struct side *plain, struct side *settling)
+{
+    static const uint32_t lengths[] = {1, 2, 3, 7, 50, 300, 3000, MOST};
+    static struct cecl_nccl_call step[MOST];
+    const uint32_t length = lengths[below(seed, sizeof(lengths) / sizeof(lengths[0]))];
+    const uint64_t steps = 4 + below(seed, (below(seed, 4) == 0 ? 2000000 : 60000) / length);
+    for (uint32_t i = 0; i < length; i++)
+        step[i] = draw_call(seed);
+    if (below(seed, 8) == 0)
+        step[below(seed, length)].count = 5;
+    for (uint64_t i = 0; i < steps; i++) {
+        for (uint32_t k = 0; k < length; k++) {
+            make(plain, &step[k]);
+            make(settling, &step[k]);
+        }
+        if (below(seed, 200) == 0)
+            for (uint64_t odd = below(seed, 3) == 0 ? below(seed, 600) : 1; odd > 0; odd--) {
+                const struct cecl_nccl_call call = draw_call(seed);
+                make(plain, &call);
+                make(settling, &call);
+            }
+        if (settling->comm.settled.left == settling->comm.settled.most)
+            check_equal(plain, settling);
+    }
+}
+
+static void learning_catches_up_on_the_calls_of_a_settled_period(void **state)
+{
+    (void)state;
+    uint64_t passed = 0, caught_up = 0, calls = 0;
+    for (uint64_t number = 1; number <= 12; number++) {
+        uint64_t seed = number;
+        print_message("seed %d\n", (int)number);
+        struct side *plain = open_side(false), *settling = open_side(true);
+        for (int part = 0; part < 12; part++)
+            run_part(&seed, plain, settling);
+        cecl_nccl_settled_catch_up(&settling->comm);
+        check_equal(plain, settling);
+        passed += settling->passed;
+        caught_up += settling->caught_up;
+        calls += plain->learn.period.calls;
+        close_side(plain);
+        close_side(settling);
+    }
+    print_message("%d of %d thousand calls passed, caught up %d times\n", (int)(passed / 1000),
+                  (int)(calls / 1000), (int)caught_up);
+    assert_true(passed > calls / 2);
+    assert_true(caught_up > 100);
+}
+
+/* After a period of one call, which NCCL makes. */
+static struct side *settle_one(struct cecl_nccl_call *call)
+{
+    struct side *side = open_side(true);
+    *call = (struct cecl_nccl_call){.op = CECL_NCCL_OP_ncclAllGather, .count = 2};
+    for (int i = 0; i < 1000; i++)
+        make(side, call);
+    assert_true(side->passed > 500);
+    return side;
+}
+
+static void a_call_that_differs_in_one_argument_is_heard(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct cecl_nccl_call call;
+        struct side *side = settle_one(&call);
+        call.count += i == 0;
+        call.op = i == 1 ? CECL_NCCL_OP_ncclAlltoAll : call.op;
+        call.datatype += i == 2;
+        call.redop += i == 3 ? 256 : 0;
+        call.root += i == 4;
+        assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+        close_side(side);
+    }
+}
+
+static void calls_in_groups_and_of_ended_communicators_are_heard(void **state)
+{
+    (void)state;
+    struct cecl_nccl_call call;
+    struct side *side = settle_one(&call);
+    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    cecl_nccl_group_opened();
+    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    cecl_nccl_group_ended();
+    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_true(cecl_nccl_life_go(&side->comm.life, CECL_NCCL_READY_TO_FINALIZING));
+    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_true(cecl_nccl_life_go(&side->comm.life, CECL_NCCL_FINALIZING_TO_READY));
+    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    cecl_nccl_settled_forget(&side->comm.settled); /* another communicator */
+    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    close_side(side);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learning_catches_up_on_the_calls_of_a_settled_period),
+        cmocka_unit_test(a_call_that_differs_in_one_argument_is_heard),
+        cmocka_unit_test(calls_in_groups_and_of_ended_communicators_are_heard)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
