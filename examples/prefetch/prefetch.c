@@ -236,10 +236,24 @@ static bool make_part(struct job *j, void **out, int group, size_t from, size_t 
     return fine;
 }
 
+static bool make_activations(struct job *j)
+{
+    struct compute *c = &j->compute;
+    const size_t batch = (size_t)j->shape.batch, cells = batch * (size_t)j->shape.width;
+    j->x = c->alloc(c, cells * c->element);
+    j->y = c->alloc(c, cells * c->element);
+    j->logits = c->alloc(c, batch * SYMBOLS * c->wide);
+    j->tokens = c->alloc(c, batch + batch / SAMPLE);
+    j->sample = malloc(batch + batch / SAMPLE);
+    return j->x && j->y && j->logits && j->tokens && j->sample;
+}
+
 static bool make_parameters(struct job *j)
 {
     const int groups = group_count(&j->shape);
     size_t largest = 0;
+    if (!make_activations(j))
+        return refuse("memory", "not enough for the activations; take a smaller --batch");
     j->shards = calloc((size_t)groups, sizeof(*j->shards));
     j->whole = calloc((size_t)groups, sizeof(*j->whole));
     if (!j->shards || !j->whole)
@@ -255,18 +269,6 @@ static bool make_parameters(struct job *j)
         CECL_OR_FALSE(j, ceclMemAlloc(j->comm, (void **)&j->buffers[b],
                                       largest * (size_t)j->shape.nranks * j->shape.element));
     return make_gathers(j);
-}
-
-static bool make_activations(struct job *j)
-{
-    struct compute *c = &j->compute;
-    const size_t batch = (size_t)j->shape.batch, cells = batch * (size_t)j->shape.width;
-    j->x = c->alloc(c, cells * c->element);
-    j->y = c->alloc(c, cells * c->element);
-    j->logits = c->alloc(c, batch * SYMBOLS * c->wide);
-    j->tokens = c->alloc(c, batch + batch / SAMPLE);
-    j->sample = malloc(batch + batch / SAMPLE);
-    return j->x && j->y && j->logits && j->tokens && j->sample;
 }
 
 static bool make_job(struct job *j)
@@ -298,8 +300,7 @@ static bool make_job(struct job *j)
                               .nranks = nranks};
     o->steps = o->steps ? o->steps : big ? 10 : 5;
     j->text = text_load(o->data, (size_t)j->shape.batch + 1, &j->text_bytes);
-    return j->text && j->compute.open(&j->compute, device, 2, 0) && make_activations(j) &&
-           make_parameters(j);
+    return j->text && j->compute.open(&j->compute, device, 2, 0) && make_parameters(j);
 }
 
 static void end_job(struct job *j)

@@ -24,8 +24,6 @@ struct members {
     struct cecl_meeting_plan meeting; /* shrink */
 };
 
-/* ---- shared by both */
-
 /* The settings of a new communicator. All fields have values even after an error, because one of them is the
  * time limit for notifying peers. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
@@ -144,7 +142,6 @@ static ceclResult_t join(struct members *members, struct cecl_oob *oob,
 
 /* ---- split */
 
-/* What each rank sends in the first exchange. */
 struct choice {
     int32_t color, key;
 };
@@ -323,7 +320,6 @@ static ceclResult_t check_shrink(ceclComm_t comm, const int *excluded, int count
     return settle(comm, config, resolved);
 }
 
-/* Fills in the members, in ascending order. */
 static ceclResult_t list_those_who_stay(ceclComm_t comm, const struct cecl_rank_set *stay,
                                         struct members *out)
 {

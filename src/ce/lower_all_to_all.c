@@ -169,17 +169,25 @@ static ceclResult_t push_and_return(const struct cecl_part *part, struct cecl_pl
     return ceclSuccess;
 }
 
-static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uint64_t chunk,
+/* Pushes a chunk of each block to the first half of the receiver's staging. */
+static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, uint64_t chunk,
                        uint64_t done, uint64_t bytes)
 {
     const int me = part->call.rank;
-    cecl_plan_barrier(plan);
     for (int i = 1; i < cecl_part_peers(part); i++) {
         const int peer = cecl_part_peer(part, i);
         cecl_lower_copy(part, plan,
                         staging_at(part, peer, cecl_sender_place(part, me, peer, chunk), done),
                         cecl_sent(part, me, peer), done, bytes);
     }
+}
+
+static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uint64_t chunk,
+                       uint64_t done, uint64_t bytes)
+{
+    const int me = part->call.rank;
+    cecl_plan_barrier(plan);
+    push_chunk(part, plan, chunk, done, bytes);
     cecl_plan_barrier(plan);
     for (int i = 1; i < cecl_part_peers(part); i++) {
         const int peer = cecl_part_peer(part, i);
@@ -197,12 +205,7 @@ static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan
 {
     const int me = part->call.rank;
     const uint64_t half = part->means.staging_bytes / 2;
-    for (int i = 1; i < cecl_part_peers(part); i++) {
-        const int peer = cecl_part_peer(part, i);
-        cecl_lower_copy(part, plan,
-                        staging_at(part, peer, cecl_sender_place(part, me, peer, chunk), done),
-                        cecl_sent(part, me, peer), done, bytes);
-    }
+    push_chunk(part, plan, chunk, done, bytes);
     cecl_plan_barrier(plan);
     for (int i = 1; i < cecl_part_peers(part); i++) {
         const int peer = cecl_part_peer(part, i);

@@ -5,24 +5,9 @@
 
 #include "device/cuda.h"
 #include "device/drain.h"
-
-#define FIRST_ROOM 8
+#include "util/grow.h"
 
 /* ---- the table of living streams */
-
-/* The caller holds the lock. */
-static ceclResult_t make_room(struct cuda_own *own)
-{
-    if (own->count < own->room)
-        return ceclSuccess;
-    const size_t room = own->room > 0 ? 2 * own->room : FIRST_ROOM;
-    struct cuda_stream *streams = realloc(own->streams, room * sizeof(*streams));
-    if (!streams)
-        return cecl_fail(ceclOutOfMemory, "no host memory for a table of %zu streams", room);
-    own->streams = streams;
-    own->room = room;
-    return ceclSuccess;
-}
 
 static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
 {
@@ -30,11 +15,11 @@ static ceclResult_t keep(struct cuda_device *cuda, CUstream stream)
     struct cuda_stream kept = {.stream = stream};
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &kept.id));
     pthread_mutex_lock(&own->lock);
-    ceclResult_t result = make_room(own);
-    if (result == ceclSuccess)
+    const bool has_room = CECL_HAS_ROOM(own->streams, own->count, own->room);
+    if (has_room)
         own->streams[own->count++] = kept;
     pthread_mutex_unlock(&own->lock);
-    return result;
+    return has_room ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for a stream");
 }
 
 /* Removes a stream from the table, if it is there (streams that the caller made elsewhere are not).

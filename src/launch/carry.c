@@ -6,6 +6,7 @@
 
 #include "launch/launcher.h"
 #include "launch/plan.h"
+#include "util/grow.h"
 
 /* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. */
 static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *call,
@@ -26,14 +27,8 @@ static ceclResult_t add(struct cecl_carried *carried, const struct cecl_call *ca
         last->count += bytes;
         return ceclSuccess;
     }
-    if (carried->count == carried->room) {
-        const uint32_t room = carried->room ? 2 * carried->room : 8;
-        struct cecl_call *calls = realloc(carried->calls, room * sizeof(*calls));
-        if (!calls)
-            return cecl_fail(ceclOutOfMemory, "no host memory for %u blocks", room);
-        carried->calls = calls;
-        carried->room = room;
-    }
+    if (!CECL_HAS_ROOM(carried->calls, carried->count, carried->room))
+        return cecl_fail(ceclOutOfMemory, "no host memory for %u blocks", carried->count + 1);
     carried->calls[carried->count] = (struct cecl_call){.op = &cecl_ops[CECL_OP_CARRY],
                                                         .send = src,
                                                         .recv = dst,

@@ -9,6 +9,7 @@
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/settle.h"
+#include "util/grow.h"
 
 /* ---- the thread's group */
 
@@ -144,18 +145,6 @@ static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm
                            (void *)stream, (void *)launch->order.stream);
 }
 
-static bool has_parts(struct cecl_group *group, uint32_t count)
-{
-    if (count <= group->parts_room)
-        return true;
-    struct cecl_check_part *parts = realloc(group->parts, 2 * count * sizeof(*parts));
-    if (!parts)
-        return false;
-    group->parts = parts;
-    group->parts_room = 2 * count;
-    return true;
-}
-
 /* Returns the group's launch of this kind on `comm`. Makes the launch if it is missing. NULL without host
  * memory. */
 static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
@@ -164,8 +153,9 @@ static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
     struct cecl_launch **at = place_of(group, comm, kind);
     if (*at && (*at)->comm == comm && (*at)->kind == kind)
         return *at;
-    struct cecl_launch *launch =
-        has_parts(group, group->nlaunches + 1) ? cecl_launch_take(comm, kind, stream) : NULL;
+    struct cecl_launch *launch = CECL_HAS_ROOM(group->parts, group->nlaunches, group->parts_room)
+                                     ? cecl_launch_take(comm, kind, stream)
+                                     : NULL;
     if (!launch) {
         cecl_record("no host memory for a group of %u launches", group->nlaunches + 1);
         return NULL;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tune/nearest.h"
+#include "util/grow.h"
 #include "util/log.h"
 
 #define MOST_BYTES ((size_t)1 << 20) /* the most bytes of a file */
@@ -204,14 +205,9 @@ static ceclResult_t check_new(const struct reader *reader, struct word name,
 static ceclResult_t add_row(struct reader *reader, const struct cecl_tuning_row *row)
 {
     struct cecl_tuning_file *const file = reader->file;
-    if (file->nrows == reader->room) {
-        const size_t room = reader->room ? 2 * reader->room : 64;
-        struct cecl_tuning_row *rows = realloc(file->rows, room * sizeof(*rows));
-        if (!rows)
-            return cecl_fail(ceclOutOfMemory, "CECL_TUNING: no host memory for %zu rows", room);
-        file->rows = rows;
-        reader->room = room;
-    }
+    if (!CECL_HAS_ROOM(file->rows, file->nrows, reader->room))
+        return cecl_fail(ceclOutOfMemory, "CECL_TUNING: no host memory for %zu rows",
+                         file->nrows + 1);
     file->rows[file->nrows++] = *row;
     return ceclSuccess;
 }
