@@ -1522,6 +1522,31 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
  * differ). A rank that is refused alone keeps its peers waiting, as with any collective. */
 CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream);
 
+/* Starts a request as ceclStart does, but its copies and kernels begin only when *word has reached `value`: a
+ * kernel that still runs counts the word up, and so releases one part of its results after the other.
+ *
+ *     cudaMemsetAsync(words, 0, chunks * 4, compute);
+ *     matmul<<<tiles, threads, 0, compute>>>(..., words); // a block of chunk k: ceclDeviceCount(&words[k], 1)
+ *     for (int k = 0; k < chunks; k++)
+ *         ceclStartOnSignal(part[k], &words[k], tiles / chunks, calls);
+ *
+ * Launch the kernel before this call, on another stream, because a GPU may run several streams through one
+ * hardware queue. Reset the word in the order of that stream, when no start waits for it.
+ * word    4 bytes of memory of this rank's device, at an address that 4 divides; not in a peer's memory. It
+ *         has reached `value` if (int32_t)(*word - value) >= 0. It must stay until the start has ended.
+ * stream  waits for the word, without an SM, and then orders the start.
+ *
+ * Collective as ceclStart is: a peer may start its request by ceclStart, or with another word or value. The
+ * wait counts as a part of the start, so later calls of the communicator wait, too. It is bounded by
+ * ceclConfig_t.timeoutMs from the moment when the stream has reached it, and the error names the word. In a
+ * failed communicator cecl writes `value` to the word, so that the stream goes on.
+ * The host waits only while 256 starts wait for words. Threads: one call at a time on the request's
+ * communicator. Ownership: the word and the request stay the caller's.
+ * Errors, nothing enqueued: as ceclStart; also ceclInvalidArgument (a word that is NULL, not aligned, or not
+ * in memory of this device, for example in host memory or in a GPU's managed memory). */
+CECL_API CECL_CHECKED ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint32_t *word,
+                                                     uint32_t value, ceclStream_t stream);
+
 /* Declares the receive buffer of a request free: peers may write to it as soon as `stream` has come
  * to this call, long before the request is started. The start then moves bytes at once, because it
  * need not exchange flags first. For a gather that is prefetched, call it after the last use of
@@ -1581,6 +1606,41 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * group), the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk,
                                                  ceclStream_t stream);
+
+/* What a kernel needs to wait for chunks of a gather that is under way. It is passed to the kernel by value, to
+ * ceclDeviceWaitChunk of cecl/cecl_device.h. A program may change timeoutNs in its copy. */
+typedef struct ceclDeviceChunks {
+    int rank, nranks, chunks;
+    int inPlace; /* 1: this rank's own block need not be waited for */
+    /* [nranks] words of this rank, one for each peer; a peer's word reaches first + c * step once its chunk c
+     * is there. NULL: single chunks are not announced */
+    const uint32_t *words;
+    uint32_t first, step;
+    /* reaches `end` once the whole gather has ended; NULL: the gather ended before ceclGetDeviceChunks */
+    const uint32_t *done;
+    uint32_t end;
+    const uint32_t *ended; /* not 0 once the communicator has failed */
+    uint64_t timeoutNs;    /* bound of each wait: the communicator's timeoutMs; 0 = none */
+} ceclDeviceChunks_t;
+
+/* Lets a kernel wait for chunks of the last start of a gather, as ceclWaitChunk lets a stream: one kernel works
+ * on each chunk as it comes.
+ *
+ *     ceclStart(request, gather);
+ *     ceclGetDeviceChunks(request, &chunks);
+ *     matmul<<<..., compute>>>(chunks, ...); // calls ceclDeviceWaitChunk(chunks, peer, chunk)
+ *
+ * request  as in ceclWaitChunk. Start it first, and launch the kernel after that: a kernel that waits keeps its
+ *          SMs, and a GPU may run several streams through one hardware queue.
+ * chunks   [out] valid for this start alone; written on success only. After a later start of the request it
+ *          says that all chunks are there. So it is not for a kernel that a graph replays. On the host device
+ *          it serves the same function in host code.
+ * Local. Enqueues nothing. Threads: one call at a time on its communicator. Ownership: plain data; what it
+ * points to is the communicator's, so kernels must end before ceclCommDestroy.
+ * Errors: ceclInvalidArgument (NULL or freed), ceclInvalidUsage (another kind of request; not started), the
+ * asynchronous error. */
+CECL_API CECL_CHECKED ceclResult_t ceclGetDeviceChunks(ceclRequest_t request,
+                                                       ceclDeviceChunks_t *chunks);
 
 /* Frees a request. A request must be freed even after its communicator has ended, because
  * ceclCommDestroy leaves the handles.

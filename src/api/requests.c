@@ -13,9 +13,9 @@ static const char *path_of(ceclRequest_t request)
                                   : "nothing to do";
 }
 
-CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
+static ceclResult_t start(const char *name, ceclRequest_t request,
+                          const struct cecl_start_signal *signal, ceclStream_t stream)
 {
-    const char *name = cecl_ops[CECL_OP_START].name;
     CECL_TRY(cecl_request_check(request));
     ceclComm_t comm = request->comm;
     CECL_TRY(cecl_comm_check(comm));
@@ -24,12 +24,35 @@ CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
             cecl_group_check_outside(name, "; ceclGroupInit makes one request from several calls"));
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);
-    const ceclResult_t result = cecl_request_start(request, stream);
+    const ceclResult_t result = cecl_request_start(request, signal, stream);
     if (traced.trace)
         cecl_trace_end(&traced, request->send_bytes, request->recv_bytes,
                        result == ceclSuccess ? path_of(request) : "refused", result);
     cecl_comm_leave(comm);
     return result;
+}
+
+CECL_API ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream)
+{
+    return start(cecl_ops[CECL_OP_START].name, request, NULL, stream);
+}
+
+CECL_API ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint32_t *word, uint32_t value,
+                                        ceclStream_t stream)
+{
+    const struct cecl_start_signal signal = {word, value};
+    return start(CECL_START_ON_SIGNAL, request, &signal, stream);
+}
+
+CECL_API ceclResult_t ceclGetDeviceChunks(ceclRequest_t request, ceclDeviceChunks_t *chunks)
+{
+    CECL_TRY(cecl_request_check(request));
+    ceclComm_t comm = request->comm;
+    CECL_TRY(cecl_comm_check(comm));
+    if (!chunks)
+        return cecl_fail(ceclInvalidArgument, "chunks: NULL");
+    CECL_TRY(cecl_comm_enter(comm, "ceclGetDeviceChunks"));
+    return cecl_comm_left(comm, cecl_request_describe_chunks(request, chunks));
 }
 
 CECL_API ceclResult_t ceclWaitChunk(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)

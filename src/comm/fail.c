@@ -1,10 +1,12 @@
 /* How a communicator fails: the asynchronous error, its causes, and the calls that are refused
  * because of it. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ce/graph.h"
 #include "comm/comm.h"
+#include "flags/gates.h"
 #include "flags/turns.h"
 #include "util/clock.h"
 #include "util/fork.h"
@@ -146,10 +148,23 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
     return cecl_comm_async(comm);
 }
 
+bool cecl_comm_at_gate(ceclComm_t comm, char out[CECL_GATE_WORDS])
+{
+    const struct cecl_gate *gate = cecl_gate_now(&comm->engine.flags);
+    if (gate)
+        snprintf(out, CECL_GATE_WORDS,
+                 "ceclStartOnSignal waits until the word at %p reaches %" PRIu32,
+                 (void *)atomic_load(&gate->word), atomic_load(&gate->value));
+    return gate != NULL;
+}
+
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
-    if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending here: "))
+    char gate[CECL_GATE_WORDS];
+    if (cecl_comm_at_gate(comm, gate))
+        cecl_fail(result, "%s; here %s", cecl_message(), gate);
+    else if (!cecl_flags_idle(flags) && !strstr(cecl_message(), "; pending here: "))
         cecl_fail(result, "%s; pending here: %s", cecl_message(),
                   cecl_flags_calls_idle(flags) ? "a one-sided call" : cecl_comm_last_call(comm));
     char words[CECL_MESSAGE_BYTES];

@@ -12,6 +12,7 @@
 #include "comm/replays.h"
 #include "comm/signalled.h"
 #include "flags/early.h"
+#include "flags/gates.h"
 #include "flags/pads.h"
 #include "flags/pairs.h"
 #include "flags/signals.h"
@@ -221,7 +222,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         time_out(comm, &progress, now - seen->since);
 }
 
-/* Warns once, because the watchdog tries again and again. */
+/* Warns once: the watchdog tries again and again. */
 static void complain(ceclComm_t comm)
 {
     if (!comm->watch.complained)
@@ -230,12 +231,15 @@ static void complain(ceclComm_t comm)
     comm->watch.complained = true;
 }
 
-/* Ends the waits for words in memory of the host, except for rows of epochs. */
+/* Ends the waits for words in memory of the host, except for rows of epochs, and opens gates. A stream that
+ * passes a gate goes on with a start, so flags must be silenced before. */
 static void release_words(ceclComm_t comm)
 {
     cecl_pair_release(&comm->engine.flags);
     cecl_early_release(&comm->engine.flags);
     cecl_signals_release(&comm->engine.flags);
+    if (comm->watch.silenced)
+        cecl_gates_release(&comm->engine.flags);
 }
 
 static void tell_peers(ceclComm_t comm)
@@ -279,13 +283,11 @@ void cecl_watch_release(ceclComm_t comm)
         comm->watch.silenced = cecl_flags_silence(&comm->engine.flags) == ceclSuccess;
     if (pending && !comm->watch.silenced)
         complain(comm);
-    /* Ends waiting kernels, so that work enqueued behind them goes on. */
-    if (!comm->watch.kernels_ended)
+    if (!comm->watch.kernels_ended) /* work enqueued behind waiting kernels then goes on */
         comm->watch.kernels_ended = cecl_pads_end(&comm->engine.flags) == ceclSuccess;
     if (!comm->watch.kernels_ended)
         complain(comm);
-    /* Flags are released only once they are silenced, so that released work signals nothing to
-     * peers. */
+    /* released work must signal nothing to peers */
     if (pending && !is_hosted(comm) && comm->watch.silenced && comm->watch.kernels_ended)
         (void)!cecl_flags_release(&comm->engine.flags);
     if (pending)

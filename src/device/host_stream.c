@@ -273,7 +273,7 @@ ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
 ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
-    return host_stream_find(dev, handle, &stream);
+    return find_outside(dev, handle, &stream);
 }
 
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)

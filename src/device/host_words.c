@@ -10,8 +10,11 @@
 
 #include "device/host.h"
 
-#define SPINS 100          /* looks before a waiter sleeps, because a word often comes at once */
-#define SLICE_NS 50000000L /* ns; the longest sleep before `abandon` is looked at */
+#define SPINS 100 /* looks before a waiter sleeps, because a word often comes at once */
+/* The longest sleep before `abandon` is looked at, in ns. Sleeps begin short: no thread is woken by a word that
+ * the program itself writes (ceclStartOnSignal). */
+#define SLICE_NS 50000000L
+#define FIRST_SLICE_NS 500000L
 
 static _Atomic uint32_t *atomic_of(const uint32_t *word)
 {
@@ -43,13 +46,14 @@ void host_word_copy(uint32_t *dst, const void *src)
 
 void host_word_wait(const uint32_t *word, uint32_t value, const _Atomic bool *abandon)
 {
+    struct timespec slice = {.tv_nsec = FIRST_SLICE_NS};
     for (int tries = 0;; tries++) {
         const uint32_t now = atomic_load_explicit(atomic_of(word), memory_order_seq_cst);
         if ((int32_t)(now - value) >= 0 || atomic_load(abandon))
             return;
         if (tries >= SPINS) {
-            const struct timespec slice = {.tv_nsec = SLICE_NS};
             syscall(SYS_futex, word, FUTEX_WAIT, now, &slice, NULL, 0);
+            slice.tv_nsec = slice.tv_nsec < SLICE_NS / 2 ? 2 * slice.tv_nsec : SLICE_NS;
         }
     }
 }

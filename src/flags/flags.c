@@ -145,13 +145,14 @@ static ceclResult_t begin_side_flags(const struct cecl_flags *flags)
 
 static ceclResult_t make_host_words(struct cecl_flags *flags, const struct cecl_hosted *hosted)
 {
-    const size_t trouble = 4, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
+    const size_t trouble = 5, lines = trouble + CECL_SPLITS_TROUBLE_WORDS,
                  signals = lines + CECL_LINES;
     CECL_TRY(flags->dev->ops->words_alloc(
         flags->dev, signals + cecl_signals_own_words(flags->nranks), &flags->done));
     flags->late = flags->done + 1;
     flags->replay = flags->done + 2;
     flags->net = flags->done + 3;
+    flags->gates.at = flags->done + 4;
     flags->trouble = (struct cecl_splits_trouble *)(flags->done + trouble);
     flags->counters[CECL_COUNTER_NET] =
         (struct cecl_counter){.words = (char *)flags->net, .own = true, .unit = 1};

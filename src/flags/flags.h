@@ -107,6 +107,20 @@ struct cecl_signals {
     _Atomic bool captured; /* a signal, or a wait for one, was captured */
 };
 
+/* Starts that wait for a word of the program's: see gates.h. */
+#define CECL_GATES 256 /* a power of two */
+struct cecl_gates {
+    struct cecl_gate {
+        _Atomic uintptr_t word; /* uint32_t *, the program's */
+        _Atomic uint32_t value; /* the stream goes on once the word has reached it */
+    } list[CECL_GATES];         /* gate n has the index n % CECL_GATES */
+    _Atomic uint32_t made;      /* the number of the last gate, from 1 on */
+    uint32_t *at; /* host-visible: 2n - 1 while a stream waits at gate n; 2n once it has passed */
+    /* -- used by the watchdog -- */
+    int64_t since; /* since when a stream has waited at a gate, in ms; 0: no stream waits */
+    uint32_t seen; /* *at when the watchdog last looked */
+};
+
 struct cecl_flags {
     struct cecl_device *dev;
     struct cecl_pool *pool;
@@ -125,6 +139,7 @@ struct cecl_flags {
     struct cecl_early early;
     struct cecl_lines lines;
     struct cecl_signals signals;
+    struct cecl_gates gates;
     /* offset of [CECL_LANES][CECL_FLAG_VALUES] words, from which flags are copied */
     uint64_t values_offset;
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.h */

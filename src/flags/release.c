@@ -2,6 +2,7 @@
  * waits once the communicator has failed. */
 #include "flags/flags.h"
 
+#include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/lines.h"
 #include "flags/turns.h"
@@ -17,7 +18,8 @@ bool cecl_flags_calls_idle(const struct cecl_flags *flags)
 
 bool cecl_flags_idle(const struct cecl_flags *flags)
 {
-    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags);
+    return cecl_flags_calls_idle(flags) && cecl_lines_idle(flags) && !cecl_handed_waits(flags) &&
+           cecl_gates_pending(flags) == 0;
 }
 
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble)

@@ -29,14 +29,6 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch)
-{
-    return cecl_fail(ceclTimeout,
-                     "%s: a graph captures the call on this rank, but some rank did not make it "
-                     "within %d ms (CECL_TIMEOUT_MS)",
-                     launch->calls[0].op->name, launch->comm->config.timeout_ms);
-}
-
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->told.late

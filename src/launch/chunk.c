@@ -1,4 +1,4 @@
-/* ceclWaitChunk: a stream waits for a chunk of a gather that was started.
+/* ceclWaitChunk and ceclGetDeviceChunks: a stream or a kernel waits for a chunk of a gather that was started.
  *
  * Each peer signals after each chunk, in words of its own (ce/lower_all_gather.c). So a second stream can
  * wait for any chunk of any peer, while the gather's own stream waits for all chunks. If the gather's
@@ -11,35 +11,39 @@
  * begins. */
 #include <inttypes.h>
 
-#include "device/capture.h"
 #include "flags/lines.h"
+#include "flags/pads.h"
 #include "launch/launcher.h"
 #include "launch/request.h"
 
-static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)
+static int chunks_of(ceclRequest_t request)
+{
+    const struct cecl_call *call = &request->collectives->calls[0];
+    return call->chunks > 1 ? (int)call->chunks : 1;
+}
+
+static ceclResult_t check_request(ceclRequest_t request, const char *name)
 {
     const struct cecl_launch *launch = request->collectives;
-    ceclComm_t comm = request->comm;
-    struct cecl_capture capture = {0};
     if (!launch || launch->nfull > 1 || request->messages || !cecl_early_gathers(launch))
-        return cecl_fail(ceclInvalidUsage,
-                         "request %p: ceclWaitChunk takes only a request of one all-gather",
-                         (void *)request);
-    const int chunks = launch->calls[0].chunks > 1 ? (int)launch->calls[0].chunks : 1;
-    if (!request->is_started)
-        return cecl_fail(ceclInvalidUsage, "request %p: not started yet", (void *)request);
+        return cecl_fail(ceclInvalidUsage, "request %p: %s takes only a request of one all-gather",
+                         (void *)request, name);
+    return request->is_started
+               ? ceclSuccess
+               : cecl_fail(ceclInvalidUsage, "request %p: not started yet", (void *)request);
+}
+
+static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream_t stream)
+{
+    ceclComm_t comm = request->comm;
+    CECL_TRY(check_request(request, "ceclWaitChunk"));
+    const int chunks = chunks_of(request);
     if (peer < -1 || peer >= comm->nranks)
         return cecl_fail(ceclInvalidArgument, "peer %d: -1 (all) to %d expected", peer,
                          comm->nranks - 1);
     if (chunk < 0 || chunk >= chunks)
         return cecl_fail(ceclInvalidArgument, "chunk %d: 0 to %d expected", chunk, chunks - 1);
-    if (stream)
-        CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
-    return capture.id == 0
-               ? comm->dev->ops->stream_check(comm->dev, stream)
-               : cecl_fail(ceclInvalidUsage,
-                           "stream %p captures a graph, and ceclWaitChunk cannot be captured",
-                           (void *)stream);
+    return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
 /* How far `done` is behind its value at the end of the last start; 0: that start has ended. `done` counts
@@ -65,12 +69,17 @@ static bool is_announced(ceclRequest_t request, int peer)
            left(request) < CECL_FLAG_VALUES / 4;
 }
 
+/* The value of a peer's word once a chunk is there. */
+static uint32_t value_of(ceclRequest_t request, int chunk)
+{
+    return cecl_flag_value(request->begun + request->ran->chunk_phase + (uint32_t)chunk);
+}
+
 static struct cecl_memop wait_for(ceclRequest_t request, int peer, int chunk)
 {
     const struct cecl_flags *flags = &request->comm->engine.flags;
-    const uint32_t epoch = request->begun + request->ran->chunk_phase + (uint32_t)chunk;
     return (struct cecl_memop){cecl_flags_word(flags, flags->rank, peer, CECL_LANE_MAIN),
-                               cecl_flag_value(epoch), CECL_MEMOP_WAIT};
+                               value_of(request, chunk), CECL_MEMOP_WAIT};
 }
 
 /* Lists the words for which the stream waits. */
@@ -120,4 +129,30 @@ ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
     const ceclResult_t result = issue(request, peer, chunk, work),
                        joined = ops->stream_join(request->comm->dev, stream, work);
     return result != ceclSuccess ? result : joined;
+}
+
+/* A kernel reads the same words. It may run so late that peers' words have come around, so it also looks
+ * whether the gather has ended. */
+ceclResult_t cecl_request_describe_chunks(ceclRequest_t request, ceclDeviceChunks_t *chunks)
+{
+    ceclComm_t comm = request->comm;
+    const struct cecl_flags *flags = &comm->engine.flags;
+    CECL_TRY(check_request(request, "ceclGetDeviceChunks"));
+    ceclDeviceChunks_t told = {.rank = comm->rank,
+                               .nranks = comm->nranks,
+                               .chunks = chunks_of(request),
+                               .ended = cecl_pads_ended(flags),
+                               .timeoutNs = (uint64_t)comm->config.timeout_ms * 1000000u};
+    if (request->collectives->runs && left(request) > 0) {
+        told.done = flags->done;
+        told.end = request->end;
+        told.inPlace = is_announced(request, comm->rank);
+        if (is_announced(request, (comm->rank + 1) % comm->nranks)) {
+            told.words = cecl_flags_word(flags, comm->rank, 0, CECL_LANE_MAIN);
+            told.first = value_of(request, 0);
+            told.step = cecl_flag_value(1);
+        }
+    }
+    *chunks = told;
+    return ceclSuccess;
 }

@@ -1,5 +1,4 @@
 /* Finds ranks that will not come, although the host waits for them. */
-#include "launch/captured.h"
 #include "launch/launcher.h"
 
 /* Whether a rank has left, or has made a different call, without publishing this request or call. The places
@@ -12,10 +11,11 @@ static bool does_not_come(const struct cecl_launch *launch, int rank)
 }
 
 /* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
- * for requests and for calls over several nodes, because these need all ranks. */
+ * for requests, captured calls, and calls over several nodes, because these need all ranks. */
 static int awaited(const struct cecl_launch *launch)
 {
-    const bool waits = launch->is_request || (launch->comm->nodes && launch->is_open);
+    const bool needs_all = launch->is_captured || launch->comm->nodes;
+    const bool waits = launch->is_request || (needs_all && launch->is_open);
     return waits ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
 }
 
@@ -27,7 +27,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that have not made a call over several nodes. */
+/* Names all ranks that have not made a captured call, or a call over several nodes. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};
@@ -35,26 +35,28 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
         cecl_rank_list_add(&late, r);
     return cecl_fail(
         ceclTimeout,
-        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank make the call?",
-        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
+        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank %s the call?",
+        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms,
+        launch->is_captured ? "capture" : "make");
 }
 
 /* The error of a wait for ranks that have not made this request or call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
-    const char *name = launch->calls[0].op->name,
-               *request = launch->is_request ? "request of " : "";
+    const char *name = launch->calls[0].op->name, *kind = launch->is_request    ? "request of "
+                                                          : launch->is_captured ? "captured "
+                                                                                : "";
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
         return cecl_fail(ceclInvalidUsage,
                          "rank %d made a different call instead of this %s%s: all ranks must make "
                          "requests and calls in the same order%s",
-                         gone, request, name, cecl_comm_hint(launch->comm));
+                         gone, kind, name, cecl_comm_hint(launch->comm));
     if (gone >= 0)
         return cecl_fail(ceclRemoteError,
                          "rank %d has left, and a %s%s waits for it: its process or its "
                          "communicator ended",
-                         gone, request, name);
+                         gone, kind, name);
     if (!launch->is_request)
         return say_late(launch, missing);
     return cecl_fail(ceclTimeout,
@@ -68,8 +70,7 @@ ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const int missing = awaited(launch);
     CECL_TRY(cecl_comm_async(comm));
-    const ceclResult_t result = launch->is_captured ? cecl_captured_name_missing(launch)
-                                : missing >= 0
+    const ceclResult_t result = missing >= 0
                                     ? say_missing(launch, missing)
                                     : cecl_fail(ceclTimeout,
                                                 "%s: a rank did not make the calls before this one "

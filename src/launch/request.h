@@ -129,6 +129,8 @@ ceclResult_t cecl_requests_ready(ceclRequest_t *requests, int count, ceclStream_
 
 /* -- chunk.c -- */
 
+/* Tells a kernel how it can wait for chunks of the last start. */
+ceclResult_t cecl_request_describe_chunks(ceclRequest_t request, ceclDeviceChunks_t *chunks);
 /* Makes a stream wait until a chunk has arrived in the last start: the chunk of `peer`'s block, or with peer
  * -1 the chunks of all ranks' blocks. */
 ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
@@ -136,6 +138,13 @@ ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
 
 /* -- start.c -- */
 
-ceclResult_t cecl_request_start(ceclRequest_t request, ceclStream_t stream);
+#define CECL_START_ON_SIGNAL "ceclStartOnSignal"
+/* A word of the program's for which the stream waits first (flags/gates.h). */
+struct cecl_start_signal {
+    uint32_t *word, value;
+};
+/* signal: NULL: the stream waits for no word. */
+ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_signal *signal,
+                                ceclStream_t stream);
 
 #endif

@@ -1,12 +1,15 @@
 /* Starts a request, with the shortest path of all calls: no look-up, no allocation, and no lock.
  *
  *     check_watched  the memory is unchanged: this rank's by the ids of its regions
+ *     wait_at_gate   only ceclStartOnSignal: the stream waits for a word of the program's
  *     run_program    the peers' memory is still open; then history, cells, commands
  *
  * What was checked and learned when the request was made is not checked or learned again. */
 #include <inttypes.h>
+#include <time.h>
 
 #include "flags/early.h"
+#include "flags/gates.h"
 #include "launch/check.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
@@ -44,10 +47,33 @@ ceclResult_t cecl_request_check_memory(ceclRequest_t request)
     return request->is_stale ? refuse_lost("request", request) : check_watched(request);
 }
 
-static ceclResult_t check(ceclRequest_t request, ceclStream_t stream)
+static ceclResult_t refuse_replaced(void)
+{
+    return cecl_fail(ceclInvalidUsage,
+                     "a peer's memory was freed or replaced since the request was made; free the "
+                     "request and make it again, on all ranks");
+}
+
+/* Refuses a word for which a stream cannot wait. A gate is enqueued before the imports are checked for good,
+ * so they are checked here, too. */
+static ceclResult_t check_gate(ceclRequest_t request, const struct cecl_start_signal *signal)
+{
+    const struct cecl_launch *launch = request->collectives;
+    CECL_TRY(request->comm->dev->ops->check_pointer(request->comm->dev, signal->word,
+                                                    sizeof(*signal->word), "word"));
+    if ((uintptr_t)signal->word % sizeof(*signal->word) != 0)
+        return cecl_fail(ceclInvalidArgument, "word %p: an address that 4 divides is expected",
+                         (void *)signal->word);
+    return launch && cecl_imports_are_dropped(&launch->imports) ? refuse_replaced() : ceclSuccess;
+}
+
+static ceclResult_t check(ceclRequest_t request, const struct cecl_start_signal *signal,
+                          ceclStream_t stream)
 {
     ceclComm_t comm = request->comm;
     CECL_TRY(cecl_request_check_memory(request));
+    if (signal)
+        CECL_TRY(check_gate(request, signal));
     return comm->dev->ops->stream_check(comm->dev, stream);
 }
 
@@ -89,10 +115,7 @@ static ceclResult_t run_program(ceclRequest_t request, ceclStream_t stream)
     struct cecl_launch *launch = request->collectives;
     bool started = false;
     if (!cecl_imports_begin(&comm->registry, &launch->imports))
-        return cecl_fail(
-            ceclInvalidUsage,
-            "a peer's memory was freed or replaced since the request was made; free the "
-            "request and make it again, on all ranks");
+        return refuse_replaced();
     uint32_t signature;
     struct cecl_bound *program = choose(request, &signature);
     request->begun = comm->engine.flags.epoch[CECL_LANE_MAIN];
@@ -155,13 +178,52 @@ static ceclResult_t run_messages(ceclRequest_t request, struct cecl_launch *laun
     return result == ceclSuccess ? ceclSuccess : cecl_launch_give_up(launch, result);
 }
 
+/* ---- waiting for a word of the program's */
+
+/* The host waits only if very many gates are pending. */
+static ceclResult_t wait_for_room(ceclComm_t comm)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    while (cecl_gates_pending(&comm->engine.flags) >= CECL_GATES) {
+        CECL_TRY(cecl_comm_async(comm));
+        nanosleep(&pause, NULL);
+    }
+    return ceclSuccess;
+}
+
+static ceclResult_t issue_gate(ceclComm_t comm, const struct cecl_start_signal *signal,
+                               ceclStream_t work)
+{
+    struct cecl_flags *flags = &comm->engine.flags;
+    struct cecl_memop ops[CECL_GATE_OPS];
+    if (!cecl_gate_begin(flags, signal->word, signal->value, ops))
+        return cecl_fail(ceclRemoteError, "the communicator failed while the call was enqueued");
+    const ceclResult_t result = comm->dev->ops->memops(comm->dev, work, ops, CECL_GATE_OPS);
+    if (result != ceclSuccess)
+        cecl_gate_roll_back(flags);
+    return result;
+}
+
+/* Makes the stream wait for the word before it does anything of the start. */
+static ceclResult_t wait_at_gate(ceclComm_t comm, const struct cecl_start_signal *signal,
+                                 ceclStream_t stream)
+{
+    const struct cecl_device_ops *ops = comm->dev->ops;
+    ceclStream_t work;
+    CECL_TRY(wait_for_room(comm));
+    CECL_TRY(ops->stream_fork(comm->dev, stream, &work));
+    const ceclResult_t result = issue_gate(comm, signal, work),
+                       joined = ops->stream_join(comm->dev, stream, work);
+    return result != ceclSuccess ? result : joined;
+}
+
 /* ---- the whole start */
 
 /* *messages: the launch of the request's messages, if there are messages. */
-static ceclResult_t check_all(ceclRequest_t request, ceclStream_t stream,
-                              struct cecl_launch **messages)
+static ceclResult_t check_all(ceclRequest_t request, const struct cecl_start_signal *signal,
+                              ceclStream_t stream, struct cecl_launch **messages)
 {
-    ceclResult_t result = check(request, stream);
+    ceclResult_t result = check(request, signal, stream);
     if (result == ceclSuccess && request->messages) {
         *messages = cecl_launch_take(request->comm, CECL_LAUNCH_MESSAGES, stream);
         result = *messages ? describe_messages(request, *messages) : ceclOutOfMemory;
@@ -169,21 +231,25 @@ static ceclResult_t check_all(ceclRequest_t request, ceclStream_t stream,
     return request->comm->config.check ? compare(request, result) : result;
 }
 
-static ceclResult_t start(ceclRequest_t request, ceclStream_t stream, struct cecl_launch **messages)
+static ceclResult_t start(ceclRequest_t request, const struct cecl_start_signal *signal,
+                          ceclStream_t stream, struct cecl_launch **messages)
 {
-    CECL_TRY(check_all(request, stream, messages));
+    CECL_TRY(check_all(request, signal, stream, messages));
     if (!request->is_bound)
         CECL_TRY(cecl_request_bind(request));
-    cecl_comm_called(request->comm, cecl_ops[CECL_OP_START].name);
+    cecl_comm_called(request->comm, signal ? CECL_START_ON_SIGNAL : cecl_ops[CECL_OP_START].name);
+    if (signal)
+        CECL_TRY(wait_at_gate(request->comm, signal, stream));
     if (request->collectives)
         CECL_TRY(run_collectives(request, stream));
     return *messages ? run_messages(request, *messages) : ceclSuccess;
 }
 
-ceclResult_t cecl_request_start(ceclRequest_t request, ceclStream_t stream)
+ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_signal *signal,
+                                ceclStream_t stream)
 {
     struct cecl_launch *messages = NULL;
-    const ceclResult_t result = start(request, stream, &messages);
+    const ceclResult_t result = start(request, signal, stream, &messages);
     cecl_launch_drop(messages);
     request->target = cecl_flags_done_target(&request->comm->engine.flags);
     request->is_started = request->is_started || result == ceclSuccess;

@@ -227,6 +227,76 @@ static ceclResult_t request(struct life *life)
     return ready == ceclSuccess ? ceclStart(made, 0) : ready;
 }
 
+/* Writes a word on another stream, as a kernel beside the start would. */
+static ceclResult_t write_beside(struct life *life, uint32_t *word, uint32_t value)
+{
+    ceclStream_t beside;
+    ceclResult_t result = ceclStreamCreate(life->comm, &beside);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclMemcpyAsync(life->comm, word, &value, sizeof(value), beside);
+    const ceclResult_t waited = ceclStreamSynchronize(life->comm, beside);
+    const ceclResult_t ended = ceclStreamDestroy(life->comm, beside);
+    return result != ceclSuccess ? result : waited != ceclSuccess ? waited : ended;
+}
+
+/* The start waits for the last word of the input. */
+static ceclResult_t start_in_chunks(struct life *life, ceclRequest_t request)
+{
+    uint32_t *const word = (uint32_t *)life->in + INTS - 1;
+    const int none = 0;
+    ceclResult_t result = life_put(life->comm, (int *)word, &none, 1);
+    if (result == ceclSuccess)
+        result = ceclStartOnSignal(request, word, 1, 0);
+    if (result == ceclSuccess)
+        result = write_beside(life, word, 1);
+    for (int chunk = 0; chunk < 4 && result == ceclSuccess; chunk++)
+        result = ceclWaitChunk(request, -1, chunk, 0);
+    return result;
+}
+
+/* The next attempt frees the request. */
+static ceclResult_t gather_in_chunks(struct life *life)
+{
+    static ceclRequest_t made;
+    if (made && ceclRequestFree(made) != ceclSuccess)
+        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
+    made = NULL;
+    if (life->gets_wrong)
+        return gather(life);
+    const ceclResult_t result =
+        ceclAllGatherChunksInit(life->in, life->out, BLOCK, 4, ceclInt32, life->comm, &made);
+    return result == ceclSuccess ? start_in_chunks(life, made) : result;
+}
+
+static ceclResult_t capture(struct life *life, ceclStream_t stream, ceclGraph_t *graph)
+{
+    ceclResult_t result = ceclStreamBeginCapture(life->comm, stream);
+    if (result != ceclSuccess)
+        return result;
+    const ceclResult_t made =
+        ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, stream);
+    result = ceclStreamEndCapture(life->comm, stream, graph);
+    return made != ceclSuccess ? made : result;
+}
+
+static ceclResult_t gather_in_graph(struct life *life)
+{
+    ceclGraph_t graph = NULL;
+    ceclStream_t stream;
+    if (life->gets_wrong)
+        return gather(life);
+    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
+    if (result != ceclSuccess)
+        return result;
+    result = capture(life, stream, &graph);
+    for (int i = 0; i < 2 && result == ceclSuccess; i++)
+        result = ceclGraphLaunch(graph, 0);
+    const ceclResult_t freed = graph ? ceclGraphDestroy(graph) : ceclSuccess;
+    const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
+    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
+}
+
 /* Each rank signals that its memory may be written, and puts into the memory of all others. */
 static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 {
@@ -451,6 +521,8 @@ static const struct row rows[OPS] = {
     [GROUP] = {.enqueue = group, .check = check_group, .has_own_point = true},
     [MESSAGES] = {.enqueue = messages, .check = check_exchanged},
     [REQUEST] = {.enqueue = request, .check = check_gathered, .has_own_point = true},
+    [CHUNKS] = {.enqueue = gather_in_chunks, .check = check_gathered},
+    [GRAPH] = {.enqueue = gather_in_graph, .check = check_gathered},
     [PUTS] = {.enqueue = put_to_each, .check = check_exchanged, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},

@@ -39,6 +39,8 @@ enum op {
     GROUP,
     MESSAGES, /* each rank sends to each */
     REQUEST,  /* makes a request and starts it */
+    CHUNKS,   /* a request of a gather in chunks; its start waits for a word */
+    GRAPH,    /* captures a gather, and launches the graph twice */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,

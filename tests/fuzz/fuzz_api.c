@@ -1,5 +1,5 @@
-/* Sequences of calls of cecl.h on the host device: collectives, messages alone and in groups,
- * calls by splits, and one-sided calls. All ranks are in this process: one thread makes the calls
+/* Sequences of calls of cecl.h on the host device: collectives, also as requests and captured, messages alone
+ * and in groups, calls by splits, and one-sided calls. All ranks are in this process: one thread makes the calls
  * of all ranks, in a group or rank after rank, or each rank has a thread. After each batch, every
  * byte of all memory is compared with a plain model. Between batches, invalid calls must be
  * refused, and change nothing. */
@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cecl/cecl_device.h>
 
 #include "api_puts.h"
 #include "model.h"
@@ -258,6 +260,26 @@ static bool gathers(enum model_kind kind)
            kind == MODEL_ALL_GATHER_STRIDED;
 }
 
+/* On some ranks the start waits for a word, which this thread counts up instead of a kernel. */
+static void start(ceclRequest_t request, int i, int rank)
+{
+    static uint32_t words[MODEL_RANKS], values[MODEL_RANKS];
+    if ((i + rank) % 3 > 0) {
+        OK(ceclStart(request, stream_of(rank)));
+        return;
+    }
+    OK(ceclStartOnSignal(request, &words[rank], ++values[rank], stream_of(rank)));
+    ceclDeviceCount(&words[rank], 1);
+}
+
+/* Waits for a peer's block as a kernel does. */
+static void await_block(ceclRequest_t request, int i, int rank)
+{
+    ceclDeviceChunks_t chunks;
+    OK(ceclGetDeviceChunks(request, &chunks));
+    REQUIRE(ceclDeviceWaitChunk(chunks, (rank + i) % model.nranks, 0), "a chunk did not come");
+}
+
 /* Starting the request waits for the peers' start, so each rank needs a thread. */
 static void make_by_request(int i, int rank)
 {
@@ -267,8 +289,26 @@ static void make_by_request(int i, int rank)
     OK(ceclGroupInit(comms[rank], &request));
     if (i % 2 && gathers(batch.calls[i].kind))
         OK(ceclReady(request, stream_of(rank)));
-    OK(ceclStart(request, stream_of(rank)));
+    start(request, i, rank);
     requests[rank][nrequests[rank]++] = request;
+    if (i % 2 == 0 && gathers(batch.calls[i].kind))
+        await_block(request, i, rank);
+}
+
+/* Captures the call, and launches the graph once. Ranks wait for each other, so each needs a thread. */
+static void make_in_graph(int i, int rank)
+{
+    ceclGraph_t graph = NULL;
+    OK(ceclStreamBeginCapture(comms[rank], streams[rank]));
+    OK(call(&batch.calls[i], rank, streams[rank], true));
+    OK(ceclStreamEndCapture(comms[rank], streams[rank], &graph));
+    OK(ceclGraphLaunch(graph, streams[rank]));
+    OK(ceclGraphDestroy(graph));
+}
+
+static bool is_message(int i)
+{
+    return i < batch.ncalls && batch.calls[i].kind == MODEL_MESSAGE;
 }
 
 static void make(int i, int rank, bool grouped)
@@ -277,12 +317,11 @@ static void make(int i, int rank, bool grouped)
         make_by_request(i, rank);
         return;
     }
+    if (batch.mode == THREADS && batch.on_stream && i % 3 == 2 && !is_message(i)) {
+        make_in_graph(i, rank);
+        return;
+    }
     OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
-}
-
-static bool is_message(int i)
-{
-    return i < batch.ncalls && batch.calls[i].kind == MODEL_MESSAGE;
 }
 
 /* Makes calls one by one; consecutive messages may become a group. Peers may group them

@@ -1,6 +1,8 @@
 /* Random calls; see random_call.h. */
 #include "random_call.h"
 
+#include <cecl/cecl_device.h>
+
 #include "../reduce_reference.h"
 
 #define POISON 0x5A
@@ -488,6 +490,57 @@ static bool is_made_ready(const struct random_call *c)
            c->seed / 4 % 2;
 }
 
+/* On some ranks of the host device the start waits for a word, which this thread counts up instead of a kernel. */
+static ceclResult_t start(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
+{
+    static uint32_t word, value;
+    if ((c->seed / 128 + (uint64_t)c->rank) % 3 > 0 || multi_on_gpus(comm))
+        return ceclStart(request, c->stream);
+    const ceclResult_t result = ceclStartOnSignal(request, &word, ++value, c->stream);
+    ceclDeviceCount(&word, 1);
+    return result;
+}
+
+/* Waits for a chunk as a kernel does, but not long: peers may need other calls of this thread first. If the chunk
+ * comes, its bytes must be right, unless the communicator has failed. */
+static void look_at_chunk(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
+{
+    const int peer = (c->rank + 1) % c->nranks, chunk = (int)(c->seed / 512) % chunks_of(c);
+    const size_t each = (c->count + (size_t)chunks_of(c) - 1) / (size_t)chunks_of(c) * c->size;
+    const size_t block = c->count * c->size, end = ((size_t)chunk + 1) * each;
+    ceclResult_t async = ceclSuccess;
+    ceclDeviceChunks_t chunks;
+    if (multi_on_gpus(comm) || ceclGetDeviceChunks(request, &chunks) != ceclSuccess)
+        return;
+    chunks.timeoutNs = 1000000;
+    if (!ceclDeviceWaitChunk(chunks, peer, chunk) ||
+        ceclCommGetAsyncError(comm, &async) != ceclSuccess || async != ceclSuccess)
+        return;
+    for (size_t i = (size_t)chunk * each; i < end && i < block; i++)
+        if (c->out[(size_t)peer * block + i] != multi_byte(c->seed, peer, i))
+            fail_msg("byte %zu of rank %d is wrong, and its chunk %d has come", i, peer, chunk);
+}
+
+/* Captures the call, and launches the graph once. A default stream cannot capture, so another one does. */
+static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
+{
+    struct random_call captured = *c;
+    ceclGraph_t graph = NULL;
+    ceclResult_t result = ceclStreamCreate(comm, &captured.stream);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclStreamBeginCapture(comm, captured.stream);
+    const ceclResult_t made = result == ceclSuccess ? call(comm, &captured, false) : result;
+    if (result == ceclSuccess)
+        result = ceclStreamEndCapture(comm, captured.stream, &graph);
+    if (made == ceclSuccess && result == ceclSuccess)
+        result = ceclGraphLaunch(graph, c->stream);
+    if (graph)
+        multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclStreamDestroy(comm, captured.stream));
+    return made != ceclSuccess ? made : result;
+}
+
 /* Out of place, starts the request up to 3 times, because the input stays unchanged. */
 static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
 {
@@ -502,7 +555,9 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
         if (is_made_ready(c))
             result = ceclReady(request, c->stream);
         if (result == ceclSuccess)
-            result = ceclStart(request, c->stream);
+            result = start(comm, c, request);
+        if (result == ceclSuccess && chunks_of(c) > 0)
+            look_at_chunk(comm, c, request);
         if (result == ceclSuccess && chunks_of(c) > 0)
             result = ceclWaitChunk(request, (int)(c->seed % (uint64_t)(c->nranks + 1)) - 1,
                                    i % chunks_of(c), c->stream);
@@ -512,6 +567,9 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
+    const bool may_capture = !grouped && !multi_on_gpus(comm) && !multi_over_nodes();
+    if (may_capture && !c->by_request && c->seed / 1024 % 8 == 0)
+        return make_in_graph(comm, c);
     return c->by_request && !grouped ? make_by_request(comm, c) : call(comm, c, grouped);
 }
 

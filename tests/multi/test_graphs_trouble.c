@@ -130,7 +130,9 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
     open_with("1200");
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        multi_refused(comm, gather(), ceclTimeout, "some rank did not make it within 1200 ms");
+        multi_refused(comm, gather(), ceclTimeout, multi_nranks == 2 ? "rank 0" : "ranks 0");
+        assert_non_null(strstr(ceclGetLastError(comm),
+                               "for 1200 ms (CECL_TIMEOUT_MS); did every rank capture the call?"));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     }
     MPI_Barrier(MPI_COMM_WORLD);

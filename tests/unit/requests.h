@@ -91,6 +91,13 @@ static inline int value(int rank, int round, int i)
     return rank * 1000003 + round * 7919 + i;
 }
 
+/* The first element of a chunk of a block; for c = chunks the end of the block. */
+static inline int begin_of(int chunks, int c)
+{
+    const int at = c * ((COUNT + chunks - 1) / chunks);
+    return at < COUNT ? at : COUNT;
+}
+
 static inline void synchronize(void)
 {
     for (int r = 0; r < RANKS; r++)
