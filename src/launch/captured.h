@@ -11,8 +11,6 @@
 
 /* Refuses a launch that cannot be captured. Local. */
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
-/* Returns ceclTimeout. Call it when some rank has not captured the launch in time. */
-ceclResult_t cecl_captured_name_missing(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Adds the launch's program to the graph. From then on the graph holds the launch. */

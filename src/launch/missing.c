@@ -1,5 +1,4 @@
 /* Finds ranks that will not come, although the host waits for them. */
-#include "launch/captured.h"
 #include "launch/launcher.h"
 
 /* Whether a rank has left, or has made a different call, without publishing this request or call. The places
@@ -12,10 +11,11 @@ static bool does_not_come(const struct cecl_launch *launch, int rank)
 }
 
 /* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
- * for requests and for calls over several nodes, because these need all ranks. */
+ * for requests, for captured calls and for calls over several nodes, because these need all ranks. */
 static int awaited(const struct cecl_launch *launch)
 {
-    const bool waits = launch->is_request || (launch->comm->nodes && launch->is_open);
+    const bool waits =
+        launch->is_request || (launch->is_open && (launch->comm->nodes || launch->is_captured));
     return waits ? cecl_places_missing(launch->ring, &launch->places, 0) : -1;
 }
 
@@ -27,7 +27,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that have not made a call over several nodes. */
+/* Names all ranks that have not made a call that needs all of them. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};
@@ -35,8 +35,9 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
         cecl_rank_list_add(&late, r);
     return cecl_fail(
         ceclTimeout,
-        "%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank make the call?",
-        launch->calls[0].op->name, cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
+        "%s%s has waited for %s for %d ms (CECL_TIMEOUT_MS); did every rank make the call?",
+        launch->calls[0].op->name, launch->is_captured ? ", which a graph captures here," : "",
+        cecl_rank_list_words(&late), launch->comm->config.timeout_ms);
 }
 
 /* The error of a wait for ranks that have not made this request or call. */
@@ -68,13 +69,12 @@ ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const int missing = awaited(launch);
     CECL_TRY(cecl_comm_async(comm));
-    const ceclResult_t result = launch->is_captured ? cecl_captured_name_missing(launch)
-                                : missing >= 0
-                                    ? say_missing(launch, missing)
-                                    : cecl_fail(ceclTimeout,
-                                                "%s: a rank did not make the calls before this one "
-                                                "within %d ms (CECL_TIMEOUT_MS)",
-                                                launch->calls[0].op->name, comm->config.timeout_ms);
+    const ceclResult_t result =
+        missing >= 0 ? say_missing(launch, missing)
+                     : cecl_fail(ceclTimeout,
+                                 "%s: a rank did not make the calls before this one within %d ms "
+                                 "(CECL_TIMEOUT_MS)",
+                                 launch->calls[0].op->name, comm->config.timeout_ms);
     cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }

@@ -39,6 +39,7 @@ enum op {
     GROUP,
     MESSAGES, /* each rank sends to each */
     REQUEST,  /* makes a request and starts it */
+    REPLAY,   /* captures a gather over pretended nodes, and launches its graph */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,
