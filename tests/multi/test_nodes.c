@@ -441,17 +441,13 @@ static void a_rank_that_does_not_launch_its_graph_is_named(void **state)
     (void)state;
     char words[64];
     ceclConfig_t config = multi_config();
-    config.timeoutMs = LIMIT_MS;
+    config.timeoutMs = 2 * LIMIT_MS; /* on GPUs, NCCL connects during the capture */
     multi_setenv("CECL_NODE_SIZE", layout(0));
     ceclComm_t comm = multi_comm(&config);
     multi_setenv("CECL_NODE_SIZE", NULL);
     ceclStream_t stream;
     ceclGraph_t graph;
     unsigned char *buffer;
-    if (multi_on_gpus(comm)) { /* there, CUDA captures streams */
-        multi_ok(NULL, ceclCommDestroy(comm));
-        skip();
-    }
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 1 << 20));
     multi_ok(comm, ceclStreamCreate(comm, &stream));
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
@@ -468,7 +464,9 @@ static void a_rank_that_does_not_launch_its_graph_is_named(void **state)
         multi_ok(comm, ceclGraphLaunch(graph, stream));
         assert_int_not_equal(multi_async_within(comm, 15), ceclSuccess);
         const char *message = ceclGetLastError(comm);
-        if (!strstr(message, words) || !strstr(message, "in an exchange between nodes"))
+        const bool is_named = multi_on_gpus(comm) /* NCCL does not say which rank is missing */
+                              || strstr(message, words);
+        if (!is_named || !strstr(message, "in an exchange between nodes"))
             fail_msg("'%s' expected in '%s'", words, message);
     }
     MPI_Barrier(MPI_COMM_WORLD);
