@@ -368,8 +368,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * several ranks are late.
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
  * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
- * nodes (ceclInvalidUsage; the message has the layout of nodes): captured collectives,
- * ceclReduceScatterTiles, ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
+ * nodes (ceclInvalidUsage; the message has the layout of nodes): ceclReduceScatterTiles,
+ * ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
  * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
  * host device only communicators of ceclCommInitMpi and their children have a network between
  * hosts; others refuse calls over hosts. Other hosts reach the ranks of a host through the process

@@ -258,7 +258,7 @@ static void bind_wait(const struct cecl_engine *engine, const struct cecl_step *
 }
 
 /* Binds an exchange with other nodes, and the write that tells this rank's other lanes when the exchange
- * has ended. */
+ * has ended. A captured call has no other lanes. */
 static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound)
 {
@@ -274,8 +274,9 @@ static ceclResult_t bind_exchange(const struct cecl_engine *engine, const struct
         bound->transfers[bound->ntransfers++] = (struct cecl_net_transfer){
             .at = at, .bytes = transfer->bytes, .peer = transfer->peer, .sends = transfer->sends};
     }
-    cecl_bound_value(engine, bound, CECL_COUNTER_NET, step->phase,
-                     add_op(bound, step->lane, CECL_MEMOP_WRITE, engine->flags.net));
+    if (step->lane == CECL_LANE_NET)
+        cecl_bound_value(engine, bound, CECL_COUNTER_NET, step->phase,
+                         add_op(bound, step->lane, CECL_MEMOP_WRITE, engine->flags.net));
     return ceclSuccess;
 }
 

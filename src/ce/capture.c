@@ -56,37 +56,50 @@ static void add_waits(struct capture *capture, uint32_t counter, uint32_t number
 /* Whether steps [at, at + peers) are signals to all peers of one phase, or waits for all. */
 static bool is_for_all(const struct cecl_plan *plan, uint32_t at)
 {
-    const uint32_t nranks = (uint32_t)plan->part.call.nranks;
+    const int ranks = cecl_part_peers(&plan->part);
     const struct cecl_step *steps = &plan->steps[at];
-    if (nranks < 2 || plan->nsteps - at < nranks - 1 || steps->counter >= CECL_LANES)
+    if (ranks < 2 || plan->nsteps - at < (uint32_t)ranks - 1 || steps->counter >= CECL_LANES)
         return false;
-    for (uint32_t i = 0; i < nranks - 1; i++)
+    for (int i = 0; i < ranks - 1; i++)
         if (steps[i].kind != steps->kind || steps[i].counter != steps->counter ||
-            steps[i].phase != steps->phase ||
-            steps[i].peer != ((uint32_t)plan->part.call.rank + 1 + i) % nranks)
+            steps[i].phase != steps->phase || steps[i].peer != cecl_part_peer(&plan->part, i + 1))
             return false;
     return true;
 }
 
+/* Whether the step stays as it is. A step of an exchange also stays: on one lane the exchange has ended when
+ * later steps begin. */
+static bool stays(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
+           step->kind == CECL_STEP_SPLITS || step->kind == CECL_STEP_EXCHANGE;
+}
+
+/* Whether the step only orders lanes. */
+static bool orders_lanes(const struct cecl_step *step)
+{
+    return step->kind == CECL_STEP_AFTER ||
+           (step->kind == CECL_STEP_WAIT && step->counter == CECL_COUNTER_NET);
+}
+
 static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *capture)
 {
-    const uint32_t peers = (uint32_t)plan->part.call.nranks - 1;
+    const uint32_t peers = (uint32_t)cecl_part_peers(&plan->part) - 1;
     for (uint32_t at = 0; at < plan->nsteps; at++) {
         const struct cecl_step *step = &plan->steps[at];
-        const bool signals = step->kind == CECL_STEP_SIGNAL;
-        if (step->kind == CECL_STEP_COPY || step->kind == CECL_STEP_REDUCE ||
-            step->kind == CECL_STEP_SPLITS) {
+        if (stays(step)) {
             add_item(capture, ITEM_STEP, at);
-        } else if (signals || step->kind == CECL_STEP_WAIT) {
+        } else if (step->kind == CECL_STEP_SIGNAL ||
+                   (step->kind == CECL_STEP_WAIT && !orders_lanes(step))) {
             if (!is_for_all(plan, at))
                 return cecl_fail(ceclInternalError,
                                  "step %u of a captured call is not for all ranks", at);
-            if (signals)
+            if (step->kind == CECL_STEP_SIGNAL)
                 add_signal(capture, step->counter, step->phase);
             else
                 add_waits(capture, step->counter, step->phase);
             at += peers - 1;
-        } else if (step->kind != CECL_STEP_AFTER) {
+        } else if (!orders_lanes(step)) {
             return cecl_fail(ceclInternalError, "step %u cannot be captured", at);
         }
     }
@@ -140,7 +153,7 @@ static ceclResult_t take_turns(struct capture *capture)
 static void emit(const struct capture *capture, const struct cecl_plan *plan,
                  struct cecl_plan *built)
 {
-    const int nranks = plan->part.call.nranks, rank = plan->part.call.rank;
+    const int rank = plan->part.call.rank;
     if (capture->nitems > 0)
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_BEGUN);
     for (uint32_t i = 0; i < capture->nitems; i++) {
@@ -152,8 +165,8 @@ static void emit(const struct capture *capture, const struct cecl_plan *plan,
             continue;
         }
         const uint32_t counter = CECL_COUNTER_TURN + capture->phases[item->index].turn;
-        for (int p = 1; p < nranks && item->kind == ITEM_SIGNAL; p++)
-            cecl_plan_raise(built, (rank + p) % nranks, counter, 1);
+        for (int p = 1; p < cecl_part_peers(&plan->part) && item->kind == ITEM_SIGNAL; p++)
+            cecl_plan_raise(built, cecl_part_peer(&plan->part, p), counter, 1);
         if (item->kind == ITEM_WAIT)
             cecl_plan_wait_all(built, counter, 1);
     }

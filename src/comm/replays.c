@@ -32,18 +32,20 @@ static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
         }
 }
 
-static void time_out(ceclComm_t comm, struct cecl_rank_list *late, int64_t waited_ms)
+static void time_out(ceclComm_t comm, struct cecl_rank_list *late, bool exchanges,
+                     int64_t waited_ms)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
-    cecl_fail(ceclTimeout,
-              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d); last "
-              "captured call: %s; did every rank launch the graph, in the same order among its "
-              "calls, and did its stream reach it?",
-              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
-              last_captured(comm));
+    cecl_fail(
+        ceclTimeout,
+        "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d)%s; last "
+        "captured call: %s; did every rank launch the graph, in the same order among its "
+        "calls, and did its stream reach it?",
+        cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
+        exchanges ? ", in an exchange between nodes" : "", last_captured(comm));
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
@@ -53,21 +55,28 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
     struct cecl_rank_list late = {0};
     if (!atomic_load(&comm->last_captured))
         return;
-    const bool goes_on = cecl_turns_go_on(flags);
-    const uint32_t sum = cecl_turns_sum(flags);
-    if (goes_on || sum != comm->watch.turns) {
+    if (cecl_turns_go_on(flags)) {
+        comm->watch.turned = now;
+        return;
+    }
+    struct cecl_net *net = comm->engine.net;
+    uint32_t sum = cecl_turns_sum(flags);
+    const bool exchanges = net && net->ops->late(net, &late, &sum);
+    if (sum != comm->watch.turns) {
         comm->watch.turns = sum;
         comm->watch.turned = now;
         return;
     }
     const int64_t waited_ms = now - comm->watch.turned;
-    cecl_turns_late(flags, &late);
+    if (!exchanges) /* in an exchange, the stream does not wait for ranks of its node */
+        cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
     cecl_waits_add(&comm->waits, &late, now);
-    lose_a_leaver(comm, &late);
+    if (!exchanges || net->is_exact)
+        lose_a_leaver(comm, &late);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))
-        time_out(comm, &late, waited_ms);
+        time_out(comm, &late, exchanges, waited_ms);
 }
 
 void cecl_replays_release(ceclComm_t comm)
@@ -140,7 +149,10 @@ void cecl_replays_keep(ceclComm_t comm)
 {
     struct orphan *orphan = malloc(sizeof(*orphan));
     pthread_t thread;
-    (void)!cecl_pads_end(&comm->engine.flags); /* kernels that start from now on do not wait */
+    /* kernels and exchanges that start from now on do not wait */
+    (void)!cecl_pads_end(&comm->engine.flags);
+    if (comm->engine.net)
+        comm->engine.net->ops->fail(comm->engine.net);
     int error = orphan ? 0 : 1;
     pthread_mutex_lock(&lock);
     if (orphan) {

@@ -38,11 +38,13 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
-/* If an exchange runs, adds the ranks of other nodes for which it waits. */
+/* If an exchange runs, adds the ranks of other nodes for which it waits. While a captured call runs, the
+ * exchange is that call's (replays.c). */
 static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
 {
     struct cecl_net *net = comm->engine.net;
-    if (net && net->ops->late(net, &progress->late, &progress->messages))
+    if (net && !cecl_turns_run(&comm->engine.flags) &&
+        net->ops->late(net, &progress->late, &progress->messages))
         progress->started = true;
 }
 

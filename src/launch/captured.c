@@ -11,6 +11,15 @@
 
 #define GONE_MS 2000 /* how long to wait until the device reports that a graph was destroyed */
 
+static ceclResult_t refuse_over_nodes(const struct cecl_launch *launch)
+{
+    const struct cecl_net *net = launch->comm->engine.net;
+    char words[CECL_NODES_WORDS];
+    return cecl_fail(ceclInvalidUsage, "%s over %s cannot be captured: the network is %s, and %s",
+                     launch->calls[0].op->name, cecl_nodes_words(launch->comm->nodes, words),
+                     net->name, net->why_not_captured);
+}
+
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -19,8 +28,8 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
                          "stream %p captures a graph, and ceclSend and ceclRecv cannot be "
                          "captured; call them outside the capture, or use ceclAlltoAllvAt",
                          (void *)launch->order.stream);
-    if (comm->nodes)
-        return cecl_comm_refuse_over_nodes(comm, "a captured call");
+    if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)
+        return refuse_over_nodes(launch);
     if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
         return cecl_fail(ceclInvalidUsage,
                          "%s: a captured call waits for the peers, but this thread has several "

@@ -27,7 +27,7 @@ int cecl_launch_gone(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that have not made a captured call, or a call over several nodes. */
+/* Names all ranks that have not made a call that needs all of them. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};

@@ -8,7 +8,7 @@
  * from the program's one, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used
  * only if the program lends it. It is then a stand-in without streams, which the stream's thread calls.
  *
- * Two words tell the host how many exchanges have begun and ended. NCCL does not say for which of its
+ * Words tell the host which exchange has begun and which has ended. NCCL does not say for which of its
  * ranks a running exchange waits. */
 #include <limits.h>
 #include <stdio.h>
@@ -126,15 +126,6 @@ static ceclResult_t run_group(void *context)
     return waited == ceclTimeout ? name_peers(request) : waited;
 }
 
-static void note_peers(struct nccl *nccl, uint32_t number, const struct request *request)
-{
-    uint64_t sets[SETS] = {0};
-    for (uint32_t i = 0; i < request->count; i++)
-        sets[request->list[i].peer / 64] |= UINT64_C(1) << request->list[i].peer % 64;
-    for (int i = 0; i < SETS; i++)
-        atomic_store_explicit(&nccl->peers[number % NOTES][i], sets[i], memory_order_relaxed);
-}
-
 /* An exchange as work of a stream of the host device. */
 struct stream_exchange {
     struct cecl_stream_call call;
@@ -191,42 +182,49 @@ static ceclResult_t enqueue(struct request *request)
     return order(nccl, request->work, false);
 }
 
+/* Enqueues or captures an exchange. `begins`: writes by which the watchdog learns that it has begun. */
+static ceclResult_t enqueue_marked(struct request *request, const struct cecl_memop *begins,
+                                   size_t count, uint32_t number)
+{
+    struct nccl *nccl = request->nccl;
+    const struct cecl_memop ends = {nccl->ended, number, CECL_MEMOP_WRITE};
+    CECL_TRY(nccl->dev->ops->memops(nccl->dev, request->work, begins, count));
+    const ceclResult_t result = enqueue(request);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    const ceclResult_t marked = nccl->dev->ops->memops(nccl->dev, request->work, &ends, 1);
+    return result == ceclSuccess ? marked : cecl_fail_with(result, words);
+}
+
 static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
                              const struct cecl_net_transfer *list, uint32_t count)
 {
     struct nccl *nccl = (struct nccl *)net;
     struct request request = {nccl, work, list, count};
     const uint32_t number = ++nccl->count;
-    const struct cecl_memop begins = {nccl->begun, number, CECL_MEMOP_WRITE},
-                            ends = {nccl->ended, number, CECL_MEMOP_WRITE};
-    note_peers(nccl, number, &request);
-    CECL_TRY(nccl->dev->ops->memops(nccl->dev, work, &begins, 1));
-    const ceclResult_t result = enqueue(&request);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    const ceclResult_t marked = nccl->dev->ops->memops(nccl->dev, work, &ends, 1);
-    return result == ceclSuccess ? marked : cecl_fail_with(result, words);
+    const struct cecl_memop begins[] = {{nccl->replays, 0, CECL_MEMOP_WRITE},
+                                        {nccl->begun, number, CECL_MEMOP_WRITE}};
+    cecl_net_nccl_note(nccl, number, list, count);
+    /* the word `replays` is 0 unless exchanges were captured */
+    return nccl->ncaptured > 0 ? enqueue_marked(&request, begins, 2, number)
+                               : enqueue_marked(&request, &begins[1], 1, number);
+}
+
+/* A replay writes the same number again, so it first sets `ended` to another one. */
+static ceclResult_t capture(struct cecl_net *net, ceclStream_t stream,
+                            const struct cecl_net_transfer *list, uint32_t count)
+{
+    struct nccl *nccl = (struct nccl *)net;
+    struct request request = {nccl, stream, list, count};
+    const uint32_t number = ++nccl->count;
+    const struct cecl_memop begins[] = {
+        {nccl->replays, cecl_net_nccl_note_captured(nccl, list, count), CECL_MEMOP_WRITE},
+        {nccl->ended, number - 1, CECL_MEMOP_WRITE},
+        {nccl->begun, number, CECL_MEMOP_WRITE}};
+    return enqueue_marked(&request, begins, 3, number);
 }
 
 /* ---- what the watchdog asks and does */
-
-static uint32_t word_of(const uint32_t *word)
-{
-    return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
-}
-
-static bool late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
-{
-    struct nccl *nccl = (struct nccl *)net;
-    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun);
-    *moved += begun + ended;
-    if (begun == ended)
-        return false;
-    for (int r = 0; r < nccl->nranks; r++)
-        if (atomic_load(&nccl->peers[(ended + 1) % NOTES][r / 64]) >> r % 64 & 1)
-            cecl_rank_list_add(list, r);
-    return true;
-}
 
 /* Does not wait for a thread that is calling NCCL. */
 static ceclResult_t error_of(struct cecl_net *net)
@@ -248,7 +246,8 @@ static ceclResult_t error_of(struct cecl_net *net)
 /* ---- life */
 
 static const struct cecl_net_ops ops = {.exchange = exchange,
-                                        .late = late,
+                                        .capture = capture,
+                                        .late = cecl_net_nccl_late,
                                         .error = error_of,
                                         .fail = cecl_net_nccl_fail,
                                         .give_up = cecl_net_nccl_give_up,
@@ -262,6 +261,17 @@ struct offer {
     struct nccl_id id; /* rank 0's */
 };
 
+/* Depends on what is equal on all ranks: the version, and whether the program lends NCCL. */
+static const char *why_not_captured(const struct nccl *nccl)
+{
+    if (nccl->lent.order)
+        return "its exchanges are put in order with the program's calls when they are enqueued, "
+               "which a graph cannot do";
+    return nccl->api->version < NCCL_CAPTURE_VERSION
+               ? "graphs need NCCL 2.26, which keeps what they use until they are gone"
+               : NULL;
+}
+
 static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
 {
     const bool is_lent = nccl->lent.library;
@@ -273,8 +283,10 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
     snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
              is_lent ? "the program's " : "", mine->version / 10000, mine->version / 100 % 100,
              mine->version % 100);
-    CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 2, &nccl->begun));
+    CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 3, &nccl->begun));
     nccl->ended = nccl->begun + 1;
+    nccl->replays = nccl->begun + 2;
+    nccl->net.why_not_captured = why_not_captured(nccl);
     return nccl->rank == 0 && !is_lent
                ? check(nccl, "ncclGetUniqueId", nccl->api->GetUniqueId(&mine->id))
                : ceclSuccess;

@@ -99,11 +99,14 @@ static bool await_aborter(const struct nccl *nccl)
 }
 
 /* Waits for the abort, because the program ends its own communicator next, and NCCL must abort the split
- * before that. */
+ * before that. Without a split, and if graphs may hold exchanges, nobody waits: NCCL's abort then waits for
+ * the graphs. */
 void cecl_net_nccl_give_up(struct cecl_net *net)
 {
+    const struct nccl *nccl = (struct nccl *)net;
     cecl_net_nccl_fail(net);
-    (void)await_aborter((struct nccl *)net);
+    if (nccl->lent.library || nccl->ncaptured == 0)
+        (void)await_aborter(nccl);
 }
 
 void cecl_net_nccl_close(struct cecl_net *net)

@@ -27,6 +27,9 @@ struct nccl_config {
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 #define NCCL_CONFIG_VERSION 21700u
 #define NCCL_LEAST_VERSION 21700 /* has maxCTAs */
+/* From this version on, the end and the abort of NCCL's communicator wait for its graphs. An earlier NCCL
+ * frees memory that a later replay uses. */
+#define NCCL_CAPTURE_VERSION 22600
 
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(GetVersion, (int *version))                                                                  \
@@ -74,16 +77,30 @@ struct nccl {
     const _Atomic bool *abandon;
     _Atomic int error; /* the error of such an exchange; its message is in `words` */
     char words[CECL_MESSAGE_BYTES];
-    uint32_t *begun, *ended; /* written by the stream: how many exchanges have begun, and ended */
-    uint32_t count;          /* how many exchanges were enqueued */
-    /* sets of ranks: the peers of recent exchanges, by exchange number */
-    _Atomic uint64_t peers[NOTES][SETS];
+    /* written by the stream: the number of the exchange that began last, and of the one that ended last;
+     * and what cecl_net_nccl_note_captured has returned, or 0 if the exchange is not captured */
+    uint32_t *begun, *ended, *replays;
+    uint32_t count; /* how many exchanges were enqueued or captured; also the last one's number */
+    /* sets of ranks: the peers of recent exchanges, by exchange number; and the peers of captured
+     * exchanges. Each replay of a captured exchange has the same number. If a captured exchange finds no
+     * room for its set, it adds its peers to the last set. */
+    _Atomic uint64_t peers[NOTES][SETS], captured[NOTES][SETS];
+    uint32_t ncaptured;
 };
 
 /* nccl_library.c: finds the functions of an open library. */
 ceclResult_t cecl_net_nccl_find(void *library, struct nccl_functions *api);
 /* The functions of the library that a process opens once. */
 ceclResult_t cecl_net_nccl_load(const struct nccl_functions **out);
+
+/* nccl_peers.c: notes the peers of an exchange. A captured one gets a number above 0, which exchanges with the
+ * same peers share: the calls of a communicator exchange along the same rails, so few sets differ. */
+void cecl_net_nccl_note(struct nccl *nccl, uint32_t number, const struct cecl_net_transfer *list,
+                        uint32_t count);
+uint32_t cecl_net_nccl_note_captured(struct nccl *nccl, const struct cecl_net_transfer *list,
+                                     uint32_t count);
+/* See struct cecl_net_ops. */
+bool cecl_net_nccl_late(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
 
 /* nccl_end.c: see struct cecl_net_ops */
 void cecl_net_nccl_fail(struct cecl_net *net);

@@ -42,6 +42,11 @@ struct cecl_net_ops {
      * its time limit. */
     ceclResult_t (*exchange)(struct cecl_net *net, ceclStream_t work,
                              const struct cecl_net_transfer *list, uint32_t count);
+    /* Adds an exchange to what the stream captures (device/capture.h). Each launch of the graph carries it
+     * out, one launch at a time. The exchange may wait on the host as `exchange` may. NULL if
+     * `why_not_captured` is given. */
+    ceclResult_t (*capture)(struct cecl_net *net, ceclStream_t stream,
+                            const struct cecl_net_transfer *list, uint32_t count);
     /* Returns whether an exchange is running, and adds the ranks for which it waits to `late`. Adds to
      * *moved a number that changes whenever bytes move. Any thread. */
     bool (*late)(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
@@ -72,6 +77,8 @@ struct cecl_net {
     bool is_exact;
     /* whether `exchange` may wait on the host for a peer to which there is no connection yet */
     bool connects;
+    /* why exchanges cannot be captured, for messages of errors; equal on all ranks. NULL: they can be */
+    const char *why_not_captured;
 };
 
 /* pipes.c: through pipes, which the transport owns from then on. Compares the sizes of both ends of a

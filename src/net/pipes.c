@@ -157,6 +157,9 @@ static void run(struct cecl_stream_call *call, const _Atomic bool *abandon)
     struct exchange *x = (struct exchange *)call;
     struct piped *piped = x->piped;
     uint32_t idle = 0;
+    x->ended = 0; /* a graph carries out the same exchange again */
+    for (uint32_t i = 0; i < x->count; i++)
+        x->list[i] = (struct under_way){.transfer = x->list[i].transfer};
     atomic_store(&piped->runs, true);
     while (x->ended < x->count && !atomic_load(&piped->failed) && !atomic_load(abandon)) {
         idle = pass(x) ? 0 : idle + 1;
@@ -167,8 +170,9 @@ static void run(struct cecl_stream_call *call, const _Atomic bool *abandon)
     atomic_store(&piped->runs, false);
 }
 
-static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
-                             const struct cecl_net_transfer *list, uint32_t count)
+/* Also for a stream that captures. */
+static ceclResult_t add_exchange(struct cecl_net *net, ceclStream_t work,
+                                 const struct cecl_net_transfer *list, uint32_t count)
 {
     struct piped *piped = (struct piped *)net;
     struct exchange *x = calloc(1, sizeof(*x) + count * sizeof(x->list[0]));
@@ -180,8 +184,14 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
     x->count = count;
     for (uint32_t i = 0; i < count; i++)
         x->list[i].transfer = list[i];
-    piped->work = work;
     return piped->dev->ops->call(piped->dev, work, &x->call);
+}
+
+static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
+                             const struct cecl_net_transfer *list, uint32_t count)
+{
+    ((struct piped *)net)->work = work;
+    return add_exchange(net, work, list, count);
 }
 
 /* ---- what the watchdog asks */
@@ -267,6 +277,7 @@ static bool lend(struct cecl_net *net, struct cecl_net_lender *lender)
 }
 
 static const struct cecl_net_ops ops = {.exchange = exchange,
+                                        .capture = add_exchange,
                                         .late = late,
                                         .error = error_of,
                                         .fail = fail_net,

@@ -95,10 +95,16 @@ static void check_scattered(struct life *life, const int *out)
 
 /* ---- calls that only enqueue */
 
+static ceclResult_t gather_on(struct life *life, ceclStream_t stream)
+{
+    return life->gets_wrong
+               ? ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, stream)
+               : ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, stream);
+}
+
 static ceclResult_t gather(struct life *life)
 {
-    return life->gets_wrong ? ceclAlltoAll(life->in, life->out, BLOCK, ceclInt32, life->comm, 0)
-                            : ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, 0);
+    return gather_on(life, 0);
 }
 
 static ceclResult_t all_to_all(struct life *life)
@@ -410,6 +416,40 @@ static ceclResult_t async_of(struct life *life)
     return ceclCommGetAsyncError(life->comm, &async) == ceclSuccess ? async : ceclInternalError;
 }
 
+/* The graph is destroyed while it may still run. */
+static ceclResult_t launch_gather(struct life *life, ceclStream_t stream)
+{
+    ceclGraph_t graph = NULL;
+    ceclResult_t result = ceclStreamBeginCapture(life->comm, stream);
+    if (result != ceclSuccess)
+        return result;
+    result = gather_on(life, stream);
+    const ceclResult_t ended = ceclStreamEndCapture(life->comm, stream, &graph);
+    result = result == ceclSuccess ? ended : result;
+    for (int i = 0; i < 3 && result == ceclSuccess; i++)
+        result = ceclGraphLaunch(graph, stream);
+    (void)!ceclGraphDestroy(graph);
+    misdeed_at(life, WITHIN);
+    return result;
+}
+
+/* On GPUs, CUDA captures streams, so there the call is not captured. */
+static ceclResult_t attempt_replay(struct life *life)
+{
+    ceclStream_t stream = NULL;
+    ceclResult_t result = ceclSuccess;
+    if (!life_on_gpus())
+        result = ceclStreamCreate(life->comm, &stream);
+    if (result != ceclSuccess)
+        return result;
+    result = stream ? launch_gather(life, stream) : gather(life);
+    const ceclResult_t ended = ceclStreamSynchronize(life->comm, stream);
+    result = result == ceclSuccess ? ended : result;
+    if (stream)
+        (void)!ceclStreamDestroy(life->comm, stream);
+    return result == ceclSuccess ? finish(life, life->out, check_gathered) : result;
+}
+
 static ceclResult_t attempt_growth(struct life *life)
 {
     int *ptr = NULL;
@@ -523,6 +563,7 @@ static const struct row rows[OPS] = {
     [REQUEST] = {.enqueue = request, .check = check_gathered, .has_own_point = true},
     [CHUNKS] = {.enqueue = gather_in_chunks, .check = check_gathered},
     [GRAPH] = {.enqueue = gather_in_graph, .check = check_gathered},
+    [REPLAY] = {.whole = attempt_replay},
     [PUTS] = {.enqueue = put_to_each, .check = check_exchanged, .has_own_point = true},
     [SPLIT] = {.whole = attempt_split},
     [SHRINK] = {.whole = attempt_shrink},

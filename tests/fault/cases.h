@@ -41,6 +41,7 @@ enum op {
     REQUEST,  /* makes a request and starts it */
     CHUNKS,   /* a request of a gather in chunks; its start waits for a word */
     GRAPH,    /* captures a gather, and launches the graph twice */
+    REPLAY,   /* captures a gather over pretended nodes, and launches its graph */
     PUTS,     /* each rank puts into every rank's window */
     SPLIT,
     SHRINK,

@@ -211,6 +211,8 @@ static void prepare(struct life *life)
     alarm(90);
     mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
+    if (life->op == REPLAY) /* the children inherit the nodes */
+        setenv("CECL_NODE_SIZE", life->c->seed / 7 % 2 ? "1" : "2", 1);
     if (life_on_gpus()) {
         warm_up(life);
         warm_up_together(life);

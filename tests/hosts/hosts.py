@@ -2,6 +2,7 @@
 
 hosts.py hosts_rank pretended    hosts are made by CECL_HOST_ID, on one machine
 hosts.py hosts_rank namespaces   each host is a network namespace, with a virtual link between them
+hosts.py test_random mpirun PATH the same, but mpirun (at PATH) starts the ranks, and MPI carries data over the link
 
 Exit status 77: the system permits no network namespaces.
 """
@@ -248,7 +249,75 @@ def await_link():
     sys.exit(f"the link does not come up: {done}")
 
 
+def mpirun(folder, acts, **settings):
+    """Starts two ranks in each namespace. What rank r writes goes to the file r of the folder."""
+    agent = os.path.join(folder, "agent")
+    with open(agent, "w", encoding="ascii") as file:
+        file.write('#!/bin/sh\nspace=$1\nshift\nexec ip netns exec "$space" sh -c "$*"\n')
+    os.chmod(agent, 0o755)
+    settings.update(CECL_DEVICE="host", CECL_NET="mpi", CECL_NODE_SIZE="2", CECL_SOCKET_IFNAME=LINK,
+                    CECL_DEBUG="plan", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    command = ["ip", "netns", "exec", SPACES[0], sys.argv[3], "--oversubscribe", "--bind-to", "none"]
+    for name, value in (("plm", "rsh"), ("plm_rsh_agent", agent), ("btl", "self,tcp"),
+                        ("btl_tcp_if_include", LINK), ("oob_tcp_if_include", LINK)):
+        command += ["--mca", name, value]
+    for name in settings:
+        command += ["-x", name]
+    command += ["-H", ",".join(f"{name}:2" for name in SPACES), "-np", "4", "sh", "-c",
+                f'exec {PROGRAM} >{folder}/$OMPI_COMM_WORLD_RANK 2>&1']
+    return subprocess.Popen(command, env=dict(os.environ, **settings, CECL_TEST_CALLS=str(acts)))
+
+
+def written(folder, rank):
+    try:
+        with open(os.path.join(folder, str(rank)), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def await_words(folder, ranks, pattern, seconds):
+    end = time.monotonic() + seconds
+    left = set(ranks)
+    while left:
+        left = {rank for rank in left if not re.search(pattern, written(folder, rank), re.DOTALL)}
+        if left and time.monotonic() > end:
+            sys.exit(f"rank {min(left)}: no {pattern} in {written(folder, min(left))[-2000:]}")
+        time.sleep(0.05)
+
+
+def end_processes():
+    """Ends what is left in the namespaces: without the link, mpirun does not hear from its other half."""
+    for name in SPACES:
+        for pid in run("ip", "netns", "pids", name).stdout.split():
+            run("kill", "-KILL", pid)
+
+
+def calls_under_mpirun_are_right():
+    with tempfile.TemporaryDirectory() as folder:
+        if mpirun(folder, 300).wait(timeout=60) != 0:
+            sys.exit("\n".join(written(folder, rank)[-1000:] for rank in range(4)))
+
+
+def a_link_that_is_cut_under_mpirun_is_named():
+    """A plan over nodes is made only after all ranks have joined."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = mpirun(folder, 100000000, CECL_TIMEOUT_MS=str(CUT_TIMEOUT_MS))
+        try:
+            await_words(folder, [0], "plan, 4 ranks: .*exchange 1", 40)
+            space("ip", "link", "set", LINK, "down")
+            await_words(folder, range(4), "the host of ranks .*the link is cut, or the host is down",
+                        CUT_TIMEOUT_MS / 1000 + SLACK_S)
+        finally:
+            end_processes()
+            job.wait()
+
+
 def try_all():
+    if WAY == "mpirun":
+        calls_under_mpirun_are_right()
+        a_link_that_is_cut_under_mpirun_is_named()
+        return
     they_join_and_leave((2, 3), "work")
     they_join_and_leave((2, 3), "carry")
     if WAY == "pretended":
@@ -277,10 +346,10 @@ def try_all():
         hosts_that_are_cut_off_go_on_by_themselves()
 
 
-if WAY == "namespaces" and not shutil.which("ip"):
+if WAY != "pretended" and not shutil.which("ip"):
     print("skipped: the program `ip` is missing")
     sys.exit(77)
-elif WAY == "namespaces":
+elif WAY != "pretended":
     try:
         make_spaces()
         try_all()

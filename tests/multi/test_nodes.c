@@ -342,8 +342,6 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     const int away = multi_rank < (multi_nranks + 1) / 2 ? multi_nranks - 1 : 0;
     const ceclSignalWait_t wait = {away, 0, 1};
     ceclDeviceComm_t dc;
-    ceclStream_t stream;
-    ceclGraph_t graph;
     void *buffer, *there;
     multi_ok(comm, ceclMemAlloc(comm, &buffer, 8192));
     char *const input = (char *)buffer + 4096;
@@ -361,15 +359,6 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
     const ceclTiles_t tiles = {.count = 1, .width = 4, .rows = 2};
     multi_refused(comm, ceclReduceScatterTiles(input, buffer, &tiles, ceclInt8, ceclSum, comm, 0),
                   ceclInvalidUsage, "ceclReduceScatterTiles over 2 nodes of");
-    multi_ok(comm, ceclStreamCreate(comm, &stream));
-    if (!multi_on_gpus(comm)) { /* on GPUs, CUDA captures streams */
-        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-        multi_refused(comm, ceclAllGather(input, buffer, 4, ceclInt8, comm, stream),
-                      ceclInvalidUsage, "a captured call over 2 nodes of");
-        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-        multi_ok(comm, ceclGraphDestroy(graph));
-    }
-    multi_ok(comm, ceclStreamDestroy(comm, stream));
     /* a refused call changes nothing */
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));
@@ -431,6 +420,47 @@ static void a_peer_that_stays_away_is_named_in_time(void **state)
     snprintf(words, sizeof(words), "a call has waited for rank %d", multi_nranks - 1);
     expect_failure(comm, ceclTimeout, words);
     MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclCommAbort(comm);
+}
+
+/* A graph of a gather, launched once on all ranks, and then again on all but the last rank. Each rank is
+ * alone in its node, so the others wait in an exchange. */
+static void a_rank_that_does_not_launch_its_graph_is_named(void **state)
+{
+    char words[64];
+    ceclConfig_t config = multi_config();
+    config.timeoutMs = 2 * LIMIT_MS; /* on GPUs, NCCL connects during the capture */
+    multi_setenv("CECL_NODE_SIZE", layout(0));
+    ceclComm_t comm = multi_comm(&config);
+    multi_setenv("CECL_NODE_SIZE", NULL);
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    unsigned char *buffer;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, 1 << 20));
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    for (int i = 0; i < 2; i++)
+        multi_ok(comm,
+                 ceclAllGather(buffer + 1000 * multi_rank, buffer, 1000, ceclUint8, comm, stream));
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != multi_nranks - 1) {
+        snprintf(words, sizeof(words), "a graph that was launched has waited for rank %d",
+                 multi_nranks - 1);
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+        assert_int_not_equal(multi_async_within(comm, 15), ceclSuccess);
+        const char *message = ceclGetLastError(comm);
+        const bool is_named = multi_on_gpus(comm) /* NCCL does not say which rank is missing */
+                              || strstr(message, words);
+        if (!is_named || !strstr(message, "in an exchange between nodes"))
+            fail_msg("'%s' expected in '%s'", words, message);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!ceclStreamSynchronize(comm, stream);
+    multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
     (void)!ceclCommAbort(comm);
 }
 
@@ -552,6 +582,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_cannot_leave_a_node_is_refused_by_name),
         cmocka_unit_test(the_least_staging_suffices),
         cmocka_unit_test(a_peer_that_stays_away_is_named_in_time),
+        cmocka_unit_test(a_rank_that_does_not_launch_its_graph_is_named),
         cmocka_unit_test(a_peer_that_leaves_is_named),
         cmocka_unit_test(a_peer_that_aborts_is_named),
         cmocka_unit_test(a_rank_that_stays_away_from_a_collective_is_named_on_all),

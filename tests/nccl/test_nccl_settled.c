@@ -171,7 +171,6 @@ static void run_part(uint64_t *seed, struct side *plain, struct side *settling)
 
 static void learning_catches_up_on_the_calls_of_a_settled_period(void **state)
 {
-    (void)state;
     uint64_t passed = 0, caught_up = 0, calls = 0;
     for (uint64_t number = 1; number <= 12; number++) {
         uint64_t seed = number;
@@ -206,7 +205,6 @@ static struct side *settle_one(struct cecl_nccl_call *call)
 
 static void a_call_that_differs_in_one_argument_is_heard(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct cecl_nccl_call call;
         struct side *side = settle_one(&call);
@@ -222,7 +220,6 @@ static void a_call_that_differs_in_one_argument_is_heard(void **state)
 
 static void calls_in_groups_and_of_ended_communicators_are_heard(void **state)
 {
-    (void)state;
     struct cecl_nccl_call call;
     struct side *side = settle_one(&call);
     assert_true(cecl_nccl_settled_passes(&side->comm, &call));

@@ -293,7 +293,6 @@ static bool change_steps(struct rank *r)
 
 static void steps_that_change_after_a_verdict_for_nccl_are_tried(void **state)
 {
-    (void)state;
     if (getenv("CECL_TEST_TAKES_US")) /* cecl is not to be faster */
         skip();
     passed = 0;

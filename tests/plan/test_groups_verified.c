@@ -174,7 +174,6 @@ static void reductions_in_chunks_are_one_pipeline(void **state)
 /* In a group the end of a share is not reduced separately, so that the calls may share barriers. */
 static void reductions_with_an_end_are_in_a_bundle(void **state)
 {
-    (void)state;
     struct cecl_plan plan;
     const struct cecl_way in_two = {.reduce = {.read_at_peers = true, .sms_end = 8}};
     lower_reductions(CECL_OP_ALL_REDUCE, in_two, 1 << 20, &plan);
@@ -216,7 +215,6 @@ static void be_late(struct cecl_part *part, const uint64_t *came)
 /* Two groups, one after the other; the same staging for all calls: ample, or for chunks of a few elements. */
 static void pipelines_are_right(void **state)
 {
-    (void)state;
     uint64_t x = 20261126;
     uint32_t piped = 0;
     for (int round = 0; round < 600; round++) {

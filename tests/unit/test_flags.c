@@ -415,7 +415,6 @@ static void gates_go_on_past_the_wrap(void **state)
 {
     struct cecl_memop ops[CECL_GATE_OPS];
     uint32_t words[2] = {0};
-    (void)state;
     flags.gates.made = 0x7ffffffe;
     *flags.gates.at = 0xfffffffc;
     for (uint32_t i = 0; i < 4; i++) {
@@ -441,7 +440,6 @@ static void no_gate_is_made_after_a_silence(void **state)
 {
     struct cecl_memop ops[CECL_GATE_OPS];
     uint32_t word = 0;
-    (void)state;
     assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
     assert_false(cecl_gate_begin(&flags, &word, 1, ops));
     assert_int_equal(cecl_gates_pending(&flags), 0);

@@ -219,6 +219,90 @@ static void what_waits_is_listed_until_it_has_ended(void **state)
     close_net(net);
 }
 
+static void expect_waits_for(struct cecl_net *net, int rank)
+{
+    struct cecl_rank_list ranks = {.count = 0};
+    uint32_t moved = 0;
+    const int64_t end = cecl_deadline(5000);
+    while (!net->ops->late(net, &ranks, &moved) && cecl_ms_left(end) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    assert_int_equal(ranks.count, 1);
+    assert_int_equal(ranks.ranks[0], rank);
+    dev->ops->host_write(dev, &gate, 1, 1);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
+    assert_false(net->ops->late(net, &ranks, &moved));
+    gate = 0;
+}
+
+/* Replays write the same numbers again. */
+static void each_replay_of_an_exchange_lists_its_own_ranks(void **state)
+{
+    char bytes[8];
+    nranks = 4;
+    struct cecl_net *net = opened();
+    const struct cecl_net_transfer list[] = {
+        {bytes, 5, 1, true}, {bytes, 5, 2, true}, {bytes, 5, 3, true}};
+    void *graphs[2];
+    gate = 0;
+    fake->on_group = hold;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dev->captures->stream_begin(dev, stream), ceclSuccess);
+        assert_int_equal(net->ops->capture(net, stream, &list[i], 1), ceclSuccess);
+        assert_int_equal(dev->captures->stream_end(dev, stream, &graphs[i]), ceclSuccess);
+    }
+    for (int i = 0; i < 6; i++) {
+        if (i % 3 < 2)
+            assert_int_equal(dev->captures->graph_launch(dev, graphs[i % 3], stream), ceclSuccess);
+        else
+            assert_int_equal(net->ops->exchange(net, stream, &list[2], 1), ceclSuccess);
+        expect_waits_for(net, i % 3 + 1);
+    }
+    for (int i = 0; i < 3; i++) { /* nothing comes between two replays */
+        assert_int_equal(dev->captures->graph_launch(dev, graphs[0], stream), ceclSuccess);
+        expect_waits_for(net, 1);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dev->captures->graph_destroy(graphs[i]), ceclSuccess);
+    close_net(net);
+}
+
+/* More sets of ranks than there is room for: the last ones are listed together. */
+static void captured_exchanges_with_many_sets_of_ranks_list_at_least_their_own(void **state)
+{
+    enum { SETS = 400 };
+    char bytes[8];
+    nranks = 12;
+    struct cecl_net *net = opened();
+    void *graph;
+    assert_int_equal(dev->captures->stream_begin(dev, stream), ceclSuccess);
+    for (int set = 1; set <= SETS; set++) {
+        struct cecl_net_transfer list[11];
+        uint32_t count = 0;
+        for (int r = 1; r < nranks; r++)
+            if (set >> (r - 1) & 1)
+                list[count++] = (struct cecl_net_transfer){bytes, 5, r, true};
+        fake->on_group = set == SETS ? hold : NULL;
+        assert_int_equal(net->ops->capture(net, stream, list, count), ceclSuccess);
+    }
+    assert_int_equal(dev->captures->stream_end(dev, stream, &graph), ceclSuccess);
+    gate = 0;
+    assert_int_equal(dev->captures->graph_launch(dev, graph, stream), ceclSuccess);
+    struct cecl_rank_list ranks = {.count = 0};
+    uint32_t moved = 0;
+    const int64_t end = cecl_deadline(5000);
+    while ((!net->ops->late(net, &ranks, &moved) || moved < 2 * SETS - 1) && cecl_ms_left(end) > 0)
+        ranks.count = 0, moved = 0;
+    for (int r = 1, found; r < nranks; r++) {
+        found = !(SETS >> (r - 1) & 1);
+        for (int i = 0; i < ranks.count && i < CECL_RANKS_NAMED; i++)
+            found = found || ranks.ranks[i] == r;
+        assert_true(found);
+    }
+    dev->ops->host_write(dev, &gate, 1, 1);
+    close_net(net);
+    assert_int_equal(dev->captures->graph_destroy(graph), ceclSuccess);
+}
+
 static void an_error_of_nccls_is_passed_on_in_words(void **state)
 {
     struct cecl_net *net = opened();
@@ -286,14 +370,31 @@ static int order(void *context, ceclStream_t on, int is_before)
     return 0;
 }
 
+static int (*lent_order)(void *context, ceclStream_t on, int is_before) = order;
+
 static ceclResult_t open_lent(struct cecl_net **net)
 {
-    const ceclNcclNet_t lent = {&orders, dlopen(FAKE_NCCL, RTLD_NOW), split, order};
+    const ceclNcclNet_t lent = {&orders, dlopen(FAKE_NCCL, RTLD_NOW), split, lent_order};
     orders = 0;
     cecl_net_lend(&(struct cecl_net_lender){.nccl = &lent});
     const ceclResult_t result = open_net(net);
     cecl_net_lend(NULL);
     return result;
+}
+
+/* A program that orders exchanges by other means may also capture them. */
+static void an_nccl_that_frees_what_graphs_use_is_not_captured(void **state)
+{
+    struct cecl_net *net = NULL;
+    lent_order = NULL;
+    assert_int_equal(open_lent(&net), ceclSuccess);
+    assert_null(net->why_not_captured);
+    close_net(net);
+    fake->version = 22512;
+    assert_int_equal(open_lent(&net), ceclSuccess);
+    assert_non_null(strstr(net->why_not_captured, "graphs need NCCL 2.26"));
+    close_net(net);
+    lent_order = order;
 }
 
 static void what_a_program_lends_is_split_ordered_and_ended(void **state)
@@ -303,6 +404,7 @@ static void what_a_program_lends_is_split_ordered_and_ended(void **state)
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}, {bytes, 3, 1, false}};
     assert_int_equal(open_lent(&net), ceclSuccess);
     assert_string_equal(net->name, "the program's NCCL 2.28.3");
+    assert_non_null(strstr(net->why_not_captured, "which a graph cannot do"));
     assert_int_equal(net->ops->exchange(net, stream, list, 2), ceclSuccess);
     assert_int_equal(orders, 2);
     close_net(net);
@@ -356,6 +458,9 @@ int main(void)
         TEST(an_exchange_is_one_group_in_order),
         TEST(a_group_that_nccl_refuses_is_passed_on_in_words),
         TEST(what_waits_is_listed_until_it_has_ended),
+        TEST(each_replay_of_an_exchange_lists_its_own_ranks),
+        TEST(captured_exchanges_with_many_sets_of_ranks_list_at_least_their_own),
+        TEST(an_nccl_that_frees_what_graphs_use_is_not_captured),
         TEST(an_error_of_nccls_is_passed_on_in_words),
         TEST(a_failed_network_is_aborted_once_and_refuses_exchanges),
         TEST(an_exchange_whose_peer_does_not_come_ends_in_time),

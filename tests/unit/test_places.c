@@ -445,7 +445,6 @@ static bool nothing_is_pending(void *context)
 
 static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **state)
 {
-    (void)state;
     enum { WAIT_NS = 1000000 };
     for (int is_dry = 0; is_dry < 2; is_dry++) {
         struct cecl_places places[2];

@@ -1,6 +1,6 @@
 /* Exchanges with other nodes in the verifier.
  *
- * An exchange is two events of the network's lane. Between the first event and the second, the bytes that
+ * An exchange is two events of the network's lane, or in a captured call of the main lane. Between the first event and the second, the bytes that
  * it sends must not change, and the bytes that it receives may be written at any time. The exchange ends
  * when all its peers have begun the matching exchanges, because a network may have no buffers. A sender
  * still does not know that its receiver has begun, because a network may also buffer bytes. So a receiver's
@@ -64,9 +64,9 @@ ceclResult_t verify_exchange_form(const struct verifier *v, const struct cecl_pl
                                   const struct cecl_step *step)
 {
     uint32_t number = 0;
-    if (!plan->part.means.nodes || step->lane != CECL_LANE_NET || step->peer != rank ||
-        step->count < 1 || step->count > plan->ntransfers ||
-        step->first > plan->ntransfers - step->count)
+    const int lane = plan->part.call.captured ? CECL_LANE_MAIN : CECL_LANE_NET;
+    if (!plan->part.means.nodes || step->lane != lane || step->peer != rank || step->count < 1 ||
+        step->count > plan->ntransfers || step->first > plan->ntransfers - step->count)
         return VERIFY_FAULT("an exchange is out of the plan: lane %u, transfers %" PRIu32
                             " from %" PRIu32 " of %" PRIu32,
                             step->lane, step->count, step->first, plan->ntransfers);
@@ -122,7 +122,7 @@ static ceclResult_t begin(struct verifier *v, int rank, const struct cecl_verify
                           uint32_t at)
 {
     const struct cecl_step *step = &launch->plan->steps[at];
-    const int actor = verify_actor(v, rank, CECL_LANE_NET);
+    const int actor = verify_actor(v, rank, step->lane);
     verify_event(v, actor, at);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_transfer *t = &launch->plan->transfers[step->first + i];
@@ -174,7 +174,7 @@ ceclResult_t verify_exchange(struct verifier *v, int rank, uint32_t at, bool *st
         *stuck = !is_matched(v, rank, &transfers[i], me->queued[i]);
     if (*stuck)
         return ceclSuccess;
-    const int actor = verify_actor(v, rank, CECL_LANE_NET);
+    const int actor = verify_actor(v, rank, step->lane);
     uint32_t *clock = verify_event(v, actor, at);
     for (uint32_t i = 0; i < step->count; i++) {
         const struct cecl_place place = place_of(v, &launch, &transfers[i]);
