@@ -456,6 +456,25 @@ static ceclResult_t exchange_sizes(struct life *life)
     FINISH(life, result, check_exchanged(life, life->out));
 }
 
+/* Block r goes to the only expert of rank r. */
+static ceclResult_t dispatch(struct life *life)
+{
+    const size_t rows = RANKS * BLOCK;
+    const ceclExperts_t one = {.experts = 1, .align = 1};
+    uint64_t *splits = (void *)(life->in + INTS - 4 * RANKS),
+             *told = (void *)(life->out + INTS - 4 * RANKS);
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = CECL_SM_ALLOW;
+    fill(life, life->in);
+    for (int r = 0; r < RANKS; r++)
+        splits[r] = BLOCK;
+    ceclResult_t result = ceclSetOptions(life->comm, &options);
+    if (result == ceclSuccess)
+        result = ceclDispatch(life->in, rows, splits, life->out, rows, told, &one, 1, ceclInt32,
+                              life->comm, 0);
+    FINISH(life, result, check_exchanged(life, life->out));
+}
+
 static ceclResult_t reduce_small(struct life *life)
 {
     fill(life, life->in);
@@ -765,6 +784,7 @@ const struct step steps[] = {
     {.name = "gather-private", .outcome = ALONE, .run = gather_private},
     {.name = "exchange-private-late", .outcome = ALONE, .run = exchange_private_late},
     {.name = "exchange-sizes", .outcome = TOGETHER, .run = exchange_sizes},
+    {.name = "dispatch", .outcome = ALONE, .run = dispatch},
     {.name = "reduce-small", .outcome = ALONE, .run = reduce_small},
     {.name = "reduce-large", .outcome = ALONE, .run = reduce_large},
     {.name = "reduce-staged", .outcome = ALONE, .run = reduce_staged},
