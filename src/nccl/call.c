@@ -196,12 +196,19 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
     return true;
 }
 
-/* Whether a passed call of a group is kept until the group ends. A message is kept if cecl has a
- * communicator that could serve collectives of the group. */
+/* One-sided calls, which their own functions pass. */
+static bool is_one_sided(enum cecl_nccl_op op)
+{
+    return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
+           op == CECL_NCCL_OP_ncclWaitSignal;
+}
+
+/* Whether a passed call of a group is kept until the group ends: if cecl has a communicator that could serve
+ * other calls of the group. */
 static bool waits_in_group(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            ncclResult_t *result)
 {
-    if (!cecl_nccl_is_message(call->op) || !comm || !comm->ours || !has_rank(call, comm->nranks)) {
+    if (is_one_sided(call->op) || !comm || !comm->ours || !has_rank(call, comm->nranks)) {
         cecl_nccl_group_passed(call->comm);
         return false;
     }
@@ -216,13 +223,6 @@ static bool pass_timed(const struct cecl_nccl_call *call, struct cecl_nccl_comm 
     *result = cecl_nccl_pass_ordered(call, comm, cecl_nccl_group_depth() == 0);
     cecl_nccl_learn_time(call, comm, true);
     return true;
-}
-
-/* One-sided calls, which their own functions pass. */
-static bool is_one_sided(enum cecl_nccl_op op)
-{
-    return op == CECL_NCCL_OP_ncclPutSignal || op == CECL_NCCL_OP_ncclSignal ||
-           op == CECL_NCCL_OP_ncclWaitSignal;
 }
 
 /* Like cecl_nccl_take, for a call that is already decided: `reason` says why the call is passed. */

@@ -1,7 +1,8 @@
 /* See group.h. A turn is a cecl group. Most NCCL groups are carried out in one turn. Calls that cecl
  * refuses to have in one group go into consecutive turns. Sends and receives have their own turns after
- * all others, because ranks need not have the same ones in their groups. The first of these turns has the
- * passed messages, and is an NCCL group. */
+ * all others, because ranks need not have the same ones in their groups. Before these come the passed
+ * collectives and the passed messages, each in an NCCL group. NCCL orders only the streams of its own group's
+ * calls, so a turn also waits for the streams of the group's other calls, and they wait for the turn. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
@@ -19,11 +20,12 @@
 
 #define FIRST_MESSAGE_TURN (1 << 24)
 #define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* the turn of the passed messages */
+#define PASSED_COLLECTIVES (PASSED_TURN - 1) /* the turn of the passed collectives */
 
 struct kept {
     struct cecl_nccl_call call;
     int number; /* how many calls were kept before */
-    int turn;   /* collectives: from 0; messages: PASSED_TURN, or from FIRST_MESSAGE_TURN on */
+    int turn;   /* PASSED_..., or: collectives from 0 on, messages from FIRST_MESSAGE_TURN on */
     /* how many earlier calls of the turn are on the same communicator; for a message, how many are between
      * the same ranks in the same direction */
     int nth;
@@ -34,9 +36,9 @@ struct kept {
 static _Thread_local struct {
     struct kept *kept;
     int count, room;
-    int last_turn;   /* the last turn of the kept calls */
-    int collectives; /* how many kept calls are collectives */
-    bool unsorted;   /* a call was kept after a call of a later turn */
+    int last_turn; /* the last turn of the kept calls */
+    int served;    /* how many kept calls are not passed */
+    bool unsorted; /* a call was kept after a call of a later turn */
     /* communicator of the last call that went into NCCL's group; NULL: there was none */
     ncclComm_t passed;
     ncclResult_t refusal; /* the result of the first refused call */
@@ -48,11 +50,18 @@ static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_ncc
     return a->comm == b->comm && a->op == b->op && a->root == b->root;
 }
 
+static bool is_passed(const struct kept *kept)
+{
+    return kept->turn == PASSED_TURN || kept->turn == PASSED_COLLECTIVES;
+}
+
 /* Whether the turn of a served call depends on this kept call. */
 static bool is_counted(const struct kept *kept, const struct cecl_nccl_call *call)
 {
+    if (is_passed(kept))
+        return false;
     if (cecl_nccl_is_message(call->op))
-        return kept->turn != PASSED_TURN && is_of_one_pair(&kept->call, call);
+        return is_of_one_pair(&kept->call, call);
     return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 
@@ -141,11 +150,12 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_ser
         cecl_thread_at_end(&end, cecl_nccl_group_forget);
     if (!CECL_HAS_ROOM(group.kept, group.count, group.room))
         return cecl_nccl_group_refuse(ceclSystemError);
-    const struct kept passed = {.call = *call, .number = group.count, .turn = PASSED_TURN},
+    const int passed_turn = cecl_nccl_is_message(call->op) ? PASSED_TURN : PASSED_COLLECTIVES;
+    const struct kept passed = {.call = *call, .number = group.count, .turn = passed_turn},
                       kept = is_served ? place_served(call) : passed;
     group.unsorted = group.unsorted || kept.turn < group.last_turn;
     group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
-    group.collectives += !cecl_nccl_is_message(call->op);
+    group.served += is_served;
     group.kept[group.count++] = kept;
     return ceclSuccess;
 }
@@ -154,7 +164,7 @@ void cecl_nccl_group_forget(void)
 {
     free(group.kept);
     group.kept = NULL;
-    group.count = group.room = group.last_turn = group.collectives = 0;
+    group.count = group.room = group.last_turn = group.served = 0;
     group.unsorted = false;
     group.passed = NULL;
     group.refusal = ceclSuccess;
@@ -183,20 +193,13 @@ static ncclResult_t pass_calls(const struct kept *kept, int count)
     return result;
 }
 
-/* If no collective is served, messages go into NCCL's group as they would without cecl. */
+/* If no call is served, all go into NCCL's group as they would without cecl. */
 ncclResult_t cecl_nccl_group_pass(void)
 {
-    int left = 0;
-    ncclResult_t result = ceclSuccess;
-    if (group.collectives > 0 || group.refusal != ceclSuccess)
+    if (group.served > 0 || group.refusal != ceclSuccess)
         return ceclSuccess;
-    for (int i = 0; i < group.count; i++) {
-        if (group.kept[i].turn != PASSED_TURN)
-            group.kept[left++] = group.kept[i];
-        else if (result == ceclSuccess)
-            result = pass_calls(&group.kept[i], 1);
-    }
-    group.count = left;
+    const ncclResult_t result = pass_calls(group.kept, group.count);
+    group.count = 0;
     return result;
 }
 
@@ -378,7 +381,7 @@ static bool has_several_streams(void)
     return i < group.count;
 }
 
-/* The turn of the passed messages. The thread is not inside an entry while it calls NCCL, because an
+/* A turn of passed calls. The thread is not inside an entry while it calls NCCL, because an
  * abort, which must end NCCL's call, first waits until no thread is inside. */
 static ncclResult_t pass_turn(struct kept *kept, int count)
 {
@@ -422,7 +425,7 @@ ncclResult_t cecl_nccl_group_serve(void)
         struct kept *kept = group.kept + i;
         const int length = length_of_turn(kept, group.count - i);
         i += length;
-        result = kept->turn == PASSED_TURN ? pass_turn(kept, length) : serve_turn(kept, length);
+        result = is_passed(kept) ? pass_turn(kept, length) : serve_turn(kept, length);
         if (result == ceclInProgress) {
             is_in_progress = true;
             result = ceclSuccess;

@@ -1,6 +1,5 @@
-/* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Passed
- * collectives go into NCCL's own group at once. After that group has ended, the kept calls are carried
- * out: first served collectives, then passed messages, then served messages. Messages come last, because a
+/* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Then they are
+ * carried out: first served collectives, then passed ones, then passed messages, then served ones. Messages come last, because a
  * peer may have the same messages in a later group, or in none; NCCL also carries out the messages of a
  * group after its collectives. */
 #ifndef CECL_NCCL_GROUP_H
@@ -8,7 +7,7 @@
 
 #include "nccl/call.h"
 
-/* Keeps a call for the end of the outermost group. A call that is not served must be a message. */
+/* Keeps a call for the end of the outermost group. */
 ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_served);
 
 /* Notes the result of a refused call, and returns it. If the call is in a group, the group's end returns
@@ -19,8 +18,8 @@ ncclResult_t cecl_nccl_group_refused(void);
 /* Notes a call that goes into NCCL's own group. */
 void cecl_nccl_group_passed(ncclComm_t comm);
 
-/* Called before NCCL's group ends. cecl_nccl_group_pass puts the passed messages into that group, unless a
- * collective is served. cecl_nccl_group_pass_all puts all kept calls into it. Both return NCCL's first
+/* Called before NCCL's group ends. cecl_nccl_group_pass puts the kept calls into that group, unless one of
+ * them is served. cecl_nccl_group_pass_all puts all kept calls into it. Both return NCCL's first
  * error. */
 ncclResult_t cecl_nccl_group_pass(void);
 ncclResult_t cecl_nccl_group_pass_all(void);

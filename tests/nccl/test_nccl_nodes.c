@@ -114,7 +114,7 @@ static bool make_both(struct rank *r)
     for (int number = 0; is && number < ROUNDS / 2; number++)
         is = exchange_in_a_group(r, number);
     story_of(r->comm, story);
-    return is && strncmp(story, "psps", 4) == 0;
+    return is && strncmp(story, "spsp", 4) == 0;
 }
 
 static void served_and_passed_calls_follow_each_other_over_any_nodes(void **state)

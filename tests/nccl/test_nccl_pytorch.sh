@@ -54,6 +54,12 @@ mixed_groups() {
     grep '^ok' "$log/out"
     grep -q 'ncclAllGather .* cecl ' "$log/out" || fail "no gather of a group was served"
     grep -q 'ncclSend .* NCCL ' "$log/out" || fail "no message of a group was passed"
+    CECL_SM_POLICY=never "$run" --policy all --stats python3 -m torch.distributed.run --nproc-per-node 2 \
+        "$program" group_streams >"$log/out" 2>&1 || fail "groups whose sums are passed, on several streams"
+    if [ "${CECL_SHARE_GPU:-0}" != 1 ]; then # otherwise copies use SMs, so gathers are passed, too
+        grep -q 'ncclAllGather .* cecl ' "$log/out" || fail "no gather was served beside a passed sum"
+    fi
+    grep -q 'ncclAllReduce .* NCCL ' "$log/out" || fail "no sum of a group was passed"
 }
 
 # Kills a rank. The remaining rank must end before the time limits of NCCL and PyTorch, which are

@@ -278,7 +278,7 @@ static void print_call(const struct call *c, const struct rank *r)
                 is_in_place(c, r) ? ", in place" : "");
 }
 
-/* Makes a group of calls with a group inside it. NCCL carries out the group's empty calls. */
+/* Makes a group of calls with a group inside it. NCCL carries out the group's empty calls, at its end. */
 static bool group_is_right(struct rank *r, uint64_t number, int count)
 {
     uint32_t *memory[8];
@@ -289,7 +289,7 @@ static bool group_is_right(struct rank *r, uint64_t number, int count)
         prepare(&c, r, memory[i] = memory_new());
         mark(r);
         is = is && make_call(&c, r, places_of(&c, r, memory[i])) == 0;
-        is = is && is_served() == (c.count > 0) && (i != 2 || pass_on(r, number, &words));
+        is = is && is_served() && (i != 2 || pass_on(r, number, &words));
     }
     is = ncclGroupEnd() == 0 && is && (count <= 2 || is_passed_on(r, number, &words));
     for (int i = 0; i < count; i++) {
@@ -1676,6 +1676,23 @@ static void auto_has_served_collectives_before_passed_messages(void **state)
     assert_true(run_ranks(2, mix_on_a_non_blocking_child));
 }
 
+/* The passed sum waits for the streams of the served gather, so it is in a group after the program's. */
+static bool gather_and_sum(struct rank *r)
+{
+    struct mixed m = {.one = 1 + r->rank};
+    const bool is = ncclGroupStart() == 0 &&
+                    ncclAllReduce(&m.one, &m.sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0 &&
+                    gather_mixed(r, &m);
+    return outcome_of(r->comm, ncclGroupEnd()) == 0 && is && m.sum == 3;
+}
+
+static void auto_passes_a_collective_after_the_served_ones_of_its_group(void **state)
+{
+    const size_t before = calls_of("ncclGroupStart");
+    assert_true(run_ranks(2, gather_and_sum));
+    assert_int_equal(calls_of("ncclGroupStart") - before, 4);
+}
+
 /* A group of messages only is NCCL's own group, and cecl begins no second one. */
 static bool exchange_in_a_group(struct rank *r)
 {
@@ -1761,6 +1778,7 @@ static int run_auto(void)
         cmocka_unit_test(windows_belong_to_their_communicator),
         cmocka_unit_test(auto_passes_messages_because_none_was_measured),
         cmocka_unit_test(auto_has_served_collectives_before_passed_messages),
+        cmocka_unit_test(auto_passes_a_collective_after_the_served_ones_of_its_group),
         cmocka_unit_test(auto_adds_no_group_to_one_of_messages),
         cmocka_unit_test(a_rank_that_is_not_there_is_refused_at_once),
     };
