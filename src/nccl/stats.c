@@ -267,13 +267,25 @@ static size_t class_of(size_t bytes)
     return which;
 }
 
+static void forget_members(void)
+{
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        struct member *one = atomic_exchange(&members[i], NULL);
+        while (one) {
+            struct member *const next = one->next;
+            free(one);
+            one = next;
+        }
+    }
+}
+
 /* Forgets the calls so far in a forked child: its parent made them. */
 static void forget(void)
 {
     memset(counters, 0, sizeof(counters));
     for (size_t i = 0; i < SYMBOLS; i++)
         memset(symbols[i]->calls, 0, sizeof(symbols[i]->calls));
-    memset(members, 0, sizeof(members));
+    forget_members();
     cecl_nccl_report_forget();
     atomic_store(&has_counted, false);
 }
