@@ -77,7 +77,7 @@ static void freed_blocks_coalesce_and_growth_is_counted(void **state)
     enum { BLOCKS = 64 };
     ceclConfig_t config = multi_config();
     /* large enough for the communicator's own memory on any device */
-    config.segmentBytes = 32 << 20;
+    config.segmentBytes = 64 << 20;
     config.stagingBytes = 4096;
     ceclComm_t comm = multi_comm(&config);
     ceclPoolStats_t start, full, after;

@@ -410,7 +410,8 @@ static void a_rank_that_stays_away_from_any_call_is_a_timeout(void **state)
     struct call_buffers buffers[CALLS];
     ceclResult_t results[CALLS] = {ceclSuccess};
     char words[64];
-    snprintf(words, sizeof(words), "waited for rank %d", away);
+    /* "waited for rank", or of a small call on a GPU "for data of rank" */
+    snprintf(words, sizeof(words), "rank %d", away);
     for (int call = 0; call < CALLS; call++) {
         comms[call] = comm_of_chunks(LIMIT_MS);
         buffers[call] = call_buffers_of(comms[call]);
