@@ -390,8 +390,9 @@ THRESHOLD(NET_SMS, "net.sms", SMS, 1, 64,
           "Over several nodes: an exchange of NCCL takes at most this many SMs.")
 MEASURED(
     NET_SMS, 1, EVERY, ANY, 2,
-    "2 of 4 x H200, NCCL 2.28.3, 2026-11-26, pretended nodes: 2 SMs carry 20 GB/s each way over "
-    "NVLink. Between hosts it was not measured; a NIC of 50 GB/s may need more.")
+    "2 of 4 x H200, NCCL 2.28.3, 2026-11-26, pretended nodes, each way over NVLink: 2 / 4 / 8 / "
+    "16 SMs carry 20 / 36 / 46 / 58 GB/s. Between hosts it was not measured; a NIC of 50 GB/s "
+    "may need more than 2.")
 
 THRESHOLD(NET_CHAIN_MIN_BYTES, "net.chain_min_bytes", BYTES, 0, TIB,
           "Over several nodes: a broadcast of at least this many bytes goes from node to node, on "
