@@ -494,9 +494,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          Such a rank did not come; the message names it.
- * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may then be made again, with another list for example. If lists differed, a
- * rank that had not come to that call, and comes to the next one before the others, gets the same
- * error: let it call again.
+ * Also those of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. The call may
+ * then be made again, with another list for example. If lists differed, a rank that had not come to
+ * that call, and comes to the next one before the others, gets the same error: let it call again.
  * If the ranks that stay are on several hosts, they meet at the first of them, which all must reach
  * over CECL_SOCKET_IFNAME. Then lists that differ in the first rank that stays end in ceclTimeout; a
  * rank that comes after the others' call has failed waits for their next call; and a rank that
@@ -1284,9 +1284,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags. So do reductions of one chunk, as many as staging has room for at a time
- * (ceclGroupExplain says how many); the chunks of larger reductions follow, as those of one call.
- * Results are those of the calls alone, to the bit. ceclCommInitRank and ceclMemAlloc may be in a group too, so that
- * one thread can make these calls for several ranks. Groups may be nested; the outermost end counts.
+ * (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they were of one
+ * call. Results are those of the calls alone, to the bit. ceclCommInitRank and ceclMemAlloc may be in
+ * a group too, so that one thread can make these calls for several ranks. Groups may be nested; the
+ * outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 

@@ -353,8 +353,8 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
     patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
 }
 
-/* Notes whether the wait for the group before has let this rank's GPU run out of work. The debt has a limit, from which
- * a rank recovers in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+/* Makes the wait for the group before count more if this rank's GPU ran out of work. The debt has a limit, from
+ * which a rank recovers in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {

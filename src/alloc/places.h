@@ -127,10 +127,10 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
  * published the call before this group. While `is_pending` returns true, because this rank's GPU has work, waiting
  * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits take at most
  * `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
- * program by at most that share, even if the program's speed is limited by its hosts. If this rank's GPU has run out
- * of work by the next call, its host is not ahead of it, and the wait was not free: it counts CECL_PLACES_DRY times. A rank does not wait at all
- * for a rank whose calls this thread makes. The same holds for a rank that has made no call yet, because this
- * thread may make that rank's calls. */
+ * program by at most that share, even if the program's speed is limited by its hosts. If this rank's GPU has run
+ * out of work by the next call, its host is not ahead of it and the wait was not free, so the wait counts
+ * CECL_PLACES_DRY times. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
+ * rank that has made no call yet, because this thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)

@@ -43,9 +43,10 @@ static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 /* The error of a wait for ranks that have not made this request or call. */
 static ceclResult_t say_missing(const struct cecl_launch *launch, int missing)
 {
-    const char *name = launch->calls[0].op->name, *kind = launch->is_request    ? "request of "
-                                                          : launch->is_captured ? "captured "
-                                                                                : "";
+    const char *const name = launch->calls[0].op->name;
+    const char *const kind = launch->is_request    ? "request of "
+                             : launch->is_captured ? "captured "
+                                                   : "";
     const int gone = cecl_launch_gone(launch);
     if (gone >= 0 && !cecl_mesh_left(launch->comm->mesh, gone))
         return cecl_fail(ceclInvalidUsage,

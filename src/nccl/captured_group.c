@@ -1,6 +1,5 @@
 /* The end of a group with captured calls; see captured.h. Whether captured calls are passed is known only
- * at the group's end, when ranks have decided. Other passed collectives go into NCCL's group at once
- * (group.h). */
+ * at the group's end, when ranks have decided. The group's other calls are kept, too (group.h). */
 #include <stdlib.h>
 
 #include "nccl/captured.h"

@@ -19,8 +19,8 @@
 #include "util/thread.h"
 
 #define FIRST_MESSAGE_TURN (1 << 24)
-#define PASSED_TURN (FIRST_MESSAGE_TURN - 1) /* the turn of the passed messages */
-#define PASSED_COLLECTIVES (PASSED_TURN - 1) /* the turn of the passed collectives */
+#define PASSED_MESSAGES (FIRST_MESSAGE_TURN - 1) /* the turn of the passed messages */
+#define PASSED_COLLECTIVES (PASSED_MESSAGES - 1) /* the turn of the passed collectives */
 
 struct kept {
     struct cecl_nccl_call call;
@@ -52,7 +52,7 @@ static bool is_of_one_pair(const struct cecl_nccl_call *a, const struct cecl_ncc
 
 static bool is_passed(const struct kept *kept)
 {
-    return kept->turn == PASSED_TURN || kept->turn == PASSED_COLLECTIVES;
+    return kept->turn == PASSED_MESSAGES || kept->turn == PASSED_COLLECTIVES;
 }
 
 /* Whether the turn of a served call depends on this kept call. */
@@ -150,8 +150,8 @@ ncclResult_t cecl_nccl_group_keep(const struct cecl_nccl_call *call, bool is_ser
         cecl_thread_at_end(&end, cecl_nccl_group_forget);
     if (!CECL_HAS_ROOM(group.kept, group.count, group.room))
         return cecl_nccl_group_refuse(ceclSystemError);
-    const int passed_turn = cecl_nccl_is_message(call->op) ? PASSED_TURN : PASSED_COLLECTIVES;
-    const struct kept passed = {.call = *call, .number = group.count, .turn = passed_turn},
+    const int turn = cecl_nccl_is_message(call->op) ? PASSED_MESSAGES : PASSED_COLLECTIVES;
+    const struct kept passed = {.call = *call, .number = group.count, .turn = turn},
                       kept = is_served ? place_served(call) : passed;
     group.unsorted = group.unsorted || kept.turn < group.last_turn;
     group.last_turn = kept.turn > group.last_turn ? kept.turn : group.last_turn;
@@ -381,8 +381,8 @@ static bool has_several_streams(void)
     return i < group.count;
 }
 
-/* A turn of passed calls. The thread is not inside an entry while it calls NCCL, because an
- * abort, which must end NCCL's call, first waits until no thread is inside. */
+/* A turn of passed calls. The thread is not inside an entry while it calls NCCL, because an abort, which must
+ * end NCCL's call, first waits until no thread is inside. */
 static ncclResult_t pass_turn(struct kept *kept, int count)
 {
     const bool is_last = kept + count == group.kept + group.count;

@@ -1,7 +1,7 @@
 /* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Then they are
- * carried out: first served collectives, then passed ones, then passed messages, then served ones. Messages come last, because a
- * peer may have the same messages in a later group, or in none; NCCL also carries out the messages of a
- * group after its collectives. */
+ * carried out: served collectives, passed collectives, passed messages, served messages. Messages come last,
+ * because a peer may have the same messages in a later group, or in none; NCCL also carries out the messages
+ * of a group after its collectives. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 

@@ -25,8 +25,8 @@ struct cecl_nccl_settled_call {
 
 /* Used by the thread that makes calls. Starts zeroed. */
 struct cecl_nccl_settled {
-    uint64_t
-        left; /* how many calls may be passed before learning must hear of one; 0: not settled */
+    /* how many calls may be passed before learning must hear of one; 0: not settled */
+    uint64_t left;
     uint32_t next; /* which call of the period is expected */
     uint32_t length;
     struct cecl_nccl_settled_call *calls; /* [room]; kept for the entry's next communicator */

@@ -53,8 +53,8 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Communicators on which calls were made, so that the table can name this process's rank. Never freed, because threads
- * read the lists without a lock. */
+/* Communicators on which calls were made, so that the table can name this process's rank. Freed only
+ * in a forked child, because threads read the lists without a lock. */
 #define MEMBER_LISTS 64
 struct member {
     ncclComm_t comm;
@@ -269,7 +269,7 @@ static size_t class_of(size_t bytes)
 
 static void forget_members(void)
 {
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+    for (int i = 0; i < MEMBER_LISTS; i++) {
         struct member *one = atomic_exchange(&members[i], NULL);
         while (one) {
             struct member *const next = one->next;

@@ -2,7 +2,8 @@
  *
  * One communicator of NCCL has all ranks. NCCL connects two ranks when they first exchange. So connections
  * exist only within a rail, and between ranks that send each other messages. NCCL's kernels take at most
- * net.sms SMs (the tuning table). NCCL's communicator is non-blocking: its background work is polled, within time limits.
+ * net.sms SMs (the tuning table). NCCL's communicator is non-blocking: its background work is polled, within
+ * time limits.
  *
  * A program that uses NCCL itself can lend cecl its NCCL (ceclNcclNet_t). Then cecl's communicator of NCCL is split
  * from the program's one, and exchanges are ordered with the program's calls of NCCL. On the host device NCCL is used

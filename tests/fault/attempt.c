@@ -214,14 +214,20 @@ static ceclResult_t messages(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
+/* Frees the request of the attempt before. */
+static void free_last(struct life *life, ceclRequest_t *made)
+{
+    if (*made && ceclRequestFree(*made) != ceclSuccess)
+        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
+    *made = NULL;
+}
+
 /* A WITHIN fault comes between making the request and starting it. From the third attempt on, the request
  * is made ready first. The next attempt frees it. */
 static ceclResult_t request(struct life *life)
 {
     static ceclRequest_t made;
-    if (made && ceclRequestFree(made) != ceclSuccess)
-        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
-    made = NULL;
+    free_last(life, &made);
     if (life->gets_wrong)
         return gather(life);
     const ceclResult_t result =
@@ -265,9 +271,7 @@ static ceclResult_t start_in_chunks(struct life *life, ceclRequest_t request)
 static ceclResult_t gather_in_chunks(struct life *life)
 {
     static ceclRequest_t made;
-    if (made && ceclRequestFree(made) != ceclSuccess)
-        life_fail(life, "a request was not freed: %s", ceclGetLastError(NULL));
-    made = NULL;
+    free_last(life, &made);
     if (life->gets_wrong)
         return gather(life);
     const ceclResult_t result =
