@@ -250,22 +250,30 @@ def await_link():
 
 
 def mpirun(folder, acts, **settings):
-    """Starts two ranks in each namespace. What rank r writes goes to the file r of the folder."""
+    """Starts two ranks in each namespace. What rank r writes goes to the file r of the folder.
+
+    Each daemon of Open MPI has a folder for temporary files: in a shared one, some starts fail, because the
+    daemons of one job make the same folders at the same time. All connections are made at the start: MPI ends a
+    process that cannot make one."""
     agent = os.path.join(folder, "agent")
     with open(agent, "w", encoding="ascii") as file:
-        file.write('#!/bin/sh\nspace=$1\nshift\nexec ip netns exec "$space" sh -c "$*"\n')
+        file.write('#!/bin/sh\nspace=$1\nshift\n'
+                   f'mkdir -p {folder}/of-$space\nexport TMPDIR={folder}/of-$space\n'
+                   'exec ip netns exec "$space" sh -c "$*"\n')
     os.chmod(agent, 0o755)
     settings.update(CECL_DEVICE="host", CECL_NET="mpi", CECL_NODE_SIZE="2", CECL_SOCKET_IFNAME=LINK,
                     CECL_DEBUG="plan", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     command = ["ip", "netns", "exec", SPACES[0], sys.argv[3], "--oversubscribe", "--bind-to", "none"]
     for name, value in (("plm", "rsh"), ("plm_rsh_agent", agent), ("btl", "self,tcp"),
-                        ("btl_tcp_if_include", LINK), ("oob_tcp_if_include", LINK)):
+                        ("btl_tcp_if_include", LINK), ("oob_tcp_if_include", LINK),
+                        ("mpi_preconnect_mpi", "1")):
         command += ["--mca", name, value]
     for name in settings:
         command += ["-x", name]
     command += ["-H", ",".join(f"{name}:2" for name in SPACES), "-np", "4", "sh", "-c",
                 f'exec {PROGRAM} >{folder}/$OMPI_COMM_WORLD_RANK 2>&1']
-    return subprocess.Popen(command, env=dict(os.environ, **settings, CECL_TEST_CALLS=str(acts)))
+    return subprocess.Popen(command, env=dict(os.environ, **settings, CECL_TEST_CALLS=str(acts),
+                                              TMPDIR=folder))
 
 
 def written(folder, rank):
