@@ -270,6 +270,9 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     }
     if (rank == 0)
         meeting->known_at = now();
+    meeting->told++;
+    await(&meeting->told,
+          RANKS - 1); /* the end of a rank that knew earlier must not be what is named */
     if (async == role->expected && strstr(ceclGetLastError(comm), role->words))
         return 0;
     fprintf(stderr, "rank %d: %d, %s\n", rank, (int)async, ceclGetLastError(comm));
