@@ -204,13 +204,13 @@ static void one_thread_is_refused_at_once(void **state)
         OK(ceclStreamSynchronize(comms[r], NULL));
 }
 
-/* Rank 2 is the child, which reads the id from a pipe. */
-static int barrier_in_child(int from)
+/* Rank 2 is the child. It reads the id from one pipe, and tells by another that it has joined. */
+static int barrier_in_child(int from, int to)
 {
     ceclComm_t comm = NULL;
     ceclUniqueId id;
     if (read(from, &id, sizeof(id)) != sizeof(id) ||
-        ceclCommInitRank(&comm, RANKS + 1, id, RANKS) != ceclSuccess)
+        ceclCommInitRank(&comm, RANKS + 1, id, RANKS) != ceclSuccess || write(to, &id, 1) != 1)
         return 1;
     const int64_t start = cecl_now_ms();
     const ceclResult_t result = ceclBarrier(comm, NULL);
@@ -224,12 +224,15 @@ static void another_process_hears_of_it_at_once(void **state)
     ceclUniqueId id;
     ceclComm_t mine[RANKS];
     int status = -1;
-    int ends[2];
+    int ends[2], back[2];
+    char joined;
     setenv("CECL_CHECK", "1", 1);
     assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(back), 0);
     const pid_t child = fork();
     if (child == 0)
-        _exit(barrier_in_child(ends[0]));
+        _exit(barrier_in_child(ends[0], back[1]));
+    close(back[1]); /* the child's end ends the read below */
     OK(ceclGetUniqueId(&id));
     assert_int_equal(write(ends[1], &id, sizeof(id)), sizeof(id));
     OK(ceclGroupStart());
@@ -237,6 +240,7 @@ static void another_process_hears_of_it_at_once(void **state)
         OK(ceclCommInitRank(&mine[r], RANKS + 1, id, r));
     OK(ceclGroupEnd());
     unsetenv("CECL_CHECK");
+    assert_int_equal(read(back[0], &joined, 1), 1);
     const int64_t start = cecl_now_ms();
     must_be_refused(ceclBarrier(mine[0], NULL), ceclInvalidUsage);
     assert_true(cecl_now_ms() - start < SOON_MS);
@@ -244,6 +248,7 @@ static void another_process_hears_of_it_at_once(void **state)
     assert_int_equal(status, 0);
     close(ends[0]);
     close(ends[1]);
+    close(back[0]);
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommAbort(mine[r]));
 }
