@@ -102,7 +102,11 @@ static void one_thread_that_has_all_ranks_is_told_why_it_waited(void **state)
     ceclComm_t comms[2], child = (ceclComm_t)8;
     setenv("CECL_TIMEOUT_MS", "200", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
-    assert_int_equal(ceclCommInitAll(comms, 2, NULL), ceclSuccess);
+    ceclResult_t made =
+        ceclTimeout; /* the limit holds for this, too, and a machine may stand still */
+    for (int tries = 0; tries < 5 && made != ceclSuccess; tries++)
+        made = ceclCommInitAll(comms, 2, NULL);
+    assert_int_equal(made, ceclSuccess);
     assert_int_equal(ceclCommShrink(comms[0], NULL, 0, &child, NULL), ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(NULL), "ceclCommShrink needs a thread for each rank"));
     assert_int_equal(ceclCommSplit(comms[0], 0, 0, &child, NULL), ceclTimeout);
