@@ -50,8 +50,8 @@ static void plan_all(void *memory)
                                                    .mesh = mesh_without_news(r),
                                                    .rank = r,
                                                    .nranks = RANKS,
-                                                   .timeout_ms = 5000,
-                                                   .deadline = cecl_deadline(5000),
+                                                   .timeout_ms = 60000,
+                                                   .deadline = cecl_deadline(60000),
                                                    .part = &ranks[r].mine,
                                                    .bytes = sizeof(int)};
         for (int m = 0; m < RANKS; m++)
