@@ -62,6 +62,12 @@ struct cecl_class *cecl_classes_find(struct cecl_classes *classes, uint32_t key)
 /* Call this when a period was found, which is then the trial's subject. Verdicts are kept. */
 void cecl_classes_leave(struct cecl_classes *classes);
 
+/* Whether a call of a class that waits does no more than wear its `wait`, if no period is found. */
+static inline bool cecl_classes_rest(const struct cecl_classes *classes)
+{
+    return !classes->current && classes->quiet == CECL_CLASS_QUIET;
+}
+
 /* The number that names the class as the subject of a trial. */
 uint64_t cecl_class_subject(uint32_t key);
 

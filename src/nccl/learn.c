@@ -208,11 +208,11 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 }
 
 static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
-                          const struct cecl_nccl_comm *comm)
+                          uint64_t token, const struct cecl_nccl_comm *comm)
 {
     const struct cecl_trial *trial = &learn->trial;
     const int before = trial->state;
-    if (cecl_period_next(&learn->period, token_of(learn, call)))
+    if (cecl_period_next(&learn->period, token))
         begin_period(learn, call, comm);
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
@@ -248,9 +248,9 @@ static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial
 }
 
 /* Returns the call's class. */
-static const struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
-                                             const struct cecl_nccl_call *call,
-                                             const struct cecl_nccl_comm *comm, bool *is_timed)
+static struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
+                                       const struct cecl_nccl_call *call,
+                                       const struct cecl_nccl_comm *comm, bool *is_timed)
 {
     if (learn->is_found && learn->classes.used == 0)
         return NULL;
@@ -322,18 +322,21 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     const struct cecl_trial *trial = &learn->trial;
     cecl_nccl_settled_catch_up(comm);
     count_in_group(learn);
-    follow_period(learn, call, comm);
+    const uint64_t token = token_of(learn, call);
+    follow_period(learn, call, token, comm);
     struct in_force in_force = {.by_period = learn->is_found && cecl_trial_has_arm(trial),
                                 .is_turn = !trial->has_verdict,
                                 .arm = trial->arm};
-    const struct cecl_class *its =
-        in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
+    struct cecl_class *its = in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
     const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
+    const bool may_settle = learn->group == 0 && !comm->rails.exist;
     cecl_nccl_settled_note(comm, call,
-                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER &&
-                               learn->group == 0 && !comm->rails.exist);
+                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER && may_settle);
+    if (!learn->is_found)
+        cecl_nccl_settled_note_class(comm, call, token,
+                                     reason == CECL_NCCL_NOT_FASTER && may_settle ? its : NULL);
     return reason;
 }
 
