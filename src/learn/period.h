@@ -57,6 +57,12 @@ static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
     return arguments << 1 | begins_group;
 }
 
+/* Whether the latest call is in a period that was found: the next period may be late, but has not begun. */
+static inline bool cecl_period_is_within(const struct cecl_period *period)
+{
+    return period->calls - period->begun <= period->length;
+}
+
 /* How many of the next calls may be added by cecl_period_add: until the search comes, if no period was found. */
 static inline uint32_t cecl_period_quiet(const struct cecl_period *period)
 {

@@ -314,6 +314,14 @@ static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
     return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
 }
 
+/* Whether the trial on the period decides on a call. A turn is for calls of the period alone: when the program goes
+ * on to other calls, nothing is tried on them before their own trial. */
+static bool decides_by_period(const struct cecl_nccl_learn *learn)
+{
+    return learn->is_found && cecl_trial_has_arm(&learn->trial) &&
+           (learn->trial.has_verdict || cecl_period_is_within(&learn->period));
+}
+
 /* The period's verdict or turn decides. If the period has neither, the verdict or turn of the class decides. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -324,9 +332,8 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     count_in_group(learn);
     const uint64_t token = token_of(learn, call);
     follow_period(learn, call, token, comm);
-    struct in_force in_force = {.by_period = learn->is_found && cecl_trial_has_arm(trial),
-                                .is_turn = !trial->has_verdict,
-                                .arm = trial->arm};
+    struct in_force in_force = {
+        .by_period = decides_by_period(learn), .is_turn = !trial->has_verdict, .arm = trial->arm};
     struct cecl_class *its = in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
