@@ -2,7 +2,6 @@
 #include "nccl/settled.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "nccl/call.h"
 #include "nccl/depth.h"
@@ -24,19 +23,6 @@ static struct cecl_nccl_settled_call noted(const struct cecl_nccl_call *call)
                                            .type = call->datatype,
                                            .redop = call->redop,
                                            .root = call->root};
-}
-
-static void forget_known(struct cecl_nccl_settled *settled)
-{
-    if (settled->known)
-        memset(settled->known, 0, CECL_NCCL_SETTLED_PLACES * sizeof(*settled->known));
-}
-
-void cecl_nccl_settled_forget(struct cecl_nccl_settled *settled)
-{
-    settled->left = settled->most = 0;
-    settled->noted = settled->quiet = settled->missed = 0;
-    forget_known(settled);
 }
 
 /* ---- a settled period */
@@ -143,7 +129,7 @@ static void catch_up_on_classes(struct cecl_nccl_settled *settled, struct cecl_n
     }
     settled->missed = settled->quiet = 0;
     if (is_soon)
-        forget_known(settled);
+        cecl_nccl_settled_forget_known(settled);
 }
 
 void cecl_nccl_settled_note_class(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,

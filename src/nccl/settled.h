@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "learn/period.h"
 
@@ -58,8 +59,19 @@ struct cecl_nccl_settled {
         *known; /* [CECL_NCCL_SETTLED_PLACES], or NULL; kept like `calls` */
 };
 
+static inline void cecl_nccl_settled_forget_known(struct cecl_nccl_settled *settled)
+{
+    if (settled->known)
+        memset(settled->known, 0, CECL_NCCL_SETTLED_PLACES * sizeof(*settled->known));
+}
+
 /* For another communicator in the same entry. */
-void cecl_nccl_settled_forget(struct cecl_nccl_settled *settled);
+static inline void cecl_nccl_settled_forget(struct cecl_nccl_settled *settled)
+{
+    settled->left = settled->most = 0;
+    settled->noted = settled->quiet = settled->missed = 0;
+    cecl_nccl_settled_forget_known(settled);
+}
 
 /* Whether `call` is passed because its period is settled. If so, notes that the call was made. */
 bool cecl_nccl_settled_passes(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call);
