@@ -155,29 +155,11 @@ static uint32_t arms_of_class(const struct cecl_nccl_learn *learn)
     return ARM(BY_NCCL) | (learn->policies == CECL_SM_ALLOW ? ARM(WITH_SMS) : ARM(NO_SMS));
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
-    return hash ^ hash >> 31;
-}
-
 static void count_in_group(struct cecl_nccl_learn *learn)
 {
     const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
     learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
     learn->group = group;
-}
-
-/* A hash of those properties of a call that are equal on all ranks. */
-static uint64_t token_of(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call)
-{
-    /* ranks may use either name of a broadcast */
-    const bool is_old_name = call->op == CECL_NCCL_OP_ncclBcast;
-    const enum cecl_nccl_op op = is_old_name ? CECL_NCCL_OP_ncclBroadcast : call->op;
-    uint64_t hash = mix((uint64_t)op + 1, call->count);
-    hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
-    hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | learn->in_group);
-    return cecl_period_token(mix(hash, 0), learn->in_group == 0);
 }
 
 /* ---- a call */
@@ -330,7 +312,7 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     const struct cecl_trial *trial = &learn->trial;
     cecl_nccl_settled_catch_up(comm);
     count_in_group(learn);
-    const uint64_t token = token_of(learn, call);
+    const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
     follow_period(learn, call, token, comm);
     struct in_force in_force = {
         .by_period = decides_by_period(learn), .is_turn = !trial->has_verdict, .arm = trial->arm};
