@@ -5,8 +5,9 @@ shows several; otherwise, and with --share-gpu, all ranks share one.
     scripts/measure_learn.py --cecl-run build/bin/cecl-run [--cecl-tune build/bench/cecl_tune] [--nccl FILE]
         [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
 
-What programs gain that have 2 or 4 GPUs of their own, in one table after at most 250 s:
-    scripts/measure_learn.py --cecl-run FILE --nccl-tests FOLDER --seconds 250 large rows
+What programs gain that have GPUs of their own, in one table each, after at most 290 s:
+    scripts/measure_learn.py --cecl-run FILE --nccl-tests FOLDER --seconds 290 --ranks 2,4 rows
+    scripts/measure_learn.py --cecl-run FILE --seconds 290 large
 
 Parts (default: all but the last two), each of at most --limit seconds:
   fsdp2, fsdp4  FSDP2 with 2 and 4 ranks and trials until a decision, with reductions: losses within 1e-3 of plain
@@ -23,7 +24,8 @@ Parts (default: all but the last two), each of at most --limit seconds:
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
   large         FSDP2 of 2.4 billion parameters at batch 2 and 1, NCCL and cecl-run in turn; a GPU for each rank
   rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
-                take, the worst row last
+                take, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if even the
+                fastest run with cecl takes over 1.03 times NCCL's slowest; the part fails if there is such a row
 Times on a shared GPU say nothing about NVLink; NCCL's ranks use sockets there. Ends with 1 if a part fails. The last
 lines are a table.
 """
@@ -46,6 +48,7 @@ STEPS = os.path.join(ROOT, "tests/gpu/learn_steps.py")
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
 MESSAGES = ("sendrecv", "hypercube", "alltoallv")
 OWN_HOST = ["sh", "-c", 'NCCL_HOSTID="rank $OMPI_COMM_WORLD_RANK" exec "$@"', "own_host"]
+ROW_ROUNDS = 3
 ROWS = []
 SHARING = {"CECL_SHARE_GPU": "1"}  # set_gpus empties it
 BEGAN = time.monotonic()
@@ -378,7 +381,7 @@ def large_once(args, side, batch, number, clock):
     name = f"large_{batch}_{side}_{number}"
     result = os.path.join(args.keep, f"{name}.json")
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(args.ranks), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
+    command += ["--nproc-per-node", str(args.ranks[-1]), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
     command += ["--batch", str(batch), "--warm", str(args.warm if side == "cecl" else 10), "--steps", "20"]
     said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
     with open(result, encoding="utf-8") as file:
@@ -396,58 +399,115 @@ def part_large(args, clock):
         times = {side: statistics.median(ms for ms, _, _ in runs) for side, runs in got.items()}
         loss = max(abs(a - b) for a, b in zip(got["nccl"][-1][1], got["cecl"][-1][1]))  # of the steps that both made
         need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
-        note("large", f"FSDP2, {args.ranks} ranks, batch {batch}",
+        note("large", f"FSDP2, {args.ranks[-1]} ranks, batch {batch}",
              f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
              f"losses within {loss:.1g}; {got['cecl'][-1][2] or 'no decision'}")
 
 
 # nccl-tests' reductions of bfloat16; the other programs move bytes
-ROW_SIZES = ("-b", "1K", "-e", "256M", "-f", "4", "-n", "20", "-w", "3", "-c", "1", "-g", "1")
+ROW_SIZES = ("-b", "1K", "-e", "256M", "-f", "4", "-n", "20", "-w", "3", "-g", "1", "-d", "bfloat16")
+# Under auto cecl may serve calls of these programs. Those of the others are NCCL's on both sides.
+MAY_BE_SERVED = ("all_gather", "all_reduce", "reduce_scatter", "alltoall", "broadcast")
+MOST = 1.03  # how many times NCCL's time a row may take
 
 
-def time_rows(args, op, side, clock, times):
-    """Runs a program once, and adds its times to `times`: {row: {side: [us]}}."""
-    command = [*start(args, args.ranks), *(auto(args) if side == "cecl" else []), os.path.join(args.nccl_tests, f"{op}_perf"), *ROW_SIZES]
-    said = run(command + ["-d", "bfloat16"], device_of_tests(), clock, os.path.join(args.keep, f"rows_{op}_{side}.log"))
+def time_rows(args, ranks, op, side, number, clock, times):
+    """Runs a program once, and adds its times to `times`: {row: {side: {round: us}}}. The first round checks values."""
+    pinned = rows_reader.pinned(argparse.Namespace(ranks=ranks, local_rank=rows_reader.LOCAL_RANK))
+    command = [*start(args, ranks), *pinned, *(auto(args) if side == "cecl" else [])]
+    command += [os.path.join(args.nccl_tests, f"{op}_perf"), *ROW_SIZES, "-c", "0" if number else "1"]
+    said = run(command, device_of_tests(), clock, os.path.join(args.keep, f"rows_{ranks}_{op}_{side}_{number}.log"))
     found, wrong, _ = rows_reader.rows_of(said)
     need(found and not wrong, f"{op} by {side}: {wrong} wrong results of {len(found)}")
     for key, us in found.items():
-        times.setdefault((op, key), {}).setdefault(side, []).append(us)
+        times.setdefault((ranks, op, key), {"nccl": {}, "cecl": {}})[side][number] = us
 
 
-def ratios_of(times):
-    """[(cecl's time / NCCL's, program, row)], by ratio; medians of all rounds."""
-    both = [(op, key, sides) for (op, key), sides in times.items() if len(sides) == 2 and min(map(min, sides.values())) > 0]
-    return sorted(((statistics.median(sides["cecl"]) / statistics.median(sides["nccl"]), op, key) for op, key, sides in both),
-                  key=lambda row: row[0])
+def order_of(args):
+    """What runs, in order: [(round, ranks, program)]. Each program runs once, then those that cecl may serve in the other
+    rounds, and then the others, as far as time goes."""
+    def round_of(number, ops):
+        return [(number, ranks, op) for ranks in args.ranks for op in ops]
+    others = [op for op in (*COLLECTIVES, *MESSAGES) if op not in MAY_BE_SERVED]
+    later = range(1, ROW_ROUNDS)
+    return (round_of(0, (*MAY_BE_SERVED, *others)) + [run for number in later for run in round_of(number, MAY_BE_SERVED)]
+            + [run for number in later for run in round_of(number, others)])
+
+
+def against_nccl(sides, side):
+    """For each round, the time of `side` / the median of NCCL's times in the other rounds. So NCCL's own ratios are those of
+    NCCL against NCCL."""
+    found = []
+    for number, us in sides[side].items():
+        others = [other for at, other in sides["nccl"].items() if at != number] or list(sides["nccl"].values())
+        if len(sides["nccl"]) > 1 or side == "cecl":
+            found.append(us / statistics.median(others))
+    return found
+
+
+def share_over(ratios):
+    return f"{100 * sum(ratio > MOST for ratio in ratios) / len(ratios):.0f} %" if ratios else "-"
+
+
+def span_of(ratios):
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})" if ratios else "-"
+
+
+def ratio_of(sides):
+    return statistics.median(sides["cecl"].values()) / statistics.median(sides["nccl"].values())
+
+
+def is_clear(sides):
+    """Whether cecl's fastest run takes more than MOST times NCCL's slowest, in all rounds. Equal sides of 3 runs each come out
+    so once in 20 times."""
+    return len(sides["nccl"]) >= ROW_ROUNDS and min(sides["cecl"].values()) > MOST * max(sides["nccl"].values())
+
+
+def note_rows(times):
+    """Notes, for each program: cecl against NCCL, and NCCL against NCCL. The latter tells what differs between processes."""
+    for ranks, op in dict.fromkeys((ranks, op) for ranks, op, _ in times):
+        rows = [sides for (its_ranks, its, _), sides in times.items() if (its_ranks, its) == (ranks, op)]
+        ratios = {side: [ratio for sides in rows for ratio in against_nccl(sides, side)] for side in ("cecl", "nccl")}
+        note("rows", f"{op}, {ranks} ranks, {max(len(sides['cecl']) for sides in rows)} rounds, {len(rows)} rows",
+             f"cecl / NCCL {span_of(ratios['cecl'])}, {share_over(ratios['cecl'])} over {MOST}; "
+             f"NCCL / NCCL {span_of(ratios['nccl'])}, {share_over(ratios['nccl'])} over {MOST}; "
+             f"medians over {MOST}: {sum(ratio_of(sides) > MOST for sides in rows)} rows, clearly: {sum(map(is_clear, rows))}")
+
+
+def note_worst(times):
+    """Notes each program's worst row that is clearly slower; if there is none, the row with the highest ratio of medians.
+    Returns the rows that are clearly slower."""
+    by_ratio = sorted(times, key=lambda row: ratio_of(times[row]))
+    clear = [row for row in by_ratio if is_clear(times[row])]
+    for row in {row[:2]: row for row in clear or by_ratio[-1:]}.values():
+        (ranks, op, key), sides = row, times[row]
+        place = {"in": "in place", "out": "out of place"}[key.place]
+        note("rows", "clearly slower" if clear else "highest ratio, not clear",
+             f"{ratio_of(sides):.3f} x NCCL's time: {op}, {ranks} ranks, {rows_reader.words_of(key)}, {place}, us: "
+             + "; ".join(f"{side} {', '.join(f'{us:.1f}' for us in by_round.values())}" for side, by_round in sides.items()))
+    return clear
 
 
 def part_rows(args, clock):
-    times, rounds, took, failed = {}, 0, 0.0, {}
-    while rounds < 3 and clock.left() > 1.1 * took + 10:
+    times, longest, failed = {}, 0.0, {}
+    for number, ranks, op in order_of(args):
         begun = time.monotonic()
-        for op in (*COLLECTIVES, *MESSAGES):
-            for side in ("nccl", "cecl"):
-                if op not in failed:
-                    try:
-                        time_rows(args, op, side, clock, times)
-                    except Wrong as wrong:  # the other programs go on
-                        failed[op] = str(wrong)
-        rounds, took = rounds + 1, time.monotonic() - begun
-    rows = ratios_of(times)
-    for op in (*COLLECTIVES, *MESSAGES):
-        own = [ratio for ratio, its, _ in rows if its == op]
-        if own:
-            note("rows", f"{op}, {args.ranks} ranks, {rounds} rounds", f"{len(own)} rows: {statistics.median(own):.3f} x NCCL's time, "
-                 f"{own[0]:.3f} to {own[-1]:.3f}; {sum(ratio > 1.03 for ratio in own)} over 1.03")
-    for op, words in failed.items():
-        note("rows", f"{op} FAILED", words)
-    need(rows, "no row of both sides")
-    ratio, op, key = rows[-1]
-    place = {"in": "in place", "out": "out of place"}[key.place]
-    note("rows", "worst row", f"{ratio:.3f} x NCCL's time: {op}, {rows_reader.words_of(key)}, {place}, "
-         + ", ".join(f"{side} {statistics.median(us):.1f} us" for side, us in times[op, key].items()))
-    need(not failed, f"failed: {', '.join(failed)}")
+        if (ranks, op) in failed or (times and clock.left() < 1.3 * longest + 5):
+            continue
+        try:
+            for side in ("nccl", "cecl") if number % 2 == 0 else ("cecl", "nccl"):
+                time_rows(args, ranks, op, side, number, clock, times)
+        except Wrong as wrong:  # the other programs go on
+            failed[ranks, op] = str(wrong)
+        longest = max(longest, time.monotonic() - begun)
+    times = {row: sides for row, sides in times.items() if all(sides.values()) and min(min(us.values()) for us in sides.values()) > 0}
+    need(times, f"no row of both sides: {failed}")
+    note_rows(times)
+    clear = note_worst(times)
+    for (ranks, op), words in failed.items():
+        note("rows", f"{op}, {ranks} ranks, FAILED", words)
+    need(not failed, f"failed: {', '.join(op for _, op in failed)}")
+    need(not clear, f"{len(clear)} rows take clearly more than {MOST} x NCCL's time")
 
 
 # Parts of --seconds that are run only if they are named.
@@ -456,6 +516,10 @@ PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": 
          "tune": part_tune, "files": part_files, "moves2": part_moves2, "moves4": part_moves4,
          "periods": part_periods, "classes": part_classes, "jax": part_jax}
 NEEDS = {"rows": "nccl_tests", "one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
 
 
 def parse():
@@ -469,7 +533,7 @@ def parse():
                         help="the command that starts nccl-tests' processes")
     parser.add_argument("--limit", type=float, default=150, metavar="S", help="time limit of a part, in seconds (150)")
     parser.add_argument("--share-gpu", action="store_true", help="all ranks share a GPU, also if there are several")
-    parser.add_argument("--ranks", type=int, help="of large and rows; else 2, or 4 if there are as many GPUs")
+    parser.add_argument("--ranks", type=numbers, metavar="N[,N]", help="of rows and (the last) large; else 2, or 4 if there are as many GPUs")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of large (1)")
     parser.add_argument("--warm", type=int, default=90, help="steps of large with cecl before the timed ones, for trials (90)")
     parser.add_argument("--seconds", type=float, help="time limit of all parts together; rows makes as many rounds as fit")
@@ -502,7 +566,7 @@ def set_gpus(args):
         SHARING.clear()
         os.environ.pop("CECL_SHARE_GPU", None)
     args.gpus = gpus
-    args.ranks = args.ranks or (4 if gpus >= 4 else 2)
+    args.ranks = args.ranks or [4 if gpus >= 4 else 2]
 
 
 def run_part(args, part):

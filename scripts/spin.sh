@@ -240,6 +240,7 @@ catch 1 NO_LOCK 'assertion violated.*owner'
 model=trial
 prove 2 22 -DTURNS=4
 prove 2 14 -DSTOPS
+prove 2 14 -DEARLY
 prove 2 14 -DCOMMS=2
 prove 2 11 -DAGAIN -DATTEMPTS=1
 prove 2 14 -DRECALLS

@@ -12,7 +12,8 @@
  * its end, even if another one stops.
  *
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any
- * time. OVERLAP: the communicators have different ranks, and some in common. RECALLS: nothing is
+ * time. EARLY: a start may be put off although all ranks have offered, because the subject has not
+ * come often enough. OVERLAP: the communicators have different ranks, and some in common. RECALLS: nothing is
  * tried (CECL_NCCL_TRIALS=0); each rank's file has the verdict or not, and files may differ.
  * Classes of calls (src/learn/classes.c) add no step. The class that is the subject changes at
  * calls that follow from the sequence and from decisions. So it changes at the same call on all
@@ -71,7 +72,7 @@
 
 /* decisions */
 #define START 1
-#define PUT_OFF 2 /* a start is put off: a rank had not reached its offer */
+#define PUT_OFF 2 /* a start is put off: a rank had not reached its offer, or EARLY */
 #define TURN 3    /* + arm */
 #define VERDICT 5 /* + arm */
 #define NOTHING 7
@@ -220,6 +221,12 @@ inline beginning()
         r++
     :: else -> break
     od;
+#ifdef EARLY
+    if
+    :: true
+    :: mine == START -> mine = PUT_OFF
+    fi;
+#endif
 #if defined(RECALLS) && !defined(OWN_FILE)
     mine = (mine == START -> in_file[me] : mine);
 #endif

@@ -2,7 +2,8 @@
  * take about equally long: they have the same operation and type, and sizes between two powers of two. The
  * caller identifies a class by a number, its key. One class at a time is the subject of the communicator's
  * trial (trial.h): every 16th call of the class is a boundary, and the time of that call alone is published
- * at the next boundary.
+ * at the next boundary. Only this call and the three calls of the class before it have the arm whose turn it is.
+ * So a slow arm has an eighth of the calls of a trial at most.
  *
  * All ranks make the same sequence of collectives, so they take the same class at the same call, and reach
  * the same boundaries. The trial decides everything else, for all ranks. So ranks cannot differ.
@@ -20,6 +21,8 @@
 #define CECL_CLASS_MOST 48u   /* the most classes; later ones get no place, and are not tried */
 #define CECL_CLASS_QUIET 512u /* calls without a period until classes are tried */
 #define CECL_CLASS_EVERY 16u  /* calls of the class from one boundary to the next */
+#define CECL_CLASS_NEAR                                                                            \
+    4u /* so many of them have the turn's arm: the boundary's own call and those before it */
 
 struct cecl_class {
     uint32_t key;     /* 0: the place is free */
@@ -62,6 +65,12 @@ struct cecl_class *cecl_classes_find(struct cecl_classes *classes, uint32_t key)
 /* Call this when a period was found, which is then the trial's subject. Verdicts are kept. */
 void cecl_classes_leave(struct cecl_classes *classes);
 
+/* Whether a call of a class that waits does no more than wear its `wait`, if no period is found. */
+static inline bool cecl_classes_rest(const struct cecl_classes *classes)
+{
+    return !classes->current && classes->quiet == CECL_CLASS_QUIET;
+}
+
 /* The number that names the class as the subject of a trial. */
 uint64_t cecl_class_subject(uint32_t key);
 
@@ -71,7 +80,8 @@ static inline bool cecl_class_has_arm(const struct cecl_classes *classes,
                                       const struct cecl_trial *trial, const struct cecl_class *its,
                                       uint32_t *arm, bool *is_turn)
 {
-    *is_turn = its && its == classes->current && trial->state == CECL_TRIAL_RUNNING;
+    *is_turn = its && its == classes->current && trial->state == CECL_TRIAL_RUNNING &&
+               (classes->calls + CECL_CLASS_NEAR - 1) % CECL_CLASS_EVERY < CECL_CLASS_NEAR;
     *arm = *is_turn ? trial->arm : its ? its->arm : 0;
     return *is_turn || (its && its->has_verdict);
 }

@@ -1,10 +1,10 @@
-/* See period.h. A hash is a polynomial in BASE, modulo 2^64, so the hash of any part of the sequence follows
- * from two entries of `hashes`. */
+/* See period.h. The hash of any part of the sequence follows from two entries of `hashes`, because hashes are
+ * polynomials. */
 #include "learn/period.h"
 
 #include <stddef.h>
 
-#define BASE UINT64_C(0x9e3779b97f4a7c15)
+#define BASE CECL_PERIOD_BASE
 #define GRAM 32u /* calls that are compared to guess a period */
 #define SQUARE(x) ((x) * (x))
 #define RAISED_TO_GRAM SQUARE(SQUARE(SQUARE(SQUARE(SQUARE(BASE)))))
@@ -61,7 +61,7 @@ static void forget(struct cecl_period *period)
 /* How many calls a run must have before its period is accepted. */
 static uint64_t calls_needed(const struct cecl_period *period)
 {
-    const bool counts = period->broken > 0 && period->calls - period->broken_at < REMEMBERED;
+    const bool counts = period->broken > 0 && period->searched - period->broken_at < REMEMBERED;
     uint64_t needed = (uint64_t)REPEATS * period->candidate;
     if (needed < LEAST_CALLS)
         needed = LEAST_CALLS;
@@ -81,31 +81,31 @@ static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t lengt
  * last two periods of that length are equal. */
 static void guess(struct cecl_period *period)
 {
-    if (period->calls < GRAM)
+    if (period->searched < GRAM)
         return;
-    const uint32_t gram = (uint32_t)mix(part(period, period->calls, GRAM, RAISED_TO_GRAM));
+    const uint32_t gram = (uint32_t)mix(part(period, period->searched, GRAM, RAISED_TO_GRAM));
     const uint32_t at = gram % CECL_PERIOD_SEEN, before = period->seen[at].gram,
-                   length = (uint32_t)period->calls - period->seen[at].at;
+                   length = (uint32_t)period->searched - period->seen[at].at;
     period->seen[at].gram = gram;
-    period->seen[at].at = (uint32_t)period->calls;
+    period->seen[at].at = (uint32_t)period->searched;
     if (period->candidate > 0 || before != gram || length > CECL_PERIOD_MOST)
         return;
     const uint64_t raised = power(length);
-    if (!is_repeated(period, period->calls, length, raised))
+    if (!is_repeated(period, period->searched, length, raised))
         return;
     period->candidate = length;
     period->run = 2 * (uint64_t)length;
     while (period->run < LEAST_CALLS &&
-           is_repeated(period, period->calls + length - period->run, length, raised))
+           is_repeated(period, period->searched + length - period->run, length, raised))
         period->run += length;
 }
 
-/* Called when a call differs from what `candidate` predicts. */
+/* Called when the next call differs from what `candidate` predicts. */
 static void break_off(struct cecl_period *period)
 {
-    if (period->run >= period->broken || period->calls - period->broken_at >= REMEMBERED) {
+    if (period->run >= period->broken || period->searched - period->broken_at >= REMEMBERED) {
         period->broken = period->run;
-        period->broken_at = period->calls;
+        period->broken_at = period->searched;
     }
     period->candidate = 0;
     period->run = 0;
@@ -134,14 +134,14 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Counts how many calls in a row equal the call `candidate` calls before. A period that was found is watched
- * as well: if its repetition breaks off several times, a longer period is searched for. */
+/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. A period that
+ * was found is watched as well: if its repetition breaks off several times, a longer period is searched for. */
 static void follow(struct cecl_period *period, uint64_t token)
 {
     const uint32_t length = period->candidate;
     if (length == 0)
         return;
-    if (token == token_at(period, period->calls - length)) {
+    if (token == token_at(period, period->searched - length)) {
         period->run++;
         return;
     }
@@ -160,6 +160,18 @@ static void follow(struct cecl_period *period, uint64_t token)
     period->run = 0;
 }
 
+/* Looks at all calls that the search has not seen. */
+static void search(struct cecl_period *period)
+{
+    while (period->searched < period->calls) {
+        follow(period, token_at(period, period->searched));
+        period->searched++;
+        guess(period);
+    }
+    if (period->candidate > 0 && period->run >= calls_needed(period))
+        take(period);
+}
+
 static bool begins(struct cecl_period *period)
 {
     const uint32_t length = period->length;
@@ -172,17 +184,18 @@ static bool begins(struct cecl_period *period)
 
 bool cecl_period_next(struct cecl_period *period, uint64_t token)
 {
+    if (period->length == 0) {
+        cecl_period_add(period, token);
+        if (period->calls % CECL_PERIOD_SEARCH == 0)
+            search(period);
+        return false;
+    }
     const bool is_first = begins(period);
     follow(period, token);
-    *hash_at(period, period->calls + 1) = *hash_at(period, period->calls) * BASE + token;
-    period->calls++;
-    if (period->length == 0) {
-        guess(period);
-        if (period->candidate > 0 && period->run >= calls_needed(period))
-            take(period);
-    } else if (period->calls - period->begun > 4 * (uint64_t)period->length + 512) {
+    cecl_period_add(period, token);
+    period->searched = period->calls;
+    if (period->length > 0 && period->calls - period->begun > 4 * (uint64_t)period->length + 512)
         forget(period);
-    }
     return is_first;
 }
 
@@ -195,6 +208,7 @@ void cecl_period_repeat(struct cecl_period *period, uint64_t count)
                    skipped = more - more % length;
     period->calls += skipped;
     period->skipped += skipped;
+    period->searched += skipped;
     period->begun += skipped;
     period->run += skipped;
     for (uint64_t i = skipped; i < count; i++)

@@ -7,6 +7,9 @@
  * begins whenever the last `length` calls were exactly one period. So a different step, such as an
  * evaluation, is skipped: periods begin again behind the next regular step.
  *
+ * The search looks at CECL_PERIOD_SEARCH calls at once, which costs less than a search at each call. So it
+ * finds a period up to CECL_PERIOD_SEARCH - 1 calls later, at the same call on all ranks.
+ *
  * This file knows only numbers, and allocates nothing. The time that a call takes does not depend on the
  * length of the period. */
 #ifndef CECL_LEARN_PERIOD_H
@@ -15,9 +18,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CECL_PERIOD_MOST 4095 /* calls of the longest period that is found */
-/* room for two of the longest periods and one more number; a power of two */
+#define CECL_PERIOD_SEARCH 32u /* the search comes at calls whose number is a multiple of this */
+#define CECL_PERIOD_MOST 4079  /* calls of the longest period that is found */
+/* room for two of the longest periods, the calls of one search and one more number; a power of two */
 #define CECL_PERIOD_RING 8192
+#define CECL_PERIOD_BASE UINT64_C(0x9e3779b97f4a7c15)
 #define CECL_PERIOD_SEEN 4096 /* a power of two */
 
 /* Starts zeroed. */
@@ -26,18 +31,19 @@ struct cecl_period {
     uint32_t length;  /* calls of the period; 0: no period was found */
     uint64_t skipped; /* how many of them have no hash in the ring (cecl_period_repeat) */
     uint64_t pattern; /* hash of the calls of a period, beginning where periods begin */
-    uint64_t raised;  /* BASE to the power of `length` */
+    uint64_t raised;  /* CECL_PERIOD_BASE to the power of `length` */
     uint64_t begun;   /* how many calls came before the first call of the latest period */
     /* after cecl_period_next has returned true: whether a whole period has just ended */
     bool was_whole;
     /* -- the search -- */
+    uint64_t searched;  /* how many calls it has seen */
     uint32_t candidate; /* the sequence may repeat itself after this many calls; 0: no guess */
     uint64_t run;       /* how many calls in a row equal the call `candidate` calls before */
     uint64_t broken;    /* the longest recent run that broke off */
     uint64_t broken_at; /* the call at which it broke off */
     uint32_t strikes;   /* how many runs in a row were short */
     /* [a call's number less `skipped`, modulo the size] hash of all calls before that call */
-    uint64_t hashes[CECL_PERIOD_RING];
+    uint64_t hashes[CECL_PERIOD_RING]; /* polynomials in CECL_PERIOD_BASE, modulo 2^64 */
     struct {
         uint32_t gram; /* hash of the GRAM calls that end at `at` */
         uint32_t at;   /* the lower 32 bits of a call's number */
@@ -49,6 +55,27 @@ struct cecl_period {
 static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
 {
     return arguments << 1 | begins_group;
+}
+
+/* Whether the latest call is in a period that was found: the next period may be late, but has not begun. */
+static inline bool cecl_period_is_within(const struct cecl_period *period)
+{
+    return period->calls - period->begun <= period->length;
+}
+
+/* How many of the next calls may be added by cecl_period_add: until the search comes, if no period was found. */
+static inline uint32_t cecl_period_quiet(const struct cecl_period *period)
+{
+    const uint32_t done = (uint32_t)(period->calls % CECL_PERIOD_SEARCH);
+    return period->length == 0 ? CECL_PERIOD_SEARCH - 1 - done : 0;
+}
+
+/* Adds the next call, which begins no period and ends no search. */
+static inline void cecl_period_add(struct cecl_period *period, uint64_t token)
+{
+    const uint64_t at = period->calls++ - period->skipped,
+                   hash = period->hashes[at % CECL_PERIOD_RING];
+    period->hashes[(at + 1) % CECL_PERIOD_RING] = hash * CECL_PERIOD_BASE + token;
 }
 
 /* Adds the next call. Returns whether it begins a period. */

@@ -6,6 +6,9 @@
  * next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
+/* A subject whose repetitions are joined must have come for this many periods. A turn of such a subject takes
+ * hundreds of calls, which a benchmark of one size may not even make. */
+#define EARLY_PERIODS 8u
 #define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
 /* Shorter repetitions are joined to periods of this length, because measuring times costs something. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
@@ -182,6 +185,12 @@ static uint64_t hint_of(struct cecl_trial *trial)
     return merged_of(trial) | (uint64_t)(recalled + 1) << 16;
 }
 
+/* `seen` is equal on all ranks: it counts boundaries since the trial was asked for. */
+static bool is_early(const struct cecl_trial *trial, uint32_t merged)
+{
+    return merged > 1 && trial->seen < EARLY_PERIODS * merged;
+}
+
 static uint32_t beginning(struct cecl_trial *trial)
 {
     const uint64_t hint =
@@ -192,7 +201,10 @@ static uint32_t beginning(struct cecl_trial *trial)
         return answer | merged;
     if (recalled >= 0 && trial->arms >> recalled & 1)
         return CECL_DECISION_VERDICT | CECL_DECISION_RECALLED(recalled) | merged;
-    return trial->host.only_recalls ? CECL_DECISION_NOTHING : answer | merged;
+    if (trial->host.only_recalls)
+        return CECL_DECISION_NOTHING;
+    return is_early(trial, merged) ? CECL_DECISION_PUT_OFF | CECL_DECISION_EARLY | merged
+                                   : answer | merged;
 }
 
 /* How long the next offer lasts, if a rank came too late to the last offer. */
@@ -206,15 +218,17 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
 {
     const uint32_t merged = word & CECL_DECISION_NUMBER;
     const uint64_t drawn = cecl_trial_mix(trial->id + ++trial->attempt);
+    const bool is_early = (word & CECL_DECISION_EARLY) != 0;
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
     if (trial->is_busy) /* other communicators are tried meanwhile */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
-    else
+    else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);
     /* different attempts wait for different times */
-    trial->wait = merged * (least + (uint32_t)(drawn % (least + 1)));
+    trial->wait = is_early ? EARLY_PERIODS * merged - trial->seen
+                           : merged * (least + (uint32_t)(drawn % (least + 1)));
     trial->state = CECL_TRIAL_WAITING;
     if (trial->attempt == CECL_TRIAL_ATTEMPTS) {
         rest(trial);

@@ -6,6 +6,9 @@
  * - OFFERED: this rank has offered to begin, or has said that its process tries another communicator
  * - RUNNING: arms take turns
  *
+ * A start is put off if a rank has not offered yet or is busy, or if the subject is short and has not come often
+ * enough: a benchmark that calls each size some hundred times is over before a trial could tell anything.
+ *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
  * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from
  * the sequence. It is one word in memory that all ranks share. The first rank to reach a decision makes it by

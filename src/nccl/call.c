@@ -279,12 +279,13 @@ static bool take_captured(const struct cecl_nccl_call *call, struct cecl_nccl_co
     return true;
 }
 
-static bool pass_settled(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
+static bool pass_settled(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
+                         enum cecl_nccl_reason reason)
 {
     if (cecl_nccl_process()->counts) {
         struct cecl_nccl_call counted = *call;
         counted.is_captured = cecl_nccl_is_captured(call, comm);
-        cecl_nccl_stats_count(&counted, CECL_NCCL_NOT_SHORTER, false);
+        cecl_nccl_stats_count(&counted, reason, false);
     }
     return false;
 }
@@ -296,7 +297,9 @@ bool cecl_nccl_take(const struct cecl_nccl_call *call, ncclResult_t *result)
     cecl_nccl_last_error_clear();
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
     if (comm && cecl_nccl_settled_passes(comm, call))
-        return pass_settled(call, comm);
+        return pass_settled(call, comm, CECL_NCCL_NOT_SHORTER);
+    if (comm && cecl_nccl_settled_knows(comm, call))
+        return pass_settled(call, comm, CECL_NCCL_NOT_FASTER);
     struct decision decision = {0};
     const enum cecl_nccl_reason reason = reason_to_pass(call, comm, &decision);
     return decision.is_captured ? take_captured(call, comm, reason, result)

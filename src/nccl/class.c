@@ -1,4 +1,4 @@
-/* Which class a call belongs to (learn/classes.h). */
+/* Which class a call belongs to (learn/classes.h), and its token (learn/period.h). */
 #include <stdio.h>
 
 #include "nccl/call.h"
@@ -16,14 +16,32 @@ static const char *const nouns[CECL_NCCL_OPS] = {
     [CECL_NCCL_OP_ncclReduceScatter] = "reduce-scatter",
 };
 
+/* ranks may use either name of a broadcast */
+static enum cecl_nccl_op op_of(const struct cecl_nccl_call *call)
+{
+    return call->op == CECL_NCCL_OP_ncclBcast ? CECL_NCCL_OP_ncclBroadcast : call->op;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 31;
+}
+
+uint64_t cecl_nccl_token_of(const struct cecl_nccl_call *call, uint32_t in_group)
+{
+    uint64_t hash = mix((uint64_t)op_of(call) + 1, call->count);
+    hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
+    hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | in_group);
+    return cecl_period_token(mix(hash, 0), in_group == 0);
+}
+
 /* Of reductions, only sums and averages are in classes, because the two libraries' maximum and minimum
  * differ if there are NaNs. */
 uint32_t cecl_nccl_class_of(const struct cecl_nccl_call *call)
 {
     const size_t bytes = cecl_nccl_call_bytes(call);
-    /* ranks may use either name of a broadcast */
-    const enum cecl_nccl_op op =
-        call->op == CECL_NCCL_OP_ncclBcast ? CECL_NCCL_OP_ncclBroadcast : call->op;
+    const enum cecl_nccl_op op = op_of(call);
     const bool is_sum = call->redop == (ncclRedOp_t)ceclSum || call->redop == (ncclRedOp_t)ceclAvg;
     if (!nouns[op] || bytes == 0 || (call->reduces && !is_sum))
         return 0;

@@ -155,29 +155,11 @@ static uint32_t arms_of_class(const struct cecl_nccl_learn *learn)
     return ARM(BY_NCCL) | (learn->policies == CECL_SM_ALLOW ? ARM(WITH_SMS) : ARM(NO_SMS));
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
-    return hash ^ hash >> 31;
-}
-
 static void count_in_group(struct cecl_nccl_learn *learn)
 {
     const uint64_t group = cecl_nccl_group_depth() > 0 ? cecl_nccl_group_number() : 0;
     learn->in_group = group > 0 && group == learn->group ? learn->in_group + 1 : 0;
     learn->group = group;
-}
-
-/* A hash of those properties of a call that are equal on all ranks. */
-static uint64_t token_of(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call)
-{
-    /* ranks may use either name of a broadcast */
-    const bool is_old_name = call->op == CECL_NCCL_OP_ncclBcast;
-    const enum cecl_nccl_op op = is_old_name ? CECL_NCCL_OP_ncclBroadcast : call->op;
-    uint64_t hash = mix((uint64_t)op + 1, call->count);
-    hash = mix(hash, (uint64_t)call->datatype << 32 | (uint32_t)call->root);
-    hash = mix(hash, (uint64_t)(call->reduces ? call->redop + 1 : 0) << 32 | learn->in_group);
-    return cecl_period_token(mix(hash, 0), learn->in_group == 0);
 }
 
 /* ---- a call */
@@ -208,11 +190,11 @@ static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_c
 }
 
 static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
-                          const struct cecl_nccl_comm *comm)
+                          uint64_t token, const struct cecl_nccl_comm *comm)
 {
     const struct cecl_trial *trial = &learn->trial;
     const int before = trial->state;
-    if (cecl_period_next(&learn->period, token_of(learn, call)))
+    if (cecl_period_next(&learn->period, token))
         begin_period(learn, call, comm);
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
@@ -248,9 +230,9 @@ static bool pass_boundary(struct cecl_nccl_learn *learn, const struct cecl_trial
 }
 
 /* Returns the call's class. */
-static const struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
-                                             const struct cecl_nccl_call *call,
-                                             const struct cecl_nccl_comm *comm, bool *is_timed)
+static struct cecl_class *follow_class(struct cecl_nccl_learn *learn,
+                                       const struct cecl_nccl_call *call,
+                                       const struct cecl_nccl_comm *comm, bool *is_timed)
 {
     if (learn->is_found && learn->classes.used == 0)
         return NULL;
@@ -314,6 +296,14 @@ static enum cecl_nccl_reason follow_arm(struct cecl_nccl_learn *learn,
     return has_arm ? CECL_NCCL_NO_REASON : by_table(call, comm);
 }
 
+/* Whether the trial on the period decides on a call. A turn is for calls of the period alone: when the program goes
+ * on to other calls, nothing is tried on them before their own trial. */
+static bool decides_by_period(const struct cecl_nccl_learn *learn)
+{
+    return learn->is_found && cecl_trial_has_arm(&learn->trial) &&
+           (learn->trial.has_verdict || cecl_period_is_within(&learn->period));
+}
+
 /* The period's verdict or turn decides. If the period has neither, the verdict or turn of the class decides. */
 static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
                                     const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
@@ -322,18 +312,20 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     const struct cecl_trial *trial = &learn->trial;
     cecl_nccl_settled_catch_up(comm);
     count_in_group(learn);
-    follow_period(learn, call, comm);
-    struct in_force in_force = {.by_period = learn->is_found && cecl_trial_has_arm(trial),
-                                .is_turn = !trial->has_verdict,
-                                .arm = trial->arm};
-    const struct cecl_class *its =
-        in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
+    const uint64_t token = cecl_nccl_token_of(call, learn->in_group);
+    follow_period(learn, call, token, comm);
+    struct in_force in_force = {
+        .by_period = decides_by_period(learn), .is_turn = !trial->has_verdict, .arm = trial->arm};
+    struct cecl_class *its = in_force.by_period ? NULL : follow_class(learn, call, comm, is_timed);
     in_force.has_arm = in_force.by_period || cecl_class_has_arm(&learn->classes, trial, its,
                                                                 &in_force.arm, &in_force.is_turn);
     const enum cecl_nccl_reason reason = follow_arm(learn, call, comm, in_force);
+    const bool may_settle = learn->group == 0 && !comm->rails.exist;
     cecl_nccl_settled_note(comm, call,
-                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER &&
-                               learn->group == 0 && !comm->rails.exist);
+                           in_force.by_period && reason == CECL_NCCL_NOT_SHORTER && may_settle);
+    if (!learn->is_found)
+        cecl_nccl_settled_note_class(comm, call, token,
+                                     reason == CECL_NCCL_NOT_FASTER && may_settle ? its : NULL);
     return reason;
 }
 

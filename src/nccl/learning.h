@@ -44,6 +44,8 @@ struct cecl_nccl_learn {
 
 /* The key of a call's class (learn/classes.h); 0: it is in no class. Equal on all ranks. */
 uint32_t cecl_nccl_class_of(const struct cecl_nccl_call *call);
+/* A hash of those properties of a call that are equal on all ranks. in_group: how many calls of its group came before. */
+uint64_t cecl_nccl_token_of(const struct cecl_nccl_call *call, uint32_t in_group);
 /* Describes a class: "all-gather of 1 to 2 MiB, bfloat16". */
 void cecl_nccl_class_words(uint32_t key, char words[CECL_NCCL_CLASS_BYTES]);
 

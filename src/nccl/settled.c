@@ -15,6 +15,18 @@ static bool is_equal(const struct cecl_nccl_settled_call *expected,
            expected->root == call->root;
 }
 
+static struct cecl_nccl_settled_call noted(const struct cecl_nccl_call *call)
+{
+    return (struct cecl_nccl_settled_call){.count = call->count,
+                                           .op = (int)call->op,
+                                           .reduces = call->reduces,
+                                           .type = call->datatype,
+                                           .redop = call->redop,
+                                           .root = call->root};
+}
+
+/* ---- a settled period */
+
 bool cecl_nccl_settled_passes(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call)
 {
     struct cecl_nccl_settled *settled = &comm->settled;
@@ -27,13 +39,9 @@ bool cecl_nccl_settled_passes(struct cecl_nccl_comm *comm, const struct cecl_ncc
 }
 
 /* Before the first missed call, learning had heard of the first call of a period. */
-void cecl_nccl_settled_catch_up(struct cecl_nccl_comm *comm)
+static void catch_up_on_periods(struct cecl_nccl_settled *settled, struct cecl_nccl_learn *learn)
 {
-    struct cecl_nccl_settled *settled = &comm->settled;
-    struct cecl_nccl_learn *learn = comm->learn;
     const uint64_t missed = settled->most - settled->left;
-    if (settled->most == 0)
-        return;
     cecl_trial_skip(&learn->trial, (uint32_t)(missed / settled->length));
     cecl_period_repeat(&learn->period, missed);
     for (uint64_t i = missed < settled->length ? missed : settled->length; i > 0; i--) {
@@ -41,7 +49,8 @@ void cecl_nccl_settled_catch_up(struct cecl_nccl_comm *comm)
         const bool reduces = settled->calls[at].reduces;
         *(reduces ? &learn->reduced : &learn->moved) = learn->period.calls - i + 1;
     }
-    cecl_nccl_settled_forget(settled);
+    settled->left = settled->most = 0;
+    settled->noted = 0;
 }
 
 /* Returns false if there is no host memory. */
@@ -82,10 +91,69 @@ void cecl_nccl_settled_note(struct cecl_nccl_comm *comm, const struct cecl_nccl_
         return;
     }
     settled->noted = at == 0 || at == settled->noted ? (uint32_t)at + 1 : 0;
-    settled->calls[at] = (struct cecl_nccl_settled_call){.count = call->count,
-                                                         .op = (int)call->op,
-                                                         .reduces = call->reduces,
-                                                         .type = call->datatype,
-                                                         .redop = call->redop,
-                                                         .root = call->root};
+    settled->calls[at] = noted(call);
+}
+
+/* ---- without a period */
+
+static uint32_t place_of(const struct cecl_nccl_call *call)
+{
+    const uint64_t word =
+        call->count + ((uint64_t)call->op << 48) + ((uint64_t)call->datatype << 40);
+    return (uint32_t)(word * UINT64_C(0x9e3779b97f4a7c15) >> 32) % CECL_NCCL_SETTLED_PLACES;
+}
+
+bool cecl_nccl_settled_knows(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call)
+{
+    struct cecl_nccl_settled *settled = &comm->settled;
+    if (settled->missed == settled->quiet)
+        return false;
+    const uint32_t place = place_of(call);
+    const struct cecl_nccl_settled_known *known = &settled->known[place];
+    if (!known->its || !is_equal(&known->call, call) || cecl_nccl_group_depth() > 0 ||
+        !cecl_nccl_life_is(&comm->life, CECL_NCCL_SET(READY)))
+        return false;
+    settled->log[settled->missed++] = (uint8_t)place;
+    return true;
+}
+
+/* A class that will soon be tried again is heard from then on. */
+static void catch_up_on_classes(struct cecl_nccl_settled *settled, struct cecl_nccl_learn *learn)
+{
+    bool is_soon = false;
+    for (uint32_t i = 0; i < settled->missed; i++) {
+        const struct cecl_nccl_settled_known *known = &settled->known[settled->log[i]];
+        cecl_period_add(&learn->period, known->token);
+        *(known->call.reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
+        is_soon = --known->its->wait <= CECL_PERIOD_SEARCH || is_soon;
+    }
+    settled->missed = settled->quiet = 0;
+    if (is_soon)
+        cecl_nccl_settled_forget_known(settled);
+}
+
+void cecl_nccl_settled_note_class(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
+                                  uint64_t token, struct cecl_class *its)
+{
+    struct cecl_nccl_settled *settled = &comm->settled;
+    struct cecl_nccl_learn *learn = comm->learn;
+    if (its && its->wait > CECL_PERIOD_SEARCH) {
+        if (!settled->known)
+            settled->known = calloc(CECL_NCCL_SETTLED_PLACES, sizeof(*settled->known));
+        if (settled->known)
+            settled->known[place_of(call)] =
+                (struct cecl_nccl_settled_known){.call = noted(call), .token = token, .its = its};
+    }
+    if (settled->known && cecl_classes_rest(&learn->classes))
+        settled->quiet = cecl_period_quiet(&learn->period);
+}
+
+/* ---- both */
+
+void cecl_nccl_settled_catch_up(struct cecl_nccl_comm *comm)
+{
+    struct cecl_nccl_settled *settled = &comm->settled;
+    if (settled->most > 0)
+        catch_up_on_periods(settled, comm->learn);
+    catch_up_on_classes(settled, comm->learn);
 }

@@ -1,10 +1,15 @@
-/* Passes the calls of a settled period. A period is settled while a verdict is in force by which NCCL makes all of
- * its calls. Then a call is only compared with the one that the period expects next. If they are equal, it is passed,
- * and learning does not hear of it. The first call that differs ends this: learning then catches up on the calls
- * that it has missed, so that its state is as if it had heard of each.
+/* Passes calls of which learning need not hear at once, because a verdict by which NCCL makes them stays in force:
  *
- * What this file decides follows from the sequence of calls, so ranks do not differ. While a period is settled, nobody
- * asks whether a call is captured: captured calls count as calls of the period.
+ * - A period is settled while a verdict is in force by which NCCL makes all of its calls. A call is only compared
+ *   with the one that the period expects next. If they are equal, it is passed
+ * - Without a period, a call is passed if an equal call was passed by the verdict on its class. Each
+ *   CECL_PERIOD_SEARCH-th call is heard, because a period may then be found
+ *
+ * The first call that is not passed here ends this: learning then catches up on the calls that it has missed, so that
+ * its state is as if it had heard of each.
+ *
+ * What this file decides follows from the sequence of calls, so ranks do not differ. Nobody asks whether a call that
+ * is passed here is captured: captured calls count as calls of the sequence.
  *
  * These functions do not enter the communicator, so this state is in its entry, which is never freed. */
 #ifndef CECL_NCCL_SETTLED_H
@@ -13,7 +18,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "learn/period.h"
+
+struct cecl_class;
 struct cecl_nccl_call;
 struct cecl_nccl_comm;
 
@@ -21,6 +30,15 @@ struct cecl_nccl_settled_call {
     size_t count;
     int op, type, redop, root;
     bool reduces;
+};
+
+#define CECL_NCCL_SETTLED_PLACES 64u /* a power of two */
+
+/* A call that the verdict on its class passes. */
+struct cecl_nccl_settled_known {
+    struct cecl_nccl_settled_call call;
+    uint64_t token;         /* of the call (learn/period.h) */
+    struct cecl_class *its; /* NULL: the place is free */
 };
 
 /* Used by the thread that makes calls. Starts zeroed. */
@@ -33,23 +51,42 @@ struct cecl_nccl_settled {
     uint32_t room;
     uint32_t noted; /* how many calls of the current period are in `calls` */
     uint64_t most;  /* what `left` was at first; 0: learning has missed no call */
+    /* -- without a period -- */
+    uint32_t quiet;  /* how many calls may be passed before learning must hear of one */
+    uint32_t missed; /* how many calls learning has missed */
+    uint8_t log[CECL_PERIOD_SEARCH]; /* [missed] the places of these calls in `known` */
+    struct cecl_nccl_settled_known
+        *known; /* [CECL_NCCL_SETTLED_PLACES], or NULL; kept like `calls` */
 };
+
+static inline void cecl_nccl_settled_forget_known(struct cecl_nccl_settled *settled)
+{
+    if (settled->known)
+        memset(settled->known, 0, CECL_NCCL_SETTLED_PLACES * sizeof(*settled->known));
+}
 
 /* For another communicator in the same entry. */
 static inline void cecl_nccl_settled_forget(struct cecl_nccl_settled *settled)
 {
     settled->left = settled->most = 0;
-    settled->noted = 0;
+    settled->noted = settled->quiet = settled->missed = 0;
+    cecl_nccl_settled_forget_known(settled);
 }
 
 /* Whether `call` is passed because its period is settled. If so, notes that the call was made. */
 bool cecl_nccl_settled_passes(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call);
+/* Whether `call` is passed because the verdict on its class passes it. If so, notes that the call was made. */
+bool cecl_nccl_settled_knows(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call);
 
 /* -- for learn.c, which is inside the communicator. It calls the first function before it hears of a call, and the
- * second one afterwards. passes: NCCL makes this call whenever the verdict is in force -- */
+ * others afterwards -- */
 
 void cecl_nccl_settled_catch_up(struct cecl_nccl_comm *comm);
+/* passes: NCCL makes this call whenever the period's verdict is in force */
 void cecl_nccl_settled_note(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
                             bool passes);
+/* its: the class whose verdict has passed the call, which is in no group; NULL: the call was not passed so */
+void cecl_nccl_settled_note_class(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
+                                  uint64_t token, struct cecl_class *its);
 
 #endif

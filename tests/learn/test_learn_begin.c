@@ -60,21 +60,33 @@ static void want(uint64_t subject)
         cecl_trial_want(&trials[r], subject, 3, CECL_TRIAL_PERIODS);
 }
 
-static void pass_boundary(void)
+static void pass_boundary_after(uint64_t ns)
 {
     for (int r = 0; r < RANKS; r++)
-        cecl_trial_boundary(&trials[r], true, 1000000);
+        cecl_trial_boundary(&trials[r], true, ns);
     assert_int_equal(trials[0].state, trials[1].state);
 }
 
-/* Makes boundaries until the trial runs, or is given up. */
+static void pass_boundary(void)
+{
+    pass_boundary_after(1000000);
+}
+
+/* Makes boundaries, which are `ns` apart, until the trial runs, or is given up. Returns how many. */
+static int boundaries_until_it_begins(uint64_t ns)
+{
+    int count = 0;
+    do {
+        pass_boundary_after(ns);
+        count++;
+    } while (count < OFTEN && trials[0].state != CECL_TRIAL_RUNNING &&
+             trials[0].state != CECL_TRIAL_IDLE);
+    return count;
+}
+
 static bool begins(void)
 {
-    pass_boundary();
-    for (int i = 0;
-         i < OFTEN && trials[0].state != CECL_TRIAL_RUNNING && trials[0].state != CECL_TRIAL_IDLE;
-         i++)
-        pass_boundary();
+    (void)boundaries_until_it_begins(1000000);
     return trials[0].state == CECL_TRIAL_RUNNING;
 }
 
@@ -95,6 +107,20 @@ static void a_busy_rank_puts_it_off_eight_times(void **state)
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(processes[r].asked, CECL_TRIAL_ATTEMPTS);
         assert_int_equal(processes[r].held, 0);
+    }
+}
+
+/* A benchmark that makes a call of 6 us some hundred times has no trial of it. 64 such calls are a period. */
+static void a_short_subject_must_have_come_for_eight_periods(void **state)
+{
+    want(1);
+    assert_int_equal(boundaries_until_it_begins(200000), 5);
+    want(2);
+    assert_in_range(boundaries_until_it_begins(6000), 8 * 64, 8 * 64 + 8);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(trials[r].state, CECL_TRIAL_RUNNING);
+        assert_int_equal(trials[r].merged, 64);
+        assert_int_equal(processes[r].held, 1);
     }
 }
 
@@ -182,6 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_begins_when_all_are_ready, start, stop),
         cmocka_unit_test_setup_teardown(a_busy_rank_puts_it_off_eight_times, start, stop),
+        cmocka_unit_test_setup_teardown(a_short_subject_must_have_come_for_eight_periods, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_trial_that_was_left_begins_later, start, stop),
         cmocka_unit_test_setup_teardown(a_rank_that_is_far_behind_has_time_to_offer, start, stop),
         cmocka_unit_test_setup_teardown(a_rank_that_is_ahead_decides, start, stop),

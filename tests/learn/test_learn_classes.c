@@ -59,6 +59,8 @@ static struct {
     signed char arms[MOST_CALLS];  /* arm on the first rank that made the call; -1: none yet */
     bool came[MOST_CALLS];
     int disagree;
+    int running,
+        other; /* on the first host: calls of a class while it is tried; by turns of the other arm */
 } world;
 
 static bool reserve(void *context, uint64_t id)
@@ -134,6 +136,10 @@ static void make_call(struct host *host)
     uint32_t arm;
     bool is_turn;
     const bool has = cecl_class_has_arm(&host->classes, &host->trial, step.its, &arm, &is_turn);
+    if (host == &world.hosts[0] && host->trial.state == CECL_TRIAL_RUNNING) {
+        world.running += step.its == host->classes.current;
+        world.other += is_turn && arm > 0;
+    }
     if (step.mark.slot >= 0 && host->npending < MOST_PENDING)
         host->pending[host->npending++] =
             (struct timed){number,
@@ -287,6 +293,22 @@ static void each_class_gets_its_verdict(void **state)
     assert_int_equal(world.hosts[0].trial.trials, 2);
 }
 
+static void a_slow_arm_has_an_eighth_of_the_calls_at_most(void **state)
+{
+    struct server server = two_classes(9);
+    server.nclasses = 1;
+    server.gain[0] = -0.2;
+    run(&server);
+    assert_int_equal(world.hosts[0].trial.trials, 1);
+    assert_in_range(world.running, 900, 1300);
+    assert_in_range(world.other, 100, world.running / 8);
+    server.gain[0] = -1; /* it is dropped after one turn, which has calls of groups, too */
+    server.lag = 0;
+    run(&server);
+    assert_int_equal(world.hosts[0].trial.trials, 1);
+    assert_in_range(world.other, 3 * CECL_CLASS_NEAR, 4 * CECL_CLASS_NEAR);
+}
+
 /* The ranks' times differ by their waiting, which exceeds the gain of the arm. */
 static void the_wait_of_early_ranks_does_not_count(void **state)
 {
@@ -398,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arms_that_gain_are_kept_and_slower_ones_are_not),
         cmocka_unit_test(each_class_gets_its_verdict),
+        cmocka_unit_test(a_slow_arm_has_an_eighth_of_the_calls_at_most),
         cmocka_unit_test(the_wait_of_early_ranks_does_not_count),
         cmocka_unit_test(calls_that_take_long_now_and_then_decide_nothing),
         cmocka_unit_test(it_begins_after_512_calls_without_a_period),

@@ -305,7 +305,7 @@ static void a_verdict_wears_out(void **state)
     program.steps = 10300;
     assert_int_equal(run_program(&program).trials[0], 2);
     /* each of which is 16 or more short steps */
-    program.step_ns = 2e4;
+    program.step_ns = 1e4;
     program.steps = 100000;
     assert_int_equal(run_program(&program).trials[0], 1);
 }

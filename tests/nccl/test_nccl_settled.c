@@ -1,5 +1,5 @@
-/* Calls of a settled period leave learning in the state in which it would be if it had heard of each of them. Random
- * programs run twice: on a communicator whose periods settle, and on one whose periods do not. */
+/* Calls of which learning does not hear at once leave it in the state in which it would be if it had heard of each of
+ * them. Random programs run twice: on a communicator that passes such calls, and on one that passes none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,9 @@
 #include "nccl/depth.h"
 #include "nccl/learning.h"
 
-/* What the trial knows: NCCL is to make the calls. Nothing is ever tried. */
+enum { SERVED_KEY = 1 };
+
+/* What the trial knows: NCCL is to make the calls, except those of one class. Nothing is ever tried. */
 static bool reserve(void *context, uint64_t id)
 {
     (void)context;
@@ -29,8 +31,7 @@ static void release(void *context, uint64_t id)
 static int recall(void *context, uint64_t subject)
 {
     (void)context;
-    (void)subject;
-    return CECL_NCCL_BY_NCCL;
+    return subject == cecl_class_subject(SERVED_KEY) ? CECL_NCCL_NO_SMS : CECL_NCCL_BY_NCCL;
 }
 
 /* A communicator of one rank. */
@@ -38,7 +39,8 @@ struct side {
     struct cecl_nccl_comm comm;
     struct cecl_nccl_learn learn;
     bool settles;
-    uint64_t passed; /* calls of which learning did not hear */
+    uint64_t passed,
+        known; /* calls of which learning did not hear: of a settled period; without a period */
     uint64_t caught_up;
 };
 
@@ -61,23 +63,36 @@ static void close_side(struct side *side)
 {
     free(side->learn.trial.shared);
     free(side->comm.settled.calls);
+    free(side->comm.settled.known);
     free(side);
 }
 
-/* As learn.c does. */
-static void hear(struct side *side, const struct cecl_nccl_call *call)
+/* As learn.c does. Returns the class whose verdict passes the call. */
+static struct cecl_class *hear(struct side *side, const struct cecl_nccl_call *call, uint64_t token)
 {
     struct cecl_nccl_learn *learn = &side->learn;
-    const uint64_t token = cecl_period_token(call->count * 8 + (uint64_t)call->op, true);
+    const uint32_t key = (uint32_t)call->count * 8 + (uint32_t)call->op;
     if (cecl_period_next(&learn->period, token))
         cecl_trial_boundary(&learn->trial, learn->period.was_whole, 1000000);
     *(call->reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
     const bool is_found = learn->period.length > 0;
-    if (is_found && !learn->is_found)
+    if (is_found && !learn->is_found) {
+        cecl_classes_leave(&learn->classes);
         cecl_trial_want(&learn->trial, learn->period.pattern, 1, CECL_TRIAL_PERIODS);
-    else if (!is_found && learn->is_found)
+    } else if (!is_found && learn->is_found) {
         cecl_trial_cancel(&learn->trial);
+    }
     learn->is_found = is_found;
+    if (is_found)
+        return NULL;
+    struct cecl_class *its = cecl_classes_next(&learn->classes, &learn->trial,
+                                               call->count == 1 ? SERVED_KEY : key, 3, true)
+                                 .its;
+    uint32_t arm;
+    bool is_turn;
+    return cecl_class_has_arm(&learn->classes, &learn->trial, its, &arm, &is_turn) && arm == 0
+               ? its
+               : NULL;
 }
 
 static void make(struct side *side, const struct cecl_nccl_call *call)
@@ -86,14 +101,23 @@ static void make(struct side *side, const struct cecl_nccl_call *call)
         side->passed++;
         return;
     }
+    if (side->settles && cecl_nccl_settled_knows(&side->comm, call)) {
+        assert_true(call->count > 1);
+        side->known++;
+        return;
+    }
+    const uint64_t token = cecl_period_token(call->count * 8 + (uint64_t)call->op, true);
     side->caught_up += side->comm.settled.most > 0;
     cecl_nccl_settled_catch_up(&side->comm);
-    hear(side, call);
+    struct cecl_class *its = hear(side, call, token);
+    if (!side->settles)
+        return;
     /* calls of 5 elements are not passed whenever the verdict is in force */
-    if (side->settles)
-        cecl_nccl_settled_note(&side->comm, call,
-                               side->learn.is_found && side->learn.trial.has_verdict &&
-                                   call->count != 5);
+    cecl_nccl_settled_note(&side->comm, call,
+                           side->learn.is_found && side->learn.trial.has_verdict &&
+                               call->count != 5);
+    if (!side->learn.is_found)
+        cecl_nccl_settled_note_class(&side->comm, call, token, its);
 }
 
 static void check_equal(struct side *left, struct side *right)
@@ -120,6 +144,17 @@ static void check_equal(struct side *left, struct side *right)
         SAME(trial.learned[i].left);
     SAME(moved);
     SAME(reduced);
+    SAME(period.searched);
+    SAME(classes.used);
+    SAME(classes.quiet);
+    SAME(classes.calls);
+    SAME(classes.others);
+    for (uint32_t i = 0; i < CECL_CLASS_PLACES; i++) {
+        SAME(classes.places[i].key);
+        SAME(classes.places[i].wait);
+        SAME(classes.places[i].arm);
+        SAME(classes.places[i].has_verdict);
+    }
 #undef SAME
 }
 
@@ -140,7 +175,7 @@ static struct cecl_nccl_call draw_call(uint64_t *seed)
                                    .count = 1 + below(seed, 4)};
 }
 
-enum { MOST = 4095 };
+enum { MOST = CECL_PERIOD_MOST };
 
 /* Makes the calls of a step for a while, with odd calls between some steps. */
 static void run_part(uint64_t *seed, struct side *plain, struct side *settling)
@@ -164,31 +199,50 @@ static void run_part(uint64_t *seed, struct side *plain, struct side *settling)
                 make(plain, &call);
                 make(settling, &call);
             }
-        if (settling->comm.settled.left == settling->comm.settled.most)
+        if (settling->comm.settled.left == settling->comm.settled.most &&
+            settling->comm.settled.missed == 0)
             check_equal(plain, settling);
     }
 }
 
-static void learning_catches_up_on_the_calls_of_a_settled_period(void **state)
+/* Makes calls in an order without a period. Some of them are of one class for so long that its verdict wears out. */
+static void run_without_a_period(uint64_t *seed, struct side *plain, struct side *settling)
 {
-    uint64_t passed = 0, caught_up = 0, calls = 0;
+    const bool is_long = below(seed, 3) == 0;
+    for (uint64_t i = below(seed, is_long ? 400000 : 20000); i > 0; i--) {
+        const struct cecl_nccl_call call = draw_call(seed);
+        make(plain, &call);
+        make(settling, &call);
+        if (i % 1000 == 0) {
+            cecl_nccl_settled_catch_up(&settling->comm);
+            check_equal(plain, settling);
+        }
+    }
+}
+
+static void learning_catches_up_on_the_calls_that_were_passed(void **state)
+{
+    uint64_t passed = 0, known = 0, caught_up = 0, calls = 0;
     for (uint64_t number = 1; number <= 12; number++) {
         uint64_t seed = number;
         print_message("seed %d\n", (int)number);
         struct side *plain = open_side(false), *settling = open_side(true);
         for (int part = 0; part < 12; part++)
-            run_part(&seed, plain, settling);
+            (below(&seed, 3) == 0 ? run_without_a_period : run_part)(&seed, plain, settling);
         cecl_nccl_settled_catch_up(&settling->comm);
         check_equal(plain, settling);
         passed += settling->passed;
+        known += settling->known;
         caught_up += settling->caught_up;
         calls += plain->learn.period.calls;
         close_side(plain);
         close_side(settling);
     }
-    print_message("%d of %d thousand calls passed, caught up %d times\n", (int)(passed / 1000),
-                  (int)(calls / 1000), (int)caught_up);
+    print_message("%d thousand calls: %d of settled periods and %d without a period passed; caught "
+                  "up %d times\n",
+                  (int)(calls / 1000), (int)(passed / 1000), (int)(known / 1000), (int)caught_up);
     assert_true(passed > calls / 2);
+    assert_true(known > calls / 20);
     assert_true(caught_up > 100);
 }
 
@@ -203,43 +257,74 @@ static struct side *settle_one(struct cecl_nccl_call *call)
     return side;
 }
 
-static void a_call_that_differs_in_one_argument_is_heard(void **state)
+/* After calls without a period, the last of which was not passed; `call` is passed without it. */
+static struct side *decide_classes(struct cecl_nccl_call *call)
+{
+    uint64_t seed = 1;
+    struct side *side = open_side(true);
+    for (int i = 0; i < 20000 || side->comm.settled.quiet < 20 || side->comm.settled.missed > 0;
+         i++) {
+        *call = draw_call(&seed);
+        make(side, call);
+    }
+    assert_true(side->known > 1000);
+    *call = (struct cecl_nccl_call){.op = CECL_NCCL_OP_ncclAllGather, .count = 2};
+    return side;
+}
+
+typedef bool passing(struct cecl_nccl_comm *, const struct cecl_nccl_call *);
+
+static void expect_difference_to_be_heard(struct side *(*settle)(struct cecl_nccl_call *),
+                                          passing *passes)
 {
     for (int i = 0; i < 5; i++) {
         struct cecl_nccl_call call;
-        struct side *side = settle_one(&call);
-        call.count += i == 0;
+        struct side *side = settle(&call);
+        call.count += i == 0 ? 100 : 0;
         call.op = i == 1 ? CECL_NCCL_OP_ncclAlltoAll : call.op;
         call.datatype += i == 2;
         call.redop += i == 3 ? 256 : 0;
         call.root += i == 4;
-        assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+        assert_false(passes(&side->comm, &call));
         close_side(side);
     }
 }
 
-static void calls_in_groups_and_of_ended_communicators_are_heard(void **state)
+static void a_call_that_differs_in_one_argument_is_heard(void **state)
+{
+    expect_difference_to_be_heard(settle_one, cecl_nccl_settled_passes);
+    expect_difference_to_be_heard(decide_classes, cecl_nccl_settled_knows);
+}
+
+static void expect_groups_and_ends_to_be_heard(struct side *(*settle)(struct cecl_nccl_call *),
+                                               passing *passes)
 {
     struct cecl_nccl_call call;
-    struct side *side = settle_one(&call);
-    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    struct side *side = settle(&call);
+    assert_true(passes(&side->comm, &call));
     cecl_nccl_group_opened();
-    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_false(passes(&side->comm, &call));
     cecl_nccl_group_ended();
-    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_true(passes(&side->comm, &call));
     assert_true(cecl_nccl_life_go(&side->comm.life, CECL_NCCL_READY_TO_FINALIZING));
-    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_false(passes(&side->comm, &call));
     assert_true(cecl_nccl_life_go(&side->comm.life, CECL_NCCL_FINALIZING_TO_READY));
-    assert_true(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_true(passes(&side->comm, &call));
     cecl_nccl_settled_forget(&side->comm.settled); /* another communicator */
-    assert_false(cecl_nccl_settled_passes(&side->comm, &call));
+    assert_false(passes(&side->comm, &call));
     close_side(side);
+}
+
+static void calls_in_groups_and_of_ended_communicators_are_heard(void **state)
+{
+    expect_groups_and_ends_to_be_heard(settle_one, cecl_nccl_settled_passes);
+    expect_groups_and_ends_to_be_heard(decide_classes, cecl_nccl_settled_knows);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(learning_catches_up_on_the_calls_of_a_settled_period),
+        cmocka_unit_test(learning_catches_up_on_the_calls_that_were_passed),
         cmocka_unit_test(a_call_that_differs_in_one_argument_is_heard),
         cmocka_unit_test(calls_in_groups_and_of_ended_communicators_are_heard)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,6 +250,30 @@ static void each_size_of_a_benchmark_is_tried(void **state)
     assert_int_equal(passed, 0);
 }
 
+/* Makes gathers until cecl has its turn, and then reductions, for which three ranks have no row in the table. The first
+ * of these is the call that begins the next period. */
+static bool leave_a_turn(struct rank *r)
+{
+    enum { MOST_CALLS = 1000, OTHER_CALLS = 100 };
+    bool is = true, was_passed = true;
+    for (int i = 0; i < MOST_CALLS && was_passed && is; i++)
+        is = gather(r, i, &was_passed);
+    is = !was_passed && is;
+    for (int i = 0; i < OTHER_CALLS && is; i++) {
+        is = reduce(r, i, &was_passed);
+        passed += was_passed && i > 0;
+    }
+    return is;
+}
+
+static void a_turn_ends_with_its_period(void **state)
+{
+    passed = 0;
+    take_us(CALL_TAKES_US);
+    assert_true(run_ranks(3, leave_a_turn));
+    assert_int_equal(passed, 3 * 99);
+}
+
 /* Half of the communicator's calls come after a split of it, which has a trial of its own. */
 static bool train_both(struct rank *r)
 {
@@ -326,6 +350,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(without_a_period_the_table_decides),
         cmocka_unit_test(classes_of_calls_without_a_period_have_trials),
         cmocka_unit_test(each_size_of_a_benchmark_is_tried),
+        cmocka_unit_test(a_turn_ends_with_its_period),
         cmocka_unit_test(steps_that_change_after_a_verdict_for_nccl_are_tried),
         cmocka_unit_test(communicators_are_tried_one_after_the_other)};
     if (argc > 1)
