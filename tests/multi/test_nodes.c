@@ -356,9 +356,6 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
                   "ceclSignal with another node over 2 nodes of");
     multi_refused(comm, ceclWaitSignal(1, &wait, comm, 0), ceclInvalidUsage,
                   "ceclWaitSignal with another node over 2 nodes of");
-    const ceclTiles_t tiles = {.count = 1, .width = 4, .rows = 2};
-    multi_refused(comm, ceclReduceScatterTiles(input, buffer, &tiles, ceclInt8, ceclSum, comm, 0),
-                  ceclInvalidUsage, "ceclReduceScatterTiles over 2 nodes of");
     /* a refused call changes nothing */
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));

@@ -4,11 +4,20 @@
 
 #define CALLS 3
 
-static const enum cecl_op_index ops[] = {
-    CECL_OP_ALL_GATHER,        CECL_OP_ALL_GATHERV, CECL_OP_BROADCAST, CECL_OP_ALL_TO_ALL,
-    CECL_OP_ALL_TO_ALLV,       CECL_OP_GATHER,      CECL_OP_SCATTER,   CECL_OP_REDUCE_SCATTER,
-    CECL_OP_ALL_REDUCE,        CECL_OP_REDUCE,      CECL_OP_BARRIER,   CECL_OP_ALL_GATHER_STRIDED,
-    CECL_OP_ALL_TO_ALL_STRIDED};
+static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER,
+                                         CECL_OP_ALL_GATHERV,
+                                         CECL_OP_BROADCAST,
+                                         CECL_OP_ALL_TO_ALL,
+                                         CECL_OP_ALL_TO_ALLV,
+                                         CECL_OP_GATHER,
+                                         CECL_OP_SCATTER,
+                                         CECL_OP_REDUCE_SCATTER,
+                                         CECL_OP_ALL_REDUCE,
+                                         CECL_OP_REDUCE,
+                                         CECL_OP_BARRIER,
+                                         CECL_OP_ALL_GATHER_STRIDED,
+                                         CECL_OP_ALL_TO_ALL_STRIDED,
+                                         CECL_OP_REDUCE_SCATTER_TILES};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
 static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
@@ -65,6 +74,7 @@ EVERYWHERE(all_reduce_is_right_over_any_nodes, CECL_OP_ALL_REDUCE)
 EVERYWHERE(reduce_is_right_over_any_nodes, CECL_OP_REDUCE)
 EVERYWHERE(strided_all_gather_is_right_over_any_nodes, CECL_OP_ALL_GATHER_STRIDED)
 EVERYWHERE(strided_all_to_all_is_right_over_any_nodes, CECL_OP_ALL_TO_ALL_STRIDED)
+EVERYWHERE(reduce_scatter_of_tiles_is_right_over_any_nodes, CECL_OP_REDUCE_SCATTER_TILES)
 EVERYWHERE(barrier_is_right_over_any_nodes, CECL_OP_BARRIER)
 
 /* Calls of different kinds on the same buffers, which reuse words, exchanges and staging. */
@@ -151,10 +161,14 @@ static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
 static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **state)
 {
     static struct cecl_nodes nodes;
-    static const enum cecl_op_index staged[] = {
-        CECL_OP_ALL_TO_ALL,        CECL_OP_GATHER,  CECL_OP_REDUCE,
-        CECL_OP_ALL_REDUCE,        CECL_OP_BARRIER, CECL_OP_ALL_GATHER_STRIDED,
-        CECL_OP_ALL_TO_ALL_STRIDED};
+    static const enum cecl_op_index staged[] = {CECL_OP_ALL_TO_ALL,
+                                                CECL_OP_GATHER,
+                                                CECL_OP_REDUCE,
+                                                CECL_OP_ALL_REDUCE,
+                                                CECL_OP_BARRIER,
+                                                CECL_OP_ALL_GATHER_STRIDED,
+                                                CECL_OP_ALL_TO_ALL_STRIDED,
+                                                CECL_OP_REDUCE_SCATTER_TILES};
     const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
     uint64_t x = 7;
     assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
@@ -264,6 +278,7 @@ int main(void)
         cmocka_unit_test(reduce_is_right_over_any_nodes),
         cmocka_unit_test(strided_all_gather_is_right_over_any_nodes),
         cmocka_unit_test(strided_all_to_all_is_right_over_any_nodes),
+        cmocka_unit_test(reduce_scatter_of_tiles_is_right_over_any_nodes),
         cmocka_unit_test(barrier_is_right_over_any_nodes),
         cmocka_unit_test(mixed_sequences_over_nodes_are_right),
         cmocka_unit_test(groups_over_nodes_are_right),
