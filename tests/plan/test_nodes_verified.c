@@ -20,6 +20,15 @@ static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER,
                                          CECL_OP_REDUCE_SCATTER_TILES};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
+/* A start of a request does not look at the peers' memory if its plan does not meet them. */
+static void expect_no_peer_without_a_meeting(const struct cecl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->ncopies && !cecl_plan_meets(plan); i++)
+        assert_true(cecl_copy_is_local(&plan->copies[i]));
+    assert_true(plan->nreductions == 0 || cecl_plan_meets(plan) ||
+                cecl_part_peers(&plan->part) == 1);
+}
+
 static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
                         const enum cecl_op_index *kinds, int ncalls, uint64_t most)
 {
@@ -34,6 +43,8 @@ static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
         if (cecl_verify(plans, ncalls, nodes->nranks) != ceclSuccess)
             fail_msg("state %llu, %s, first call %s: %s", (unsigned long long)before,
                      cecl_nodes_words(nodes, words), cecl_ops[kinds[0]].name, cecl_message());
+        for (int p = 0; p < ncalls * nodes->nranks; p++)
+            expect_no_peer_without_a_meeting(&plans[p]);
         free_plans(plans, ncalls * nodes->nranks);
     }
     for (int c = 0; c < ncalls; c++)
