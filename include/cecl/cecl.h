@@ -1618,8 +1618,7 @@ typedef struct ceclDeviceChunks {
      * is there. NULL: single chunks are not announced */
     const uint32_t *words;
     uint32_t first, step;
-    int from,
-        to; /* ranks [from, to) announce chunks; the blocks of other nodes are there at the end */
+    int from, to; /* only ranks [from, to), of this node, announce chunks */
     /* reaches `end` once the whole gather has ended; NULL: the gather ended before ceclGetDeviceChunks */
     const uint32_t *done;
     uint32_t end;
