@@ -368,7 +368,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * several ranks are late.
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
  * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
- * nodes (ceclInvalidUsage; the message has the layout of nodes): ceclReduceScatterTiles,
+ * nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
  * ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
  * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
  * host device only communicators of ceclCommInitMpi and their children have a network between
@@ -1204,8 +1204,9 @@ typedef struct {
  *     sendbuff on rank 1: [c c][d d]
  *                         [C C][D D]                         width 2, rows 2, count 1
  *
- * Nothing is packed: copy engines move the rows of tiles to the receiver's staging, as
- * ceclAlltoAllStrided does, and a kernel reduces them there in chunks, whatever the number of tiles.
+ * No kernel packs rows: copy engines move the rows of tiles to the receiver's staging (over several
+ * nodes to that of a rank of the same node), as ceclAlltoAllStrided does, and a kernel reduces them
+ * there in chunks, whatever the number of tiles.
  * (A rank's own tiles are copied within its GPU, which takes SMs.) Results have the bits of
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
@@ -1218,7 +1219,7 @@ typedef struct {
  * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
  * ceclInvalidArgument also for tiles that are NULL, rows that overlap, and sizes beyond an address
- * space. Over several nodes it is refused (ceclInvalidUsage). */
+ * space. */
 CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, void *recvbuff,
                                                           const ceclTiles_t *tiles,
                                                           ceclDataType_t datatype, ceclRedOp_t op,
@@ -1400,8 +1401,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
  * chunks  1 .. 64, equal on all ranks. Chunk c of each block has the elements from
  *         c * n on, where n is sendcount / chunks, rounded up; the last chunks may have fewer, or none.
  * Chunks are announced where ranks push into recvbuff: not with CECL_DIRECTION_PULL, not in a small
- * call, not into private memory, and not over several nodes. Where chunks are not announced,
- * ceclWaitChunk waits for the end of the gather.
+ * call, not into private memory, and over several nodes only those of ranks of the same node. Where
+ * chunks are not announced, ceclWaitChunk waits for the end of the gather.
  * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
  * ceclInvalidArgument also for chunks out of range. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
@@ -1617,6 +1618,7 @@ typedef struct ceclDeviceChunks {
      * is there. NULL: single chunks are not announced */
     const uint32_t *words;
     uint32_t first, step;
+    int from, to; /* only ranks [from, to), of this node, announce chunks */
     /* reaches `end` once the whole gather has ended; NULL: the gather ended before ceclGetDeviceChunks */
     const uint32_t *done;
     uint32_t end;

@@ -301,7 +301,7 @@ CECL_DEVICE_API bool ceclDeviceWaitChunk(ceclDeviceChunks_t dc, int peer, int ch
         return false;
     if (!dc.done || (is_own && dc.inPlace))
         return true;
-    if (dc.words && !is_own)
+    if (dc.words && !is_own && peer >= dc.from && peer < dc.to)
         came = cecl_device_await_either(dc.words + peer, dc.first + (uint32_t)chunk * dc.step,
                                         dc.done, dc.end, dc.ended, dc.timeoutNs);
     else

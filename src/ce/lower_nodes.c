@@ -50,10 +50,14 @@ ceclResult_t cecl_lower_nodes(const struct cecl_part *part, struct cecl_plan *pl
 {
     char words[CECL_NODES_WORDS];
     const enum cecl_family family = part->call.op->family;
-    if (!lowerings[family] || part->call.op->has_tiles)
-        return cecl_fail(ceclInvalidUsage, "%s over %s: it cannot leave a node",
-                         part->call.op->name, cecl_nodes_words(part->means.nodes, words));
-    if (part->call.view.shape.width > 0 && family != CECL_FAMILY_CARRY)
+    if (!lowerings[family])
+        return cecl_fail(
+            ceclInvalidUsage,
+            "%s over %s: it cannot leave a node; bring the splits to the host and call "
+            "ceclAlltoAllv, or make a communicator of one node (ceclCommSplit)",
+            part->call.op->name, cecl_nodes_words(part->means.nodes, words));
+    if (part->call.view.shape.width > 0 && family != CECL_FAMILY_CARRY &&
+        family != CECL_FAMILY_REDUCTION)
         return cecl_lower_nodes_rows(part, plan);
     return lowerings[family](part, plan);
 }

@@ -18,7 +18,10 @@
  *
  * Staging has three kinds of rooms, and each kind is used by turns: two rooms for blocks that peers send,
  * three for partial results (one is filled while two are sent), and two in which a chunk's partial results
- * arrive from all nodes. */
+ * arrive from all nodes.
+ *
+ * Tiles (call/tiles.h) go the same way. But kernels and the network take contiguous blocks, so a rank copies its
+ * own tiles to staging, too: to its room for blocks, or, if it is alone in its node, to that for partial results. */
 #include "ce/lower_nodes.h"
 
 #include <inttypes.h>
@@ -35,6 +38,8 @@ struct fold {
     struct cecl_plan *plan;
     struct cecl_shares shares;
     struct cecl_place result; /* where this rank's share of the result goes */
+    bool tiles;               /* the input is tiles */
+    bool packs;               /* this rank's input is reduced or packed before it is sent */
     uint64_t chunk;
     uint64_t chunks, per_chunk, rounds; /* per_chunk: rounds of a chunk; rounds: of all chunks */
     /* how many places a room has: for inputs, for partial results */
@@ -94,6 +99,13 @@ static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carr
     return count;
 }
 
+/* How many ranks of a node of `size` ranks send blocks to the same carrier's staging: all if blocks are tiles,
+ * except that a rank that is alone packs its tiles elsewhere. */
+static uint64_t senders(const struct fold *f, int size)
+{
+    return f->tiles && size > 1 ? (uint64_t)size : (uint64_t)size - 1;
+}
+
 /* Places in staging. In a round a carrier has blocks for several ranks; `index` counts these ranks.
  * sent_at: where a peer's block for such a rank lies at the carrier. partial_at: where this rank, as a
  * carrier, has its partial result for such a rank. node_result_at: where this rank has a node's partial
@@ -101,8 +113,8 @@ static uint64_t before_turn(const struct fold *f, uint64_t k, int turn, int carr
 static struct cecl_place sent_at(const struct fold *f, uint64_t k, uint64_t index, int carrier,
                                  int sender)
 {
-    const uint64_t peers = (uint64_t)f->rails->size - 1,
-                   at = index * peers + (uint64_t)(sender - (sender > carrier));
+    const uint64_t at =
+        index * senders(f, f->rails->size) + (uint64_t)(sender - (!f->tiles && sender > carrier));
     return place(f, cecl_node_rank(f->rails->nodes, f->rails->node, carrier),
                  k % IN_ROOMS * f->inputs + at);
 }
@@ -120,6 +132,16 @@ static struct cecl_place node_result_at(const struct fold *f, uint64_t k, int no
 
 /* ---- rounds */
 
+/* Copies this rank's block of round k for rank `to` to staging. */
+static void stage(const struct fold *f, uint64_t k, struct cecl_place dst, int to)
+{
+    const uint64_t bytes = bytes_of(f, to, k);
+    if (f->tiles)
+        cecl_lower_tiles(f->rails->part, f->plan, dst, to, first_of(f, k), bytes);
+    else if (bytes > 0)
+        cecl_plan_copy(f->plan, dst, input_at(f, to, k), bytes);
+}
+
 /* Sends this rank's blocks of round k to their carriers. */
 static void send_blocks(const struct fold *f, uint64_t k)
 {
@@ -129,13 +151,9 @@ static void send_blocks(const struct fold *f, uint64_t k)
         for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
             const int node = node_at(f, turn);
             uint64_t index = before_turn(f, k, turn, carrier);
-            for (int l = carrier; l < cecl_node_size(rails->nodes, node); l += rails->size) {
-                const int to = cecl_node_rank(rails->nodes, node, l);
-                if (bytes_of(f, to, k) > 0)
-                    cecl_plan_copy(f->plan, sent_at(f, k, index, carrier, rails->local),
-                                   input_at(f, to, k), bytes_of(f, to, k));
-                index++;
-            }
+            for (int l = carrier; l < cecl_node_size(rails->nodes, node); l += rails->size)
+                stage(f, k, sent_at(f, k, index++, carrier, rails->local),
+                      cecl_node_rank(rails->nodes, node, l));
         }
     }
 }
@@ -152,47 +170,58 @@ static uint32_t main_turn(const struct fold *f, uint64_t k)
     return cecl_plan_signal_all(f->plan);
 }
 
-/* Reduces the node's blocks for one rank. */
+/* What is done in round k with the blocks for rank `to`, which this rank carries: it copies its own tiles to its
+ * room for blocks, reduces the node's blocks to a partial result, or sends that result. */
+typedef void carry_fn(const struct fold *f, uint64_t k, uint64_t index, int to);
+
+static void stage_own(const struct fold *f, uint64_t k, uint64_t index, int to)
+{
+    if (f->rails->size > 1)
+        stage(f, k, sent_at(f, k, index, f->rails->local, f->rails->local), to);
+}
+
 static void reduce_blocks(const struct fold *f, uint64_t k, uint64_t index, int to)
 {
     const struct cecl_rails *rails = f->rails;
+    const struct cecl_place result =
+        is_own_round(f, k) ? node_result_at(f, k, rails->node) : partial_at(f, k, index);
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int l = 0; l < rails->size; l++)
-        sources[l] = l == rails->local ? input_at(f, to, k) : sent_at(f, k, index, rails->local, l);
-    cecl_plan_reduce_partly(
-        f->plan, is_own_round(f, k) ? node_result_at(f, k, rails->node) : partial_at(f, k, index),
-        sources, (uint32_t)rails->size, bytes_of(f, to, k));
+        sources[l] = l == rails->local && !f->tiles ? input_at(f, to, k)
+                                                    : sent_at(f, k, index, rails->local, l);
+    if (rails->size == 1)
+        stage(f, k, result, to);
+    else if (bytes_of(f, to, k) > 0)
+        cecl_plan_reduce_partly(f->plan, result, sources, (uint32_t)rails->size,
+                                bytes_of(f, to, k));
 }
 
-/* For each rank whose blocks this rank carries in round k: reduces the blocks to a partial result, or sends
- * that result. */
-static void each_carried(const struct fold *f, uint64_t k, bool sends)
+static void send_partial(const struct fold *f, uint64_t k, uint64_t index, int to)
+{
+    cecl_plan_send(f->plan, to, f->packs ? partial_at(f, k, index) : input_at(f, to, k),
+                   bytes_of(f, to, k));
+}
+
+static void each_carried(const struct fold *f, uint64_t k, carry_fn *act)
 {
     const struct cecl_rails *rails = f->rails;
     uint64_t index = 0;
     for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
         const int node = node_at(f, turn);
-        for (int l = rails->local; l < cecl_node_size(rails->nodes, node); l += rails->size) {
-            const int to = cecl_node_rank(rails->nodes, node, l);
-            const uint64_t bytes = bytes_of(f, to, k);
-            if (sends)
-                cecl_plan_send(f->plan, to,
-                               rails->size > 1 ? partial_at(f, k, index) : input_at(f, to, k),
-                               bytes);
-            else if (bytes > 0)
-                reduce_blocks(f, k, index, to);
-            index++;
-        }
+        for (int l = rails->local; l < cecl_node_size(rails->nodes, node); l += rails->size)
+            act(f, k, index++, cecl_node_rank(rails->nodes, node, l));
     }
 }
 
 static void side_turn(const struct fold *f, uint64_t k, uint32_t arrived)
 {
     cecl_plan_on(f->plan, CECL_LANE_SIDE);
+    if (f->tiles)
+        each_carried(f, k, stage_own);
     cecl_plan_wait_all(f->plan, CECL_LANE_MAIN, arrived);
-    if (f->rails->size > 1) {
+    if (f->packs) {
         cecl_plan_after_exchange(f->plan, f->sent[k % PARTIAL_ROOMS]);
-        each_carried(f, k, false);
+        each_carried(f, k, reduce_blocks);
     }
     if (k + IN_ROOMS < f->rounds)
         cecl_plan_signal_all(f->plan);
@@ -207,7 +236,7 @@ static void net_turn(struct fold *f, uint64_t k)
     cecl_plan_on(f->plan, CECL_LANE_SIDE);
     cecl_rails_follow(f->plan);
     cecl_plan_on(f->plan, CECL_LANE_MAIN);
-    each_carried(f, k, true);
+    each_carried(f, k, send_partial);
     for (int turn = first_turn(f, k); turn <= last_turn(f, k); turn++) {
         const int node = cecl_rails_from(rails, turn);
         cecl_plan_receive(f->plan, cecl_node_carrier(rails->nodes, node, rails->local),
@@ -222,8 +251,8 @@ static void finish_chunk(const struct fold *f, uint64_t k, uint32_t last)
     const struct cecl_rails *rails = f->rails;
     struct cecl_place sources[CECL_MAX_RANKS];
     for (int n = 0; n < rails->nodes->count; n++)
-        sources[n] = n == rails->node && rails->size == 1 ? input_at(f, rails->me, k)
-                                                          : node_result_at(f, k, n);
+        sources[n] =
+            n == rails->node && !f->packs ? input_at(f, rails->me, k) : node_result_at(f, k, n);
     cecl_plan_on(f->plan, CECL_LANE_SIDE);
     cecl_plan_after_exchange(f->plan, last);
     if (bytes_of(f, rails->me, k) > 0)
@@ -276,7 +305,7 @@ static void measure(struct fold *f, int wave)
             now += (cecl_node_size(rails->nodes, to) + size - 1) / size;
             carried = (uint64_t)now > carried ? (uint64_t)now : carried;
         }
-        inputs = carried * (uint64_t)(size - 1);
+        inputs = carried * senders(f, size);
         f->partials = carried > f->partials ? carried : f->partials;
         f->inputs = inputs > f->inputs ? inputs : f->inputs;
     }
@@ -292,6 +321,8 @@ static ceclResult_t fold(struct fold *f)
 {
     struct cecl_rails *rails = f->rails;
     const uint64_t wanted = rails->chunk < f->shares.each ? rails->chunk : f->shares.each;
+    f->tiles = rails->part->call.op->has_tiles;
+    f->packs = f->tiles || rails->size > 1;
     /* if a block has several chunks, a chunk has several rounds, so that lanes work on different rounds */
     const int most = (rails->nodes->count - 1) / LEAST_WAVES;
     if (wanted < f->shares.each && rails->wave > most)

@@ -184,8 +184,8 @@ static inline bool cecl_comm_is_away(ceclComm_t comm, int rank)
 
 /* fail.c */
 /* Refuses `what`, such as "a request", in a communicator over several nodes. The message says how many nodes
- * and ranks there are. */
-ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what);
+ * and ranks there are, and what to do instead. */
+ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what, const char *instead);
 /* Refuses a handle that is NULL, is no communicator, was destroyed, or was inherited through fork. */
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */

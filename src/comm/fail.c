@@ -211,11 +211,11 @@ ceclResult_t cecl_comm_hear(ceclComm_t comm)
     return cecl_comm_async(comm);
 }
 
-ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what)
+ceclResult_t cecl_comm_refuse_over_nodes(ceclComm_t comm, const char *what, const char *instead)
 {
     char words[CECL_NODES_WORDS];
-    return cecl_fail(ceclInvalidUsage, "%s over %s: not supported; ranks of one node expected",
-                     what, cecl_nodes_words(comm->nodes, words));
+    return cecl_fail(ceclInvalidUsage, "%s over %s: not supported; %s", what,
+                     cecl_nodes_words(comm->nodes, words), instead);
 }
 
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_list *late)

@@ -58,13 +58,15 @@ static uint32_t left(ceclRequest_t request)
 
 /* Whether signals of peers show that the chunk has arrived. They do not show it in four cases. The chunk is
  * of this rank's own block and the call is out of place: that block may arrive last. Bytes are carried: the
- * carried bytes arrive last. There are several nodes: ranks of other nodes send no such signals. The words
- * are far behind: they would count as ahead. */
+ * carried bytes arrive last. The rank is on another node: it sends no such signals. The words are far behind:
+ * they would count as ahead. peer -1: all peers. */
 static bool is_announced(ceclRequest_t request, int peer)
 {
     const struct cecl_launch *launch = request->collectives;
-    const bool is_own = peer < 0 || peer == request->comm->rank;
-    return !request->comm->nodes && request->ran && request->ran->chunks > 0 &&
+    ceclComm_t comm = request->comm;
+    const bool is_own = peer < 0 || peer == comm->rank,
+               is_away = peer < 0 ? comm->nodes != NULL : cecl_comm_is_away(comm, peer);
+    return !is_away && request->ran && request->ran->chunks > 0 &&
            launch->leases.after.count == 0 && (!is_own || launch->calls[0].in_place) &&
            left(request) < CECL_FLAG_VALUES / 4;
 }
@@ -131,6 +133,17 @@ ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
     return result != ceclSuccess ? result : joined;
 }
 
+/* The ranks [*from, *to) of this node; none if their numbers have a gap. */
+static void find_near(ceclComm_t comm, int *from, int *to)
+{
+    const struct cecl_nodes *nodes = comm->nodes;
+    const int node = nodes ? nodes->node[comm->rank] : 0,
+              size = nodes ? cecl_node_size(nodes, node) : comm->nranks,
+              last = nodes ? cecl_node_rank(nodes, node, size - 1) : size - 1;
+    *from = nodes ? cecl_node_rank(nodes, node, 0) : 0;
+    *to = last - *from + 1 == size ? last + 1 : *from;
+}
+
 /* A kernel reads the same words. It may run so late that peers' words have come around, so it also looks
  * whether the gather has ended. */
 ceclResult_t cecl_request_describe_chunks(ceclRequest_t request, ceclDeviceChunks_t *chunks)
@@ -143,11 +156,13 @@ ceclResult_t cecl_request_describe_chunks(ceclRequest_t request, ceclDeviceChunk
                                .chunks = chunks_of(request),
                                .ended = cecl_pads_ended(flags),
                                .timeoutNs = (uint64_t)comm->config.timeout_ms * 1000000u};
+    find_near(comm, &told.from, &told.to);
+    const int near = comm->rank + 1 < told.to ? comm->rank + 1 : told.from;
     if (request->collectives->runs && left(request) > 0) {
         told.done = flags->done;
         told.end = request->end;
         told.inPlace = is_announced(request, comm->rank);
-        if (is_announced(request, (comm->rank + 1) % comm->nranks)) {
+        if (is_announced(request, near)) {
             told.words = cecl_flags_word(flags, comm->rank, 0, CECL_LANE_MAIN);
             told.first = value_of(request, 0);
             told.step = cecl_flag_value(1);

@@ -43,7 +43,8 @@ static ceclResult_t check_peer(ceclComm_t comm, const struct cecl_one_sided_args
     if (!cecl_comm_is_away(comm, peer))
         return ceclSuccess;
     snprintf(what, sizeof(what), "%s with another node", args->name);
-    return cecl_comm_refuse_over_nodes(comm, what);
+    return cecl_comm_refuse_over_nodes(comm, what,
+                                       "send messages to other nodes (ceclSend, ceclRecv)");
 }
 
 static ceclResult_t check_signal(ceclComm_t comm, int signal)

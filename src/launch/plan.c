@@ -151,13 +151,16 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
         cecl_engine_bind(&comm->engine, launch->calls, &launch->told, &plan, &launch->program);
     if (result == ceclSuccess && cecl_log_on(CECL_LOG_PLAN))
         cecl_plan_print(&plan, stderr);
+    const bool meets = cecl_plan_meets(&plan);
     cecl_plan_free(&plan);
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    return launch->told.nbuffers > 0 ? cecl_imports_collect(&comm->registry, launch->told.buffers,
-                                                            launch->told.nbuffers, &launch->imports)
-                                     : ceclSuccess;
+    /* a peer that no step waits for may end the call, and free its memory, before this rank starts */
+    return launch->told.nbuffers > 0 && meets
+               ? cecl_imports_collect(&comm->registry, launch->told.buffers, launch->told.nbuffers,
+                                      &launch->imports)
+               : ceclSuccess;
 }
 
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch)

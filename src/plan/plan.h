@@ -325,6 +325,11 @@ bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *co
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
 /* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
+/* Whether the ranks of a node meet in the plan. If they do not, none touches memory of another. */
+static inline bool cecl_plan_meets(const struct cecl_plan *plan)
+{
+    return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;
+}
 /* Whether copies of the plan's calls between ranks need SMs on some rank, because ranks share a
  * GPU. */
 bool cecl_plan_shares_sms(const struct cecl_plan *plan);

@@ -222,8 +222,7 @@ static void draw_type(struct random_call *c, uint64_t *x)
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
 {
     const int n = c->nranks;
-    /* tiles do not leave a node */
-    c->kind = kind == REDUCE_SCATTER_TILES && multi_over_nodes() ? REDUCE_SCATTER : kind;
+    c->kind = kind;
     draw_type(c, x);
     c->size = multi_type_bytes(c->type);
     c->in_place = random_next(x) % 2 && c->kind != ALL_TO_ALLV && c->kind != REDUCE_SCATTER_TILES;

@@ -1,7 +1,9 @@
 /* ceclReduceScatterTiles: random tiles against plain loops, in the pool and in private memory;
- * the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs
+ * all types and reductions; groups; the documented behaviour of PyTorch's multi_root_tile_reduce and reduce_scatter_offset; graphs
  * and requests; refusals. */
 #include "multi.h"
+
+#include "../reduce_inputs.h"
 
 #define RANKS 16
 #define TILES 3     /* most rows for a rank */
@@ -169,6 +171,46 @@ static void columns_go_to_ranks_in_turn(void **state)
     check(&t);
 }
 
+#define WIDTH 12
+#define ROWS 3
+#define BLOCK (WIDTH * ROWS)
+#define ELEMENT_MAX 8
+
+/* Sums of floating-point numbers depend on the order of ranks, and so on their nodes, but not on the call. All types
+ * and reductions, each beside the reduce-scatter of the same blocks in one group. */
+static void tiles_have_the_bits_of_a_reduce_scatter(void **state)
+{
+    const size_t n = (size_t)multi_nranks;
+    unsigned char tiles[RANKS * BLOCK * ELEMENT_MAX], blocks[RANKS * BLOCK * ELEMENT_MAX];
+    unsigned char got[BLOCK * ELEMENT_MAX], want[BLOCK * ELEMENT_MAX];
+    const ceclTiles_t beside = {.count = 1, .width = WIDTH, .rows = ROWS};
+    void *dense, *other;
+    multi_ok(comm, ceclMemAlloc(comm, &dense, sizeof(blocks)));
+    multi_ok(comm, ceclMemAlloc(comm, &other, sizeof(want)));
+    for (int kind = 0; kind < CECL_NUM_TYPES * CECL_NUM_RED_OPS; kind++) {
+        const ceclDataType_t type = (ceclDataType_t)(kind / CECL_NUM_RED_OPS);
+        const ceclRedOp_t op = (ceclRedOp_t)(kind % CECL_NUM_RED_OPS);
+        const size_t size = multi_type_bytes(type), row = WIDTH * size;
+        if (op == ceclAvg && formats[type].fraction == 0)
+            continue;
+        multi_fill(tiles, (uint64_t)kind, multi_rank, n * BLOCK * size);
+        for (size_t i = 0; i < n * ROWS; i++) /* row i % ROWS of block i / ROWS */
+            memcpy(blocks + i * row, tiles + (i % ROWS * n + i / ROWS) * row, row);
+        multi_put(comm, matrix, tiles, n * BLOCK * size);
+        multi_put(comm, dense, blocks, n * BLOCK * size);
+        multi_ok(comm, ceclGroupStart());
+        multi_ok(comm, ceclReduceScatterTiles(matrix, result, &beside, type, op, comm, NULL));
+        multi_ok(comm, ceclReduceScatter(dense, other, BLOCK, type, op, comm, NULL));
+        multi_ok(comm, ceclGroupEnd());
+        multi_get(comm, got, result, BLOCK * size);
+        multi_get(comm, want, other, BLOCK * size);
+        if (memcmp(got, want, BLOCK * size) != 0)
+            fail_msg("rank %d: type %d, op %d: the results differ", multi_rank, (int)type, (int)op);
+    }
+    multi_ok(comm, ceclMemFree(comm, other));
+    multi_ok(comm, ceclMemFree(comm, dense));
+}
+
 static void graphs_and_requests_have_tiles(void **state)
 {
     uint64_t x = 12;
@@ -238,6 +280,7 @@ int main(int argc, char **argv)
                                         tear_down),
         TEST(tiles_of_a_matrix_go_to_different_roots, set_up),
         TEST(columns_go_to_ranks_in_turn, set_up),
+        TEST(tiles_have_the_bits_of_a_reduce_scatter, set_up),
         TEST(graphs_and_requests_have_tiles, set_up),
         TEST(bad_tiles_are_named, set_up),
     };

@@ -125,8 +125,16 @@ static inline struct nodes_call draw_nodes_call(uint64_t *x, enum cecl_op_index 
         draw_strided(x, n, 1 + next(x) % 5, part);
         part->way.move.direction = part->way.move.no_sm || next(x) % 2 ? CECL_PUSH : CECL_PULL;
     }
+    if (op == CECL_OP_ALL_GATHER)
+        part->call.chunks = (uint32_t)(next(x) % 4);
     if (op == CECL_OP_ALL_GATHERV)
         draw_gathered(x, &c, n, most);
+    if (op == CECL_OP_REDUCE_SCATTER_TILES) {
+        c.layouts = calloc((size_t)n * DRAWN_TILE_WORDS(n), sizeof(*c.layouts));
+        assert_non_null(c.layouts);
+        draw_tiles(x, n, part, c.layouts, DRAWN_TILE_WORDS(n));
+        part->way.reduce.share = part->way.reduce.chunk = part->call.bytes;
+    }
     if (family == CECL_FAMILY_BARRIER) {
         part->call.bytes = 0;
         part->call.in_place = false;
@@ -151,7 +159,9 @@ static inline struct cecl_part nodes_part(const struct nodes_call *c, int r,
     part.call.rank = r;
     if (c->in_place_at >= -1)
         part.call.in_place = c->in_place_at == r;
-    if (c->layouts && c->sends) {
+    if (part.call.op->has_tiles) {
+        part.call.view.layout = c->layouts + (size_t)r * DRAWN_TILE_WORDS(n);
+    } else if (c->layouts && c->sends) {
         set_layout(&part, c->layouts + (size_t)r * CECL_LAYOUT_OWN_ARRAYS * (size_t)n, n);
     } else if (c->layouts) {
         set_layout(&part, c->layouts, n);

@@ -164,11 +164,11 @@ static void capture_all(struct cecl_plan *plans, int count)
 static void replays_over_nodes_between_eager_calls_are_right(void **state)
 {
     static const enum cecl_op_index ops[] = {
-        CECL_OP_ALL_GATHER, CECL_OP_ALL_GATHERV,        CECL_OP_BROADCAST,
-        CECL_OP_ALL_TO_ALL, CECL_OP_ALL_TO_ALLV,        CECL_OP_GATHER,
-        CECL_OP_SCATTER,    CECL_OP_REDUCE_SCATTER,     CECL_OP_ALL_REDUCE,
-        CECL_OP_REDUCE,     CECL_OP_ALL_GATHER_STRIDED, CECL_OP_ALL_TO_ALL_STRIDED,
-        CECL_OP_BARRIER};
+        CECL_OP_ALL_GATHER, CECL_OP_ALL_GATHERV,         CECL_OP_BROADCAST,
+        CECL_OP_ALL_TO_ALL, CECL_OP_ALL_TO_ALLV,         CECL_OP_GATHER,
+        CECL_OP_SCATTER,    CECL_OP_REDUCE_SCATTER,      CECL_OP_ALL_REDUCE,
+        CECL_OP_REDUCE,     CECL_OP_ALL_GATHER_STRIDED,  CECL_OP_ALL_TO_ALL_STRIDED,
+        CECL_OP_BARRIER,    CECL_OP_REDUCE_SCATTER_TILES};
     static struct cecl_nodes nodes;
     uint64_t x = 20261126;
     print_message("seed %llu\n", (unsigned long long)x);
@@ -178,7 +178,7 @@ static void replays_over_nodes_between_eager_calls_are_right(void **state)
         draw_nodes(&x, &nodes, 2 + (int)(next(&x) % 3), 1 + (int)(next(&x) % 3), next(&x) % 2,
                    next(&x) % 3 == 0);
         for (int t = 0; t < 3; t++) {
-            templates[t] = draw_nodes_call(&x, ops[next(&x) % 13], &nodes, 12);
+            templates[t] = draw_nodes_call(&x, ops[next(&x) % 14], &nodes, 12);
             templates[t].part.call.captured = t > 0;
         }
         for (int i = 0; i < TIMES; i++)

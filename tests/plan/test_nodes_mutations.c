@@ -213,14 +213,14 @@ static bool do_harm(enum harm harm, struct cecl_plan *plan, int nranks)
 static enum cecl_op_index draw_op(enum harm harm)
 {
     static const enum cecl_op_index ops[] = {
-        CECL_OP_ALL_GATHER,     CECL_OP_ALL_GATHERV, CECL_OP_GATHER,
-        CECL_OP_ALL_TO_ALL,     CECL_OP_SCATTER,     CECL_OP_ALL_TO_ALLV,
-        CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,  CECL_OP_REDUCE};
+        CECL_OP_ALL_GATHER, CECL_OP_ALL_GATHERV,         CECL_OP_GATHER,         CECL_OP_ALL_TO_ALL,
+        CECL_OP_SCATTER,    CECL_OP_ALL_TO_ALLV,         CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
+        CECL_OP_REDUCE,     CECL_OP_REDUCE_SCATTER_TILES};
     if (harm == NOT_PARTIAL)
-        return ops[6 + chance(3)];
+        return ops[6 + chance(4)];
     if (harm == DROP_FOLLOW)
         return ops[chance(2)]; /* their first exchange uses the caller's buffers */
-    return ops[chance(harm == DROP_WAIT || harm == WAIT_FOR_LESS ? 3 : 9)];
+    return ops[chance(harm == DROP_WAIT || harm == WAIT_FOR_LESS ? 3 : 10)];
 }
 
 static void harm_again_and_again(enum harm harm)

@@ -4,12 +4,30 @@
 
 #define CALLS 3
 
-static const enum cecl_op_index ops[] = {
-    CECL_OP_ALL_GATHER,        CECL_OP_ALL_GATHERV, CECL_OP_BROADCAST, CECL_OP_ALL_TO_ALL,
-    CECL_OP_ALL_TO_ALLV,       CECL_OP_GATHER,      CECL_OP_SCATTER,   CECL_OP_REDUCE_SCATTER,
-    CECL_OP_ALL_REDUCE,        CECL_OP_REDUCE,      CECL_OP_BARRIER,   CECL_OP_ALL_GATHER_STRIDED,
-    CECL_OP_ALL_TO_ALL_STRIDED};
+static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER,
+                                         CECL_OP_ALL_GATHERV,
+                                         CECL_OP_BROADCAST,
+                                         CECL_OP_ALL_TO_ALL,
+                                         CECL_OP_ALL_TO_ALLV,
+                                         CECL_OP_GATHER,
+                                         CECL_OP_SCATTER,
+                                         CECL_OP_REDUCE_SCATTER,
+                                         CECL_OP_ALL_REDUCE,
+                                         CECL_OP_REDUCE,
+                                         CECL_OP_BARRIER,
+                                         CECL_OP_ALL_GATHER_STRIDED,
+                                         CECL_OP_ALL_TO_ALL_STRIDED,
+                                         CECL_OP_REDUCE_SCATTER_TILES};
 #define OPS (sizeof(ops) / sizeof(ops[0]))
+
+/* A start of a request does not look at the peers' memory if its plan does not meet them. */
+static void expect_no_peer_without_a_meeting(const struct cecl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->ncopies && !cecl_plan_meets(plan); i++)
+        assert_true(cecl_copy_is_local(&plan->copies[i]));
+    assert_true(plan->nreductions == 0 || cecl_plan_meets(plan) ||
+                cecl_part_peers(&plan->part) == 1);
+}
 
 static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
                         const enum cecl_op_index *kinds, int ncalls, uint64_t most)
@@ -25,6 +43,8 @@ static void verify_some(uint64_t *x, const struct cecl_nodes *nodes,
         if (cecl_verify(plans, ncalls, nodes->nranks) != ceclSuccess)
             fail_msg("state %llu, %s, first call %s: %s", (unsigned long long)before,
                      cecl_nodes_words(nodes, words), cecl_ops[kinds[0]].name, cecl_message());
+        for (int p = 0; p < ncalls * nodes->nranks; p++)
+            expect_no_peer_without_a_meeting(&plans[p]);
         free_plans(plans, ncalls * nodes->nranks);
     }
     for (int c = 0; c < ncalls; c++)
@@ -65,6 +85,7 @@ EVERYWHERE(all_reduce_is_right_over_any_nodes, CECL_OP_ALL_REDUCE)
 EVERYWHERE(reduce_is_right_over_any_nodes, CECL_OP_REDUCE)
 EVERYWHERE(strided_all_gather_is_right_over_any_nodes, CECL_OP_ALL_GATHER_STRIDED)
 EVERYWHERE(strided_all_to_all_is_right_over_any_nodes, CECL_OP_ALL_TO_ALL_STRIDED)
+EVERYWHERE(reduce_scatter_of_tiles_is_right_over_any_nodes, CECL_OP_REDUCE_SCATTER_TILES)
 EVERYWHERE(barrier_is_right_over_any_nodes, CECL_OP_BARRIER)
 
 /* Calls of different kinds on the same buffers, which reuse words, exchanges and staging. */
@@ -151,10 +172,14 @@ static void a_smaller_node_carries_for_ranks_without_a_partner(void **state)
 static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **state)
 {
     static struct cecl_nodes nodes;
-    static const enum cecl_op_index staged[] = {
-        CECL_OP_ALL_TO_ALL,        CECL_OP_GATHER,  CECL_OP_REDUCE,
-        CECL_OP_ALL_REDUCE,        CECL_OP_BARRIER, CECL_OP_ALL_GATHER_STRIDED,
-        CECL_OP_ALL_TO_ALL_STRIDED};
+    static const enum cecl_op_index staged[] = {CECL_OP_ALL_TO_ALL,
+                                                CECL_OP_GATHER,
+                                                CECL_OP_REDUCE,
+                                                CECL_OP_ALL_REDUCE,
+                                                CECL_OP_BARRIER,
+                                                CECL_OP_ALL_GATHER_STRIDED,
+                                                CECL_OP_ALL_TO_ALL_STRIDED,
+                                                CECL_OP_REDUCE_SCATTER_TILES};
     const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
     uint64_t x = 7;
     assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
@@ -264,6 +289,7 @@ int main(void)
         cmocka_unit_test(reduce_is_right_over_any_nodes),
         cmocka_unit_test(strided_all_gather_is_right_over_any_nodes),
         cmocka_unit_test(strided_all_to_all_is_right_over_any_nodes),
+        cmocka_unit_test(reduce_scatter_of_tiles_is_right_over_any_nodes),
         cmocka_unit_test(barrier_is_right_over_any_nodes),
         cmocka_unit_test(mixed_sequences_over_nodes_are_right),
         cmocka_unit_test(groups_over_nodes_are_right),

@@ -3,35 +3,22 @@
  * a tile; in sequences and groups, and with late ranks. */
 #include "plans.h"
 
-#include "call/tiles.h"
-
 #define RANKS_MAX 9
-#define TILES_MAX 4 /* for each rank */
 #define CALLS 3
 
 /* A call of all ranks. */
 struct tiled {
     struct cecl_part part;
-    uint64_t layout[RANKS_MAX][1 + RANKS_MAX * TILES_MAX];
+    uint64_t layout[RANKS_MAX][DRAWN_TILE_WORDS(RANKS_MAX)];
 };
 
 static void draw(uint64_t *x, int n, struct tiled *t)
 {
     const uint32_t element = 1u << next(x) % 3;
-    const uint64_t count = 1 + next(x) % TILES_MAX, rows = 1 + next(x) % 4, width = 1 + next(x) % 5;
     struct cecl_part *part = &t->part;
-    *part = reduction_of(CECL_OP_REDUCE_SCATTER, (uint64_t)n, count * rows * width, element);
-    part->call.op = &cecl_ops[CECL_OP_REDUCE_SCATTER_TILES];
-    part->call.view.shape = (struct cecl_shape){.width = width * element,
-                                                .rows = rows * count,
-                                                .send_pitch = (width + next(x) % 7) * element,
-                                                .recv_pitch = width * element};
-    part->call.layout_words = 1 + (uint32_t)n * (uint32_t)count;
-    for (int r = 0; r < n; r++) {
-        t->layout[r][0] = count;
-        for (uint64_t i = 0; i < (uint64_t)n * count; i++)
-            t->layout[r][1 + i] = next(x) % 60 * element;
-    }
+    *part = reduction_of(CECL_OP_REDUCE_SCATTER, (uint64_t)n, 1, element);
+    draw_tiles(x, n, part, t->layout[0], DRAWN_TILE_WORDS(RANKS_MAX));
+    part->way.reduce.share = part->call.bytes;
     part->way.reduce.chunk = (1 + next(x) % 9) * element;
     part->way.reduce.halved = next(x) % 2 ? 0 : (1 + next(x) % 3) * element;
     part->means.staging_bytes =
