@@ -122,8 +122,8 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 uint64_t cecl_posts_ticket(const struct cecl_posts *posts)
 {
     const size_t rings = (size_t)posts->nranks * (size_t)posts->nranks;
-    return atomic_fetch_add(
-        (_Atomic uint64_t *)(void *)(posts->shared + rings * posts->ring_bytes), 1);
+    return atomic_fetch_add((_Atomic uint64_t *)(void *)(posts->shared + rings * posts->ring_bytes),
+                            1);
 }
 
 /* Release: this rank's reads of the slots happen before any rank overwrites them. */

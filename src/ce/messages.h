@@ -8,9 +8,9 @@
 /* A message of a group, as one of the message's two ranks sees it after posting it. */
 struct cecl_message {
     int32_t peer;
-    uint8_t role;   /* enum cecl_role: what this rank does */
-    bool second;    /* the peer came first, so this rank moves the bytes */
-    bool away;      /* the peer is on another node: the network moves the bytes */
+    uint8_t role; /* enum cecl_role: what this rank does */
+    bool second;  /* the peer came first, so this rank moves the bytes */
+    bool away;    /* the peer is on another node: the network moves the bytes */
     /* A graph captures the message. Then the sender is `second`, and three pairs of a slot and a value are
      * given for it, from given[first_given] on: of its words, and of the host's word while a stream waits
      * for it and after that (flags/handed.h). Alike for all messages of a group. */

@@ -57,7 +57,7 @@ struct cecl_handed_wait {
     int peer, number; /* peer -1: nothing; number CECL_SIGNALS or more: a message */
     /* this rank's signal waits until the peer has taken the previous one, or its message for the receiver */
     bool sends;
-    int64_t since;    /* ms; the time when the wait was first seen */
+    int64_t since; /* ms; the time when the wait was first seen */
 };
 /* Looks at all waits. *first: the wait that has lasted longest. Adds the peers of all waits to `late`. */
 void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,

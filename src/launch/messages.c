@@ -93,12 +93,12 @@ ceclResult_t cecl_check_same(const struct cecl_call *call, uint64_t number,
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
     if ((call->captured != 0) != (theirs->captured != 0))
-        return cecl_fail(ceclInvalidUsage,
-                         "message %" PRIu64 " from rank %d to rank %d: a graph captures it on rank "
-                         "%d, but not on rank %d; either both ranks must capture a message, or none",
-                         number, sends ? call->rank : call->root, sends ? call->root : call->rank,
-                         call->captured ? call->rank : call->root,
-                         call->captured ? call->root : call->rank);
+        return cecl_fail(
+            ceclInvalidUsage,
+            "message %" PRIu64 " from rank %d to rank %d: a graph captures it on rank "
+            "%d, but not on rank %d; either both ranks must capture a message, or none",
+            number, sends ? call->rank : call->root, sends ? call->root : call->rank,
+            call->captured ? call->rank : call->root, call->captured ? call->root : call->rank);
     if (call->bytes == theirs->bytes)
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,

@@ -26,10 +26,11 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
     ceclResult_t result = ceclTimeout;
     CECL_TRY(cecl_comm_async(comm));
     if (has_left)
-        result = cecl_fail(ceclRemoteError,
-                           "rank %d has left, and a captured %s waits for its %s: its process or its "
-                           "communicator ended",
-                           m->peer, mine, theirs);
+        result =
+            cecl_fail(ceclRemoteError,
+                      "rank %d has left, and a captured %s waits for its %s: its process or its "
+                      "communicator ended",
+                      m->peer, mine, theirs);
     else
         cecl_fail(result,
                   "a captured %s has waited for rank %d for %d ms (CECL_TIMEOUT_MS), which has not "
@@ -80,10 +81,10 @@ static int word_of(const struct cecl_message *m)
 /* Gives the values of a message's three pairs: see struct cecl_message. */
 static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
-    const uint32_t hold = cecl_handed_hold(&comm->engine.flags, m->peer, word_of(m),
-                                           m->role == CECL_SENDER);
-    const uint64_t given[CECL_MESSAGE_GIVEN] = {
-        (uint64_t)word_of(m), 1, hold, CECL_REPLAY_BEGUN, hold, CECL_REPLAY_ENDED};
+    const uint32_t hold =
+        cecl_handed_hold(&comm->engine.flags, m->peer, word_of(m), m->role == CECL_SENDER);
+    const uint64_t given[CECL_MESSAGE_GIVEN] = {(uint64_t)word_of(m), 1,    hold,
+                                                CECL_REPLAY_BEGUN,    hold, CECL_REPLAY_ENDED};
     m->first_given = first;
     for (uint32_t i = 0; i < CECL_MESSAGE_GIVEN; i++)
         comm->launcher->messenger.given[first + i] = given[i];

@@ -403,7 +403,8 @@ static void open_arena(struct arena *a, uint64_t seed)
     for (int g = 0; g <= EAGER; g++) {
         a->ncalls[g] = 1 + (int)multi_draw_below(&a->x, CALLS_MOST);
         for (int c = 0; c < a->ncalls[g]; c++)
-            a->calls[g][c] = make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, (uint64_t)kinds()));
+            a->calls[g][c] =
+                make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, (uint64_t)kinds()));
         if (g < GRAPHS)
             capture_again(a, g);
     }

@@ -269,7 +269,8 @@ static void messages_of_one_side_only_are_refused(void **state)
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));
     multi_ok(comm, ceclGroupStart());
     for (int i = 0; i < 33; i++)
-        multi_ok(comm, ceclSend(recv, 1, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream));
+        multi_ok(comm,
+                 ceclSend(recv, 1, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream));
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "at most");
     multi_refused(comm, ceclSend(recv, 1, ceclUint32, multi_rank, comm, stream), ceclInvalidUsage,
                   "is this rank");

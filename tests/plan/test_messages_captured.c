@@ -8,7 +8,7 @@
 #define RANKS 4
 #define MESSAGES 20
 #define TIMES 3
-#define WORDS 3 /* pairs of words that the messages of a pair of ranks take in turn */
+#define WORDS 3             /* pairs of words that the messages of a pair of ranks take in turn */
 #define FIRST CECL_COUNTERS /* the counter of the first word */
 
 struct group {
@@ -76,9 +76,8 @@ static void tell(int rank)
     const uint32_t most = ngroups[rank] == 0 ? 1 : 1 + draw(6);
     group->count = 0;
     clock_now++;
-    for (int e = at[rank]; e < nevents[rank] && group->count < most &&
-                           has_words(rank, group, events[rank][e]);
-         e++) {
+    for (int e = at[rank];
+         e < nevents[rank] && group->count < most && has_words(rank, group, events[rank][e]); e++) {
         group->ids[group->count++] = events[rank][e];
         tickets[events[rank][e]][role_in(rank, events[rank][e])] = clock_now;
     }
