@@ -1,6 +1,6 @@
 /* Captured calls: each launch of a graph does what its calls would do. Graphs are launched
  * repeatedly, on several streams, one after the other and between eager calls. */
-#include "multi.h"
+#include "memory.h"
 
 #include <stdio.h>
 
@@ -356,6 +356,33 @@ static void private_memory_is_carried_in_each_replay(void **state)
     free_launches(launches);
 }
 
+/* The two ranks of a message may have different kinds of memory. */
+static void messages_take_memory_of_every_kind(void **state)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    struct launch *launches = new_launches();
+    ceclStream_t stream;
+    uint64_t x = 29;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    for (int i = 0; i < MEMORY_KINDS && kinds() == KINDS; i++) {
+        struct work w = make(comm, &x, i % 2 ? MAIL : RING);
+        const struct work pool = w;
+        const size_t bytes = w.count * ranks() * sizeof(uint32_t);
+        const int mine = MEMORY_SHARED + (i + multi_rank) % (MEMORY_KINDS - MEMORY_SHARED);
+        struct memory send = memory_new(comm, (enum memory_kind)mine, bytes),
+                      recv = memory_new(comm, (enum memory_kind)mine, bytes);
+        w.send = (uint32_t *)(void *)send.at;
+        w.recv = (uint32_t *)(void *)recv.at;
+        replay(comm, &w, launches, stream);
+        memory_free(comm, &send);
+        memory_free(comm, &recv);
+        free_work(comm, &pool);
+    }
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    free_launches(launches);
+}
+
 static void each_kind_of_call_is_right_in_each_replay(void **state)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -465,6 +492,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_call_is_right_in_each_replay),
         cmocka_unit_test(private_memory_is_carried_in_each_replay),
+        cmocka_unit_test(messages_take_memory_of_every_kind),
         cmocka_unit_test(under_each_policy_they_are_right_too),
         cmocka_unit_test(graphs_and_eager_calls_go_on_in_any_order),
     };
