@@ -217,8 +217,7 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
         return false;
     if (o->graph && (o->request || o->beside)) {
         if (run->rank == 0)
-            fputs("cecl_perf: --graph: without --request, --early and --beside expected\n",
-                  stderr);
+            fputs("cecl_perf: --graph: without --request, --early and --beside expected\n", stderr);
         *code = END_USAGE;
         return false;
     }

@@ -34,7 +34,8 @@
  * waits until they have told theirs. The main lane sends in the order of the tickets of the peers' groups. So a
  * group waits only for groups that could be captured earlier. If all ranks launch in the order in which they
  * have captured, there is no deadlock: from a group that has not begun, each step along a chain of waits leads to
- * another one with a smaller ticket.
+ * another one with a smaller ticket. (A group that also has collectives takes its ticket before these meet. So
+ * groups that have different collectives on the ranks of a message may wait for each other.)
  *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
@@ -143,8 +144,8 @@ static bool any_away(const struct cecl_message *messages, uint32_t count)
 }
 
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
- * peer or a graph captures the group. Messages with one group of a peer wait together, and their copies are one batch. `lanes`: the first
- * free lane. Returns the lane after the last one that was taken. */
+ * peer or a graph captures the group. Messages with one group of a peer wait together, and their copies are one
+ * batch. `lanes`: the first free lane. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order, int lanes)
 {

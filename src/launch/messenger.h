@@ -40,7 +40,8 @@ ceclResult_t cecl_messages_bind(const struct cecl_launch *launch);
 /* Counts the messages of a launch, by role and peer. */
 void cecl_count_messages(const struct cecl_launch *launch);
 /* Both functions use these counts. The first one refuses more messages with a peer than a ring holds, or than
- * a captured group may have; the second one refuses messages of a rank to itself that are not sent and received in one group. */
+ * a captured group may have; the second one refuses messages of a rank to itself that are not sent and received
+ * in one group. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
