@@ -1,5 +1,4 @@
 /* Messages that graphs capture: both ranks capture each message, and wait for each other meanwhile. */
-#include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
 
