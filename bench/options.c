@@ -215,12 +215,9 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
                           .alloc_bytes = (size_t)3 << 30};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
-    const bool is_message = o->op->passes_on && o->op != &collectives[OP_PUT];
-    if (o->graph && (o->request || o->beside || is_message)) {
+    if (o->graph && (o->request || o->beside)) {
         if (run->rank == 0)
-            fputs("cecl_perf: --graph: a collective or put, without --request, --early and "
-                  "--beside, expected\n",
-                  stderr);
+            fputs("cecl_perf: --graph: without --request, --early and --beside expected\n", stderr);
         *code = END_USAGE;
         return false;
     }

@@ -1884,9 +1884,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams.
- *   - Collectives, groups of them, strided and variable calls and reductions can be captured.
- *     ceclSend, ceclRecv and ceclStart are refused. One-sided calls have rules of their own; see there.
+ *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
+ *     ceclStart is refused. One-sided calls have rules of their own; see there.
  *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
+ *   - ceclSend and ceclRecv: both ranks of a message capture it, in the same order, and wait for each
+ *     other meanwhile; no other rank does. So put a send and a receive that the peer captures in the
+ *     other order into one group. A captured group has at most 32 messages to a rank and 32 from it, and
+ *     none between nodes. If different graphs of a rank send to several ranks in a group, launch the
+ *     graphs in the order in which they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;
 

@@ -16,7 +16,7 @@ static uint64_t row_bytes(int nranks)
     const uint64_t words = CECL_LANES * (uint64_t)nranks + cecl_hosted_pair_words(nranks) +
                            cecl_hosted_slots(nranks) * (uint64_t)nranks +
                            cecl_hosted_turn_words(nranks) + cecl_hosted_count_words(nranks) +
-                           3 * cecl_hosted_signal_words(nranks);
+                           cecl_hosted_signal_words(nranks) + 2 * cecl_hosted_handed_words(nranks);
     return cecl_round_up(words * sizeof(uint32_t), LINE);
 }
 

@@ -69,8 +69,7 @@ static inline uint32_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return cecl_hosted_turns(hosted, rank) + cecl_hosted_turn_words(nranks);
 }
 
-/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks]. There are three such arrays:
- * one for calls that are not captured (flags/signals.h), and two for captured calls (flags/handed.h). */
+/* Words for signals of one-sided calls in each row: [CECL_SIGNALS][nranks] (flags/signals.h). */
 static inline uint32_t cecl_hosted_signal_words(int nranks)
 {
     return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_SIGNALS * (uint32_t)nranks;
@@ -78,6 +77,14 @@ static inline uint32_t cecl_hosted_signal_words(int nranks)
 static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, int rank)
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
+}
+/* Next in each row are two arrays of words for captured calls, [CECL_HANDED][nranks] each (flags/handed.h):
+ * for one-sided signals, and for messages. A group may have CECL_HANDED_MESSAGES captured messages to a peer. */
+#define CECL_HANDED_MESSAGES 32u
+#define CECL_HANDED (CECL_SIGNALS + CECL_HANDED_MESSAGES)
+static inline uint32_t cecl_hosted_handed_words(int nranks)
+{
+    return nranks > CECL_ONE_SIDED_RANKS ? 0 : CECL_HANDED * (uint32_t)nranks;
 }
 
 /* A rank's part: both halves. */

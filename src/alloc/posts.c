@@ -47,7 +47,7 @@ static uint32_t slots_for(int nranks)
 size_t cecl_posts_bytes(int nranks)
 {
     const uint32_t slots = slots_for(nranks);
-    return slots > 0 ? (size_t)nranks * (size_t)nranks * ring_stride(slots) : 0;
+    return slots > 0 ? (size_t)nranks * (size_t)nranks * ring_stride(slots) + LINE : 0;
 }
 
 ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, int nranks,
@@ -118,6 +118,21 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
     return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
 }
 
+/* The word for tickets lies behind the rings. */
+uint64_t cecl_posts_ticket(const struct cecl_posts *posts)
+{
+    const size_t rings = (size_t)posts->nranks * (size_t)posts->nranks;
+    return atomic_fetch_add((_Atomic uint64_t *)(void *)(posts->shared + rings * posts->ring_bytes),
+                            1);
+}
+
+/* Release: this rank's reads of the slots happen before any rank overwrites them. */
+void cecl_posts_finish(const struct cecl_posts *posts, enum cecl_role role, int peer)
+{
+    atomic_store_explicit(&ring_of(posts, role, peer)->ends[role].finished,
+                          *number_of(posts, role, peer), memory_order_release);
+}
+
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs)
 {
@@ -131,9 +146,19 @@ bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
         atomic_fetch_xor_explicit(&slot->arrivals, 1u << role, memory_order_acq_rel));
     if (is_second)
         *theirs = *post_in(slot, cecl_role_other(role));
-    /* Release: this rank's reads of the slot happen before any rank overwrites it. */
-    atomic_store_explicit(&ring->ends[role].finished, *number, memory_order_release);
+    if (!mine->captured)
+        cecl_posts_finish(posts, role, peer);
     return is_second;
+}
+
+bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int peer, uint64_t number,
+                    struct cecl_post *theirs)
+{
+    struct slot *slot = slot_of(posts, ring_of(posts, role, peer), number);
+    if (one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_acquire)))
+        return false;
+    *theirs = *post_in(slot, cecl_role_other(role));
+    return true;
 }
 
 int64_t cecl_posts_ahead(const struct cecl_posts *posts, enum cecl_role role, int peer)

@@ -7,8 +7,8 @@
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post and then flips its bit of the word `arrivals`, by one atomic operation. So one of
- * the two ranks comes first, and the second one reads the first one's post. The first rank never learns where
- * the second rank's buffer lies.
+ * the two ranks comes first, and the second one reads the first one's post. The first rank learns where the
+ * second rank's buffer lies only if a graph captures the message: then it waits.
  *
  * A slot is used again once both ranks have finished its message: they have arrived, and have read what they
  * need.
@@ -42,8 +42,11 @@ struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    /* number of the group that posts it; later groups of a rank have higher numbers */
+    /* number of the group that posts it; later groups of a rank have higher numbers. A captured group has a
+     * ticket (cecl_posts_ticket) */
     uint64_t group;
+    /* not 0: a graph captures the message. Then the first rank, too, reads the second one's post */
+    uint64_t captured;
 };
 
 /* A rank's view of the shared memory. */
@@ -75,7 +78,11 @@ bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int pe
  * next message, 2 the one after it. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* Posts the next message in this role with a peer. cecl_posts_room must have returned true.
+/* A number that rises from call to call, on whatever ranks the calls are. */
+uint64_t cecl_posts_ticket(const struct cecl_posts *posts);
+
+/* Posts the next message in this role with a peer. cecl_posts_room must have returned true. A captured
+ * message keeps its slot until cecl_posts_finish.
  *
  * number  [out] the message's number.
  * theirs  [out] the peer's post, if it came first.
@@ -83,6 +90,13 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
  * Returns whether the peer came first. */
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
+
+/* Whether the peer has posted its end of a captured message, which this rank has posted as `number`. If so,
+ * reads the peer's post. */
+bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int peer, uint64_t number,
+                    struct cecl_post *theirs);
+/* Gives back the slots of all captured messages that this rank has posted in this role with a peer. */
+void cecl_posts_finish(const struct cecl_posts *posts, enum cecl_role role, int peer);
 
 /* How far the peer is ahead of this rank: how many messages the peer has posted, minus how many this rank has
  * posted, with this rank in this role. Negative: the peer is behind. Threads: any, at any time. */

@@ -108,7 +108,8 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
 static bool are_alike(const struct cecl_part *part)
 {
     const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;
-    return part->call.op->to != CECL_TO_ROOT &&
+    return part->call.op && /* NULL: messages */
+           part->call.op->to != CECL_TO_ROOT &&
            cecl_reduction_counts((ceclDataType_t)part->call.type, (ceclRedOp_t)part->call.red_op) &&
            last < part->call.bytes * cecl_call_input_blocks(&part->call);
 }

@@ -29,31 +29,56 @@
  * Messages with ranks of other nodes go by one exchange of the group, on the network's lane. By the same
  * rule the exchange ends once each group at the other end of these messages has begun its own exchange.
  *
+ * A captured group has the main lane only, and the sender always comes second. A lane for each peer is not
+ * needed, because groups meet when they are captured: a group takes a ticket, tells its peers its messages, and
+ * waits until they have told theirs. The main lane sends in the order of the tickets of the peers' groups. So a
+ * group waits only for groups that could be captured earlier. If all ranks launch in the order in which they
+ * have captured, there is no deadlock: from a group that has not begun, each step along a chain of waits leads to
+ * another one with a smaller ticket. (A group that also has collectives takes its ticket before these meet. So
+ * groups that have different collectives on the ranks of a message may wait for each other.)
+ *
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
  * through one hardware queue, in the order of issue. Lanes therefore have streams of the highest
  * priority, which a caller's stream rarely has. Waits for peers in the caller's stream are issued after
  * all lanes. */
 #include "ce/messages.h"
+#include "flags/turns.h"
+
+/* The word of a captured message that is set and reset instead of READY or MOVED. */
+static uint32_t word_for(uint32_t counter)
+{
+    return counter == CECL_COUNTER_READY ? CECL_COUNTER_TAKEN : CECL_COUNTER_HANDED;
+}
 
 /* Signals READY or MOVED to the peer of a message. */
 static void tell(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
-    cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
+    if (m->captured)
+        cecl_plan_raise(plan, m->peer, word_for(counter), m->first_given + 1);
+    else
+        cecl_plan_raise(plan, m->peer, counter + m->role, (uint32_t)m->number);
 }
 
 /* Waits until the peer of a message has signalled READY or MOVED. */
 static void hear(struct cecl_plan *plan, const struct cecl_message *m, uint32_t counter)
 {
+    const int me = plan->part.call.rank;
+    if (m->captured) {
+        cecl_plan_raise(plan, me, CECL_COUNTER_HOLDS, m->first_given + 3);
+        cecl_plan_await(plan, m->peer, word_for(counter), m->first_given + 1);
+        cecl_plan_raise(plan, me, CECL_COUNTER_HOLDS, m->first_given + 5);
+        return;
+    }
     const enum cecl_role theirs = cecl_role_other((enum cecl_role)m->role);
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` comes before message `b` on the lanes. Messages are sorted by peer, then by the
- * peer's group. Within a group they keep the caller's order. */
+/* Whether message `a` comes before message `b` on the lanes. Messages are sorted by peer, unless they are
+ * captured, then by the peer's group. Within a group they keep the caller's order. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
-    if (one->peer != two->peer)
+    if (one->peer != two->peer && !one->captured)
         return one->peer < two->peer;
     return one->group != two->group ? one->group < two->group : a < b;
 }
@@ -119,14 +144,14 @@ static bool any_away(const struct cecl_message *messages, uint32_t count)
 }
 
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
- * peer. Messages with one group of a peer wait together, and their copies are one batch. `lanes`: the first
- * free lane. Returns the lane after the last one that was taken. */
+ * peer or a graph captures the group. Messages with one group of a peer wait together, and their copies are one
+ * batch. `lanes`: the first free lane. Returns the lane after the last one that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order, int lanes)
 {
     for (uint32_t first = 0, end; first < n; first = end) {
         const struct cecl_message *m = &messages[order[first]];
-        if ((first == 0 || m->peer != messages[order[first - 1]].peer) &&
+        if (!m->captured && (first == 0 || m->peer != messages[order[first - 1]].peer) &&
             messages[order[0]].peer != messages[order[n - 1]].peer) {
             cecl_plan_on(plan, lanes++);
             cecl_plan_after(plan, CECL_LANE_MAIN);
@@ -148,8 +173,13 @@ ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t c
                                  uint32_t *order, struct cecl_plan *plan)
 {
     const struct cecl_message *const last = messages + count;
+    const int me = plan->part.call.rank;
+    const bool captured = count > 0 && messages[0].captured;
     cecl_plan_reset(plan);
-    cecl_plan_raise(plan, plan->part.call.rank, CECL_COUNTER_BEGUN, 1);
+    if (captured)
+        cecl_plan_raise(plan, me, CECL_COUNTER_REPLAY, CECL_REPLAY_BEGUN);
+    else
+        cecl_plan_raise(plan, me, CECL_COUNTER_BEGUN, 1);
     for (const struct cecl_message *m = messages; m < last; m++)
         if (!m->second && !m->away)
             tell(plan, m, CECL_COUNTER_READY);
@@ -163,5 +193,7 @@ ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t c
     for (int lane = first; lane < lanes; lane++)
         cecl_plan_after(plan, lane);
     cecl_plan_after_exchange(plan, exchange);
+    if (captured)
+        cecl_plan_raise(plan, me, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
     return cecl_plan_finish(plan);
 }

@@ -8,13 +8,19 @@
 /* A message of a group, as one of the message's two ranks sees it after posting it. */
 struct cecl_message {
     int32_t peer;
-    uint8_t role;   /* enum cecl_role: what this rank does */
-    bool second;    /* the peer came first, so this rank moves the bytes */
-    bool away;      /* the peer is on another node: the network moves the bytes */
+    uint8_t role; /* enum cecl_role: what this rank does */
+    bool second;  /* the peer came first, so this rank moves the bytes */
+    bool away;    /* the peer is on another node: the network moves the bytes */
+    /* A graph captures the message. Then the sender is `second`, and three pairs of a slot and a value are
+     * given for it, from given[first_given] on: of its words, and of the host's word while a stream waits
+     * for it and after that (flags/handed.h). Alike for all messages of a group. */
+    bool captured;
+    uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */
     uint64_t number;
-    uint64_t group; /* if `second`: the number of the peer's group */
+    uint64_t group; /* if `second`: the number of the peer's group; captured: that group's ticket */
 };
+#define CECL_MESSAGE_GIVEN 6u /* how many values are given for a captured message */
 
 /* Makes the plan of a group in `plan`, which must be an initialized plan. Message i is part i. Pure.
  * Allocates only if no earlier group had as many messages. No message may have this rank itself as its

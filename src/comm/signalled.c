@@ -1,6 +1,8 @@
 /* See signalled.h. */
 #include "comm/signalled.h"
 
+#include <stdio.h>
+
 #include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/signals.h"
@@ -38,20 +40,33 @@ static void time_out(ceclComm_t comm, const struct cecl_signal_wait *wait,
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 
+/* What the peer has not done. */
+static void say_wait(const struct cecl_handed_wait *wait, char words[96])
+{
+    if (wait->number >= CECL_SIGNALS)
+        snprintf(words, 96, "%s",
+                 wait->sends ? "its captured ceclRecv has not begun"
+                             : "its captured ceclSend has not moved the bytes");
+    else
+        snprintf(words, 96, "%s signal %d",
+                 wait->sends ? "no captured ceclWaitSignal has taken its last"
+                             : "no captured ceclSignal or ceclPutSignal has sent",
+                 wait->number);
+}
+
 static void time_out_graph(ceclComm_t comm, const struct cecl_handed_wait *wait,
                            struct cecl_rank_list *late, int64_t waited_ms)
 {
+    char words[96];
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return;
     }
+    say_wait(wait, words);
     cecl_fail(ceclTimeout,
-              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s "
-              "signal %d; did the peer launch a graph with its part, as often as this rank?",
-              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms,
-              wait->sends ? "no captured ceclWaitSignal has taken its last"
-                          : "no captured ceclSignal or ceclPutSignal has sent",
-              wait->number);
+              "a graph that was launched has waited for %s for %lld ms (CECL_TIMEOUT_MS=%d): %s; "
+              "did the peer launch a graph with its part, as often as this rank?",
+              cecl_comm_to_blame(comm, late), (long long)waited_ms, comm->config.timeout_ms, words);
     cecl_comm_set_async(comm, ceclTimeout, cecl_message());
 }
 

@@ -9,7 +9,8 @@ ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, ui
                                   uint32_t *own)
 {
     struct cecl_signals *signals = &flags->signals;
-    const size_t count = cecl_hosted_signal_words(flags->nranks);
+    const size_t count = cecl_hosted_handed_words(flags->nranks),
+                 signals_end = cecl_hosted_signal_words(flags->nranks);
     const uint32_t slot_bytes = (uint32_t)flags->nranks * (uint32_t)sizeof(*handed);
     signals->handed = (uint32_t *)(void *)((char *)handed + (uint64_t)flags->rank * apart);
     signals->holds = own;
@@ -19,8 +20,8 @@ ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, ui
                          flags->nranks);
     for (size_t i = 0; i < count; i++) {
         atomic_store((_Atomic uint32_t *)&signals->handed[i], 0);
-        /* TAKEN: the first signal need not wait */
-        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], 1);
+        /* TAKEN: the first signal need not wait, but the first message waits for its receiver */
+        atomic_store((_Atomic uint32_t *)&signals->handed[count + i], i < signals_end);
     }
     for (int taken = 0; taken < 2; taken++)
         flags->counters[CECL_COUNTER_HANDED + taken] =
@@ -42,7 +43,7 @@ static uint32_t read_word(const uint32_t *word)
 /* The number of words, HANDED and TAKEN together; 0 as long as nothing was captured. */
 static uint32_t count_of(const struct cecl_flags *flags)
 {
-    return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_signal_words(flags->nranks) : 0;
+    return atomic_load(&flags->signals.captured) ? 2 * cecl_hosted_handed_words(flags->nranks) : 0;
 }
 
 static bool waits_at(const struct cecl_flags *flags, uint32_t i)

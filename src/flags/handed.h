@@ -1,5 +1,5 @@
-/* Signals of captured one-sided calls. A graph's values are fixed, so these words are not counters: they are
- * set and reset.
+/* Signals of captured one-sided calls, and captured messages. A graph's values are fixed, so these words are
+ * not counters: they are set and reset.
  *
  *     the peer that signals   | wait for TAKEN, reset it            | set HANDED
  *     the rank that waits     | wait for HANDED, reset it           | set TAKEN
@@ -8,6 +8,15 @@
  * first. A signal waits until the previous one was taken, so none is lost. Captured signals with the same
  * number and peer run in the order in which the host launched their graphs, because they share an event.
  * The same holds for the waits for such signals.
+ *
+ * Behind the signals' words come those of captured messages (ceclSend and ceclRecv):
+ *
+ *     the receiver        | set TAKEN: its buffer may be written |                 | wait for HANDED, reset it
+ *     the sender          | wait for TAKEN, reset it             | copy | set HANDED
+ *
+ * TAKEN is not set at first. The messages of a pair take CECL_HANDED_MESSAGES such pairs of words in turn, by
+ * their numbers. The receiver sets TAKEN again only after its wait for HANDED, so both words are then reset,
+ * however many messages later that is, and in whatever order graphs are launched.
  *
  * Before and after such a wait, a stream writes a word for this rank's host (enum cecl_replay_state). From
  * these words the watchdog learns which peer is late, and for how long.
@@ -19,16 +28,23 @@
 #include "flags/flags.h"
 
 /* For cecl_signals_describe. handed: rank 0's words; those of rank r lie r * apart bytes further. own:
- * this rank's host-visible words. There are [2][CECL_SIGNALS][nranks] of each. */
+ * this rank's host-visible words. There are [2][CECL_HANDED][nranks] of each. */
 ceclResult_t cecl_handed_describe(struct cecl_flags *flags, uint32_t *handed, uint64_t apart,
                                   uint32_t *own);
 
 /* The index of signal `number`, to a peer or from a peer, in each half of the arrays [2][..] of struct
- * cecl_signals. This index is also a slot of the counter HOLDS: the slot for a wait for HANDED. The slots
- * for waits for TAKEN follow behind these. */
+ * cecl_signals. Numbers from CECL_SIGNALS on are for messages. */
 static inline uint32_t cecl_handed_index(const struct cecl_flags *flags, int peer, int number)
 {
     return (uint32_t)(number * flags->nranks + peer);
+}
+/* The slot of the counter HOLDS for a wait. sends: for TAKEN, as a rank that signals waits; otherwise for
+ * HANDED. */
+static inline uint32_t cecl_handed_hold(const struct cecl_flags *flags, int peer, int number,
+                                        bool sends)
+{
+    return (sends ? cecl_hosted_handed_words(flags->nranks) : 0) +
+           cecl_handed_index(flags, peer, number);
 }
 
 /* Whether a captured call waits for a peer now, according to the words that streams have written. */
@@ -38,9 +54,10 @@ bool cecl_handed_waits(const struct cecl_flags *flags);
 
 /* What a captured call waits for. */
 struct cecl_handed_wait {
-    int peer, number; /* peer -1: nothing */
-    bool sends;       /* this rank's signal waits until the peer has taken the previous one */
-    int64_t since;    /* ms; the time when the wait was first seen */
+    int peer, number; /* peer -1: nothing; number CECL_SIGNALS or more: a message */
+    /* this rank's signal waits until the peer has taken the previous one, or its message for the receiver */
+    bool sends;
+    int64_t since; /* ms; the time when the wait was first seen */
 };
 /* Looks at all waits. *first: the wait that has lasted longest. Adds the peers of all waits to `late`. */
 void cecl_handed_look(struct cecl_flags *flags, int64_t now_ms, struct cecl_handed_wait *first,

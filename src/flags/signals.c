@@ -9,7 +9,9 @@
  * there is only one rank, the words of its signals to itself lie here, too. */
 size_t cecl_signals_own_words(int nranks)
 {
-    return (nranks == 1 ? 6u : 3u) * (size_t)cecl_hosted_signal_words(nranks);
+    const size_t words =
+        (size_t)cecl_hosted_signal_words(nranks) + 2 * (size_t)cecl_hosted_handed_words(nranks);
+    return nranks == 1 ? 2 * words : words;
 }
 
 static void set_words(uint32_t *words, size_t count)
@@ -36,7 +38,8 @@ ceclResult_t cecl_signals_describe(struct cecl_flags *flags, const struct cecl_h
         signals->sent[i].value = CECL_FIRST_EPOCH;
         atomic_init(&signals->taken[i].value, CECL_FIRST_EPOCH);
     }
-    uint32_t *first = is_alone ? words + 3 * count : cecl_hosted_signals(hosted, 0),
+    uint32_t *first =
+                 is_alone ? words + cecl_signals_own_words(1) / 2 : cecl_hosted_signals(hosted, 0),
              *own = is_alone ? first : cecl_hosted_signals(hosted, flags->rank);
     set_words(words, count);
     set_words(own, count);

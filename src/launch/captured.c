@@ -20,15 +20,23 @@ static ceclResult_t refuse_over_nodes(const struct cecl_launch *launch)
                      net->name, net->why_not_captured);
 }
 
+static ceclResult_t refuse_away(const struct cecl_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->ncalls; i++)
+        if (cecl_comm_is_away(launch->comm, launch->calls[i].root))
+            return cecl_fail(ceclInvalidUsage,
+                             "%s: rank %d is on another node, and messages between nodes cannot be "
+                             "captured; make them outside of the graph, or capture ceclAlltoAllvAt",
+                             launch->calls[i].op->name, launch->calls[i].root);
+    return ceclSuccess;
+}
+
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     if (launch->kind == CECL_LAUNCH_MESSAGES)
-        return cecl_fail(ceclInvalidUsage,
-                         "stream %p captures a graph, and ceclSend and ceclRecv cannot be "
-                         "captured; call them outside the capture, or use ceclAlltoAllvAt",
-                         (void *)launch->order.stream);
-    if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)
+        CECL_TRY(refuse_away(launch));
+    else if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)
         return refuse_over_nodes(launch);
     if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
         return cecl_fail(ceclInvalidUsage,
@@ -77,12 +85,14 @@ static ceclResult_t hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-ceclResult_t cecl_captured_issue(struct cecl_launch *launch)
+ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program)
 {
     ceclComm_t comm = launch->comm;
-    bool started;
-    ceclResult_t result = cecl_graph_capture(&comm->engine, launch->program, launch->order.stream,
-                                             &launch->capture, &started);
+    bool started = false;
+    ceclResult_t result = ceclSuccess;
+    if (program)
+        result = cecl_graph_capture(&comm->engine, program, launch->order.stream, &launch->capture,
+                                    &started);
     if (result == ceclSuccess)
         result = hold(launch);
     cecl_registry_made(&comm->registry);

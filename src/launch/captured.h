@@ -1,6 +1,7 @@
 /* Captured calls. If a call's stream captures a graph, the graph holds the call's launch: the program, the
  * windows and the imports stay until the graph, and everything that was made from it, is gone. All ranks
- * capture the call. During the capture the ranks learn each other's places, once for all replays.
+ * capture the call, or both ranks of a message. During the capture they learn each other's places, once for all
+ * replays.
  *
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands
  * the launch over (cecl_launch_return), and the next call of the communicator drops it. */
@@ -13,8 +14,8 @@
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch);
 /* Refuses a captured launch that another rank did not capture. */
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
-/* Adds the launch's program to the graph. From then on the graph holds the launch. */
-ceclResult_t cecl_captured_issue(struct cecl_launch *launch);
+/* Adds the launch's program to the graph; NULL: it has none. From then on the graph holds the launch. */
+ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
 /* Waits up to 2 s until no graph holds a call of the communicator. Returns how many calls are still held by
  * graphs. The caller must be inside the communicator, or be ending it. */

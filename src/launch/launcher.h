@@ -19,13 +19,15 @@ struct cecl_messenger {
     /* the plan of the last launch of messages; later launches reuse the memory */
     struct cecl_plan plan;
     struct cecl_bound bound;
-    uint64_t groups; /* how many groups this rank has posted */
+    uint64_t groups; /* how many groups that no graph captures this rank has posted */
+    uint64_t group;  /* the number of the group that is being posted, or its ticket */
     /* [CECL_ROLES][nranks] messages of the group that is being made, by role and peer */
     uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which outlive plans */
     int nlanes;
     uint32_t *order; /* [room] for lowering */
-    uint32_t room;   /* how many messages fit into `order` */
+    uint64_t *given; /* [CECL_MESSAGE_GIVEN * room] for captured messages */
+    uint32_t room;   /* how many messages fit into `order` and `given` */
 };
 
 struct cecl_launcher {

@@ -89,8 +89,6 @@ static ceclResult_t check_collectives(struct cecl_launch *launch)
 
 ceclResult_t cecl_launch_check(struct cecl_launch *launch)
 {
-    if (launch->is_captured && launch->kind == CECL_LAUNCH_MESSAGES)
-        return cecl_captured_check(launch);
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_messages_check(launch)
                                                 : check_collectives(launch);
 }
@@ -124,6 +122,8 @@ ceclResult_t cecl_launch_prepare(struct cecl_launch *launch, uint64_t *pending_n
     launch->comm->launcher->making = launch;
     if (launch->kind ==
         CECL_LAUNCH_MESSAGES) { /* the program of messages is made when they are issued */
+        if (launch->is_captured)
+            CECL_TRY(cecl_messages_meet(launch));
         cecl_launch_bound(launch);
         return ceclSuccess;
     }
@@ -151,7 +151,7 @@ static ceclResult_t run_program(struct cecl_launch *launch)
 {
     bool started;
     if (launch->is_captured)
-        return cecl_captured_issue(launch);
+        return cecl_captured_issue(launch, launch->program);
     const ceclResult_t result = cecl_engine_run(&launch->comm->engine, launch->runs->program,
                                                 launch->order.stream, &started);
     note_use(launch);

@@ -8,6 +8,7 @@
 
 #include "flags/pairs.h"
 #include "launch/bounce.h"
+#include "launch/captured.h"
 #include "launch/carry.h"
 #include "launch/messenger.h"
 #include "launch/nodes.h"
@@ -25,10 +26,11 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
 #define ALIGN UINT64_C(512) /* alignment of a message in a bounce buffer */
 
 /* How many bytes of the bounce buffer a message needs. 0: peers can reach the message's memory, or need not
- * reach it. */
+ * reach it: in a captured message only the sender copies. */
 static uint64_t bounce_bytes(ceclComm_t comm, const struct cecl_call *call)
 {
     return !cecl_is_own(call) && !cecl_comm_is_away(comm, call->root) &&
+                   !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
                    cecl_buffer_is_private(buffer_of(call))
                ? cecl_round_up(call->bytes, ALIGN)
                : 0;
@@ -57,6 +59,7 @@ static ceclResult_t collect(struct cecl_launch *launch)
             (struct cecl_message){.peer = call->root,
                                   .role = (uint8_t)cecl_role_of(call),
                                   .away = cecl_comm_is_away(launch->comm, call->root),
+                                  .captured = launch->is_captured,
                                   .bytes = call->bytes};
     }
     return ceclSuccess;
@@ -83,18 +86,37 @@ static ceclResult_t note_private(struct cecl_leases *leases, const struct cecl_p
                : cecl_carry_note(&leases->after, place->call, place->posted, place->here);
 }
 
-/* Checks that both ranks of a message have the same number of bytes. The rank that comes second makes this
- * check. If the numbers differ, the communicator fails, so that the peers learn of it. */
-static ceclResult_t check_same(const struct cecl_call *call, uint64_t number, uint64_t theirs)
+/* The rank that comes second makes this check, or both ranks if they capture the message. If the posts differ,
+ * the communicator fails, so that the peers learn of it. */
+ceclResult_t cecl_check_same(const struct cecl_call *call, uint64_t number,
+                             const struct cecl_post *theirs)
 {
     const bool sends = cecl_role_of(call) == CECL_SENDER;
-    if (call->bytes == theirs)
+    if ((call->captured != 0) != (theirs->captured != 0))
+        return cecl_fail(
+            ceclInvalidUsage,
+            "message %" PRIu64 " from rank %d to rank %d: a graph captures it on rank "
+            "%d, but not on rank %d; either both ranks must capture a message, or none",
+            number, sends ? call->rank : call->root, sends ? call->root : call->rank,
+            call->captured ? call->rank : call->root, call->captured ? call->root : call->rank);
+    if (call->bytes == theirs->bytes)
         return ceclSuccess;
     return cecl_fail(ceclInvalidUsage,
                      "message %" PRIu64 " from rank %d to rank %d: ceclSend has %" PRIu64
                      " bytes, ceclRecv %" PRIu64,
                      number, sends ? call->rank : call->root, sends ? call->root : call->rank,
-                     sends ? call->bytes : theirs, sends ? theirs : call->bytes);
+                     sends ? call->bytes : theirs->bytes, sends ? theirs->bytes : call->bytes);
+}
+
+ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
+                                 const struct cecl_post *theirs)
+{
+    struct cecl_message *message = &launch->messages[index];
+    struct cecl_pair_place *place = &launch->places_of[index];
+    message->group = theirs->group;
+    place->there = (struct cecl_peer_buffer){theirs->window, theirs->offset};
+    place->version = theirs->version;
+    return cecl_check_same(place->call, message->number, theirs);
 }
 
 static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
@@ -106,18 +128,18 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
                                    .offset = place->posted.offset,
                                    .bytes = message->bytes,
                                    .version = launch->comm->registry.posted,
-                                   .group = messenger->groups};
+                                   .group = messenger->group,
+                                   .captured = launch->is_captured};
     struct cecl_post theirs;
     message->second = cecl_posts_put(&messenger->posts, (enum cecl_role)message->role,
                                      message->peer, &mine, &message->number, &theirs);
+    if (launch->is_captured)
+        message->second = message->role == CECL_SENDER;
+    launch->npushed += message->second && message->role == CECL_SENDER;
+    launch->npulled += message->second && message->role == CECL_RECEIVER;
     if (!message->second)
         return note_private(&launch->leases, place);
-    message->group = theirs.group;
-    place->there = (struct cecl_peer_buffer){theirs.window, theirs.offset};
-    place->version = theirs.version;
-    launch->npushed += message->role == CECL_SENDER;
-    launch->npulled += message->role == CECL_RECEIVER;
-    return check_same(place->call, message->number, theirs.bytes);
+    return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
 static uint64_t bytes_of(const struct cecl_launch *launch, enum cecl_role role)
@@ -194,17 +216,23 @@ static void say_path(struct cecl_launch *launch)
              launch->nmessages - launch->npushed - launch->npulled);
 }
 
+static uint64_t take_ticket(const struct cecl_launch *launch)
+{
+    return launch->nmessages > 0 ? cecl_posts_ticket(&launch->comm->launcher->messenger.posts) : 0;
+}
+
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 {
     /* restarts the time, because comparing the group's calls may have waited for peers */
     cecl_launch_bound_waits(launch);
     CECL_TRY(collect(launch));
     CECL_TRY(note_own(launch));
-    launch->comm->launcher->messenger.groups++;
+    struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
+    messenger->group = launch->is_captured ? take_ticket(launch) : ++messenger->groups;
     if (launch->nmessages > 0)
         cecl_launch_owe(launch);
     const ceclResult_t received = post_role(launch, CECL_RECEIVER, ceclSuccess);
-    if (may_wait && exchanges_much(launch))
+    if (may_wait && !launch->is_captured && exchanges_much(launch))
         wait_for_receivers(launch->comm);
     CECL_TRY(post_role(launch, CECL_SENDER, received));
     say_path(launch);
@@ -254,15 +282,17 @@ static void note_use(const struct cecl_launch *launch)
     cecl_registry_unlock(&comm->registry);
 }
 
-static ceclResult_t make_program(const struct cecl_launch *launch)
+ceclResult_t cecl_messages_bind(const struct cecl_launch *launch)
 {
     struct cecl_messenger *messenger = &launch->comm->launcher->messenger;
     struct cecl_plan *plan = &messenger->plan;
+    plan->part.call.captured = launch->is_captured;
     CECL_TRY(cecl_lower_messages(launch->messages, launch->nmessages, messenger->order, plan));
     if (cecl_log_on(CECL_LOG_PLAN))
         cecl_plan_print(plan, stderr);
     CECL_TRY(cecl_bound_reserve(&messenger->bound, plan));
     messenger->bound.ends = launch->ends;
+    messenger->bound.given = messenger->given;
     return cecl_bind_plan(&launch->comm->engine, plan, &messenger->bound);
 }
 
@@ -271,9 +301,11 @@ ceclResult_t cecl_messages_run(struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const struct cecl_message *first = launch->messages;
     bool started;
+    if (launch->is_captured)
+        return cecl_messages_capture(launch);
     if (launch->nmessages == 0)
         return ceclSuccess;
-    CECL_TRY(make_program(launch));
+    CECL_TRY(cecl_messages_bind(launch));
     if (launch->nmessages == 1 && !first->away)
         cecl_pair_note(&comm->engine.flags, (enum cecl_role)first->role, first->peer);
     const ceclResult_t result = cecl_engine_run(&comm->engine, &comm->launcher->messenger.bound,
@@ -304,7 +336,9 @@ ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t
         explanation->copies += call->bytes > 0;
         explanation->bytesSent += call->bytes;
     }
-    CECL_TRY(cecl_check_counts(comm));
+    if (launch->is_captured)
+        CECL_TRY(cecl_captured_check(launch));
+    CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
     CECL_TRY(cecl_nodes_check(launch)); /* there may be no network between hosts */
     CECL_TRY(note_own(launch));

@@ -8,6 +8,8 @@
  *             because it is hundreds of messages behind.
  *     post    Tells the peers where the buffers lie (alloc/posts.h). From here on peers rely on the
  *             messages. For each message it turns out which rank came second.
+ *     meet    If a graph captures the messages: waits until their peers have posted, so that both ranks know all
+ *             about them (messages_captured.c). The sender moves the bytes.
  *     reach   The rank that came second waits for memory of the peer that is still being imported.
  *     run     Enqueues this rank's part (ce/lower_messages.c).
  *
@@ -35,6 +37,8 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch);
  * may_wait  false: does not wait for peers, because the places of other launches of the group are not
  *           published yet, or because the host waits for late ranks at the group's collectives. */
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
+/* Waits until the peers have posted these captured messages, for CECL_TIMEOUT_MS at most. */
+ceclResult_t cecl_messages_meet(struct cecl_launch *launch);
 /* Finds the addresses of the bytes that this rank moves, and waits for memory of peers that is still being
  * imported. Call this function just before the launch is enqueued, because the peers' memory stays open
  * only until the communicator enqueues its next launch. */

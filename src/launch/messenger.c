@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/captured.h"
 #include "launch/nodes.h"
 
 /* ---- life */
@@ -36,6 +37,7 @@ void cecl_messenger_close(ceclComm_t comm)
     cecl_plan_free(&messenger->plan);
     free(messenger->bound.memory);
     free(messenger->order);
+    free(messenger->given);
     free(messenger->counts);
     free(messenger->lanes);
     *messenger = (struct cecl_messenger){0};
@@ -53,10 +55,13 @@ void cecl_count_messages(const struct cecl_launch *launch)
 }
 
 /* Refuses a launch that has more messages with a peer than a ring has slots, because the peer may take no
- * message before this rank has posted all of them. */
-ceclResult_t cecl_check_counts(ceclComm_t comm)
+ * message before this rank has posted all of them. The captured messages of a group must have different words. */
+ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
-    const uint32_t most = comm->launcher->messenger.posts.nslots;
+    ceclComm_t comm = launch->comm;
+    const uint32_t slots = comm->launcher->messenger.posts.nslots,
+                   most = launch->is_captured && slots > CECL_HANDED_MESSAGES ? CECL_HANDED_MESSAGES
+                                                                              : slots;
     for (int peer = 0; peer < comm->nranks; peer++)
         for (int role = 0; role < CECL_ROLES && peer != comm->rank; role++) {
             const uint32_t count = *cecl_count_with(comm, (enum cecl_role)role, peer);
@@ -67,7 +72,8 @@ ceclResult_t cecl_check_counts(ceclComm_t comm)
                                  comm->nranks, CECL_POSTS_RANKS);
             if (count > most)
                 return cecl_fail(ceclInvalidUsage,
-                                 "a group of %u messages %s rank %d: at most %u expected", count,
+                                 "a %sgroup of %u messages %s rank %d: at most %u expected",
+                                 launch->is_captured ? "captured " : "", count,
                                  role == CECL_SENDER ? "to" : "from", peer, most);
         }
     return ceclSuccess;
@@ -148,8 +154,11 @@ static ceclResult_t reserve(struct cecl_launch *launch)
         const uint32_t room = larger_room(messenger->room, count);
         uint32_t *order = realloc(messenger->order, room * sizeof(*order));
         messenger->order = order ? order : messenger->order;
-        messenger->room = order ? room : messenger->room;
-        has_room = order != NULL;
+        uint64_t *given =
+            realloc(messenger->given, (size_t)room * CECL_MESSAGE_GIVEN * sizeof(*given));
+        messenger->given = given ? given : messenger->given;
+        has_room = order && given;
+        messenger->room = has_room ? room : messenger->room;
     }
     return has_room
                ? ceclSuccess
@@ -214,11 +223,13 @@ ceclResult_t cecl_messages_check(struct cecl_launch *launch)
     cecl_count_messages(launch);
     for (uint32_t i = 0; i < launch->ncalls; i++)
         CECL_TRY(cecl_call_check_buffers(&launch->calls[i], &comm->windows));
-    CECL_TRY(cecl_check_counts(comm));
+    CECL_TRY(cecl_check_counts(launch));
     CECL_TRY(cecl_check_own(launch));
     CECL_TRY(cecl_nodes_check(launch));
-    CECL_TRY(comm->dev->ops->stream_check(comm->dev, launch->order.stream));
+    CECL_TRY(launch->is_captured ? cecl_captured_check(launch)
+                                 : comm->dev->ops->stream_check(comm->dev, launch->order.stream));
     CECL_TRY(reserve(launch));
-    CECL_TRY(make_lanes(comm));
+    if (!launch->is_captured) /* a captured group has one lane */
+        CECL_TRY(make_lanes(comm));
     return wait_for_room(launch);
 }

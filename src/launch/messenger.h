@@ -26,11 +26,23 @@ static inline bool cecl_has_own(const struct cecl_launch *launch)
     return *cecl_count_with(launch->comm, CECL_SENDER, launch->comm->rank) > 0;
 }
 
+/* Checks what the two ranks of a message have posted: equal numbers of bytes, and both or neither captured. */
+ceclResult_t cecl_check_same(const struct cecl_call *call, uint64_t number,
+                             const struct cecl_post *theirs);
+/* Reads the peer's post of message `index`, and checks it. */
+ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
+                                 const struct cecl_post *theirs);
+/* Adds a captured launch to its graph: messages_captured.c. */
+ceclResult_t cecl_messages_capture(struct cecl_launch *launch);
+/* Makes the program of a launch in the messenger's memory. */
+ceclResult_t cecl_messages_bind(const struct cecl_launch *launch);
+
 /* Counts the messages of a launch, by role and peer. */
 void cecl_count_messages(const struct cecl_launch *launch);
-/* Both functions use these counts. The first one refuses more messages with a peer than a ring holds; the
- * second one refuses messages of a rank to itself that are not sent and received in one group. */
-ceclResult_t cecl_check_counts(ceclComm_t comm);
+/* Both functions use these counts. The first one refuses more messages with a peer than a ring holds, or than
+ * a captured group may have; the second one refuses messages of a rank to itself that are not sent and received
+ * in one group. */
+ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
 /* The send and the receive of the next message from this rank to itself. The function returns false if

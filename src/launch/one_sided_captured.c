@@ -138,8 +138,7 @@ static struct cecl_one_sided_handed handed(ceclComm_t comm, int peer, int number
 {
     struct cecl_one_sided_room *room = &comm->launcher->one_sided;
     const struct cecl_flags *flags = &comm->engine.flags;
-    const uint32_t slot = (sends ? cecl_hosted_signal_words(comm->nranks) : 0) +
-                          cecl_handed_index(flags, peer, number),
+    const uint32_t slot = cecl_handed_hold(flags, peer, number, sends),
                    awaited = sends ? CECL_COUNTER_TAKEN : CECL_COUNTER_HANDED,
                    told = sends ? CECL_COUNTER_HANDED : CECL_COUNTER_TAKEN;
     return (struct cecl_one_sided_handed){

@@ -31,11 +31,10 @@ static void empty(struct cecl_launch *launch)
 {
     while (launch->ncalls > 0)
         cecl_call_let_go(&launch->calls[--launch->ncalls]);
-    if (launch->program) {
-        cecl_bound_free(launch->program);
-        launch->program = NULL;
-        cecl_imports_drop(&launch->imports);
-    }
+    cecl_bound_free(launch->program);
+    launch->program = NULL;
+    cecl_imports_drop(
+        &launch->imports); /* captured messages have imports, but no program of their own */
     launch->nfull = launch->nmessages = 0;
     launch->nlayouts = 0;
 }

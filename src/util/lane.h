@@ -40,8 +40,8 @@ enum {
      * stream waits (flags/signals.h). */
     CECL_COUNTER_LINE,
     CECL_COUNTER_REACHED,
-    /* Captured one-sided calls, in slots (flags/handed.h): a signal has come; the signal was taken; whether a
-     * stream waits for either (enum cecl_replay_state). */
+    /* Captured one-sided calls and captured messages, in slots (flags/handed.h): a signal has come; the signal
+     * was taken; whether a stream waits for either (enum cecl_replay_state). */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
     CECL_COUNTER_HOLDS,

@@ -195,23 +195,55 @@ static ceclResult_t group(struct life *life)
     return result == ceclSuccess ? ended : result;
 }
 
-static ceclResult_t exchange(struct life *life, int peer)
+/* Captures calls, and launches the graph twice. */
+static ceclResult_t in_graph(struct life *life,
+                             ceclResult_t (*make)(struct life *life, ceclStream_t stream))
+{
+    ceclGraph_t graph = NULL;
+    ceclStream_t stream;
+    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclStreamBeginCapture(life->comm, stream);
+    const ceclResult_t made = result == ceclSuccess ? make(life, stream) : result;
+    if (result == ceclSuccess)
+        result = ceclStreamEndCapture(life->comm, stream, &graph);
+    result = made != ceclSuccess ? made : result;
+    for (int i = 0; i < 2 && result == ceclSuccess; i++)
+        result = ceclGraphLaunch(graph, 0);
+    const ceclResult_t freed = graph ? ceclGraphDestroy(graph) : ceclSuccess;
+    const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
+    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
+}
+
+static ceclResult_t gather_in_graph(struct life *life)
+{
+    return life->gets_wrong ? gather(life) : in_graph(life, gather_on);
+}
+
+static ceclResult_t exchange(struct life *life, int peer, ceclStream_t stream)
 {
     const size_t count = life->gets_wrong && peer != life->me ? BLOCK - 1 : BLOCK;
     const ceclResult_t result =
-        ceclSend(life->in + peer * BLOCK, count, ceclInt32, peer, life->comm, 0);
+        ceclSend(life->in + peer * BLOCK, count, ceclInt32, peer, life->comm, stream);
     return result == ceclSuccess
-               ? ceclRecv(life->out + peer * BLOCK, count, ceclInt32, peer, life->comm, 0)
+               ? ceclRecv(life->out + peer * BLOCK, count, ceclInt32, peer, life->comm, stream)
                : result;
 }
 
-static ceclResult_t messages(struct life *life)
+static ceclResult_t exchange_all(struct life *life, ceclStream_t stream)
 {
     ceclResult_t result = ceclGroupStart();
     for (int r = 0; r < life->n && result == ceclSuccess; r++)
-        result = exchange(life, r);
+        result = exchange(life, r, stream);
     const ceclResult_t ended = ceclGroupEnd();
     return result == ceclSuccess ? ended : result;
+}
+
+/* Every other attempt is captured. */
+static ceclResult_t messages(struct life *life)
+{
+    return life->attempt % 2 == 0 ? exchange_all(life, 0) : in_graph(life, exchange_all);
 }
 
 /* Frees the request of the attempt before. */
@@ -277,34 +309,6 @@ static ceclResult_t gather_in_chunks(struct life *life)
     const ceclResult_t result =
         ceclAllGatherChunksInit(life->in, life->out, BLOCK, 4, ceclInt32, life->comm, &made);
     return result == ceclSuccess ? start_in_chunks(life, made) : result;
-}
-
-static ceclResult_t capture(struct life *life, ceclStream_t stream, ceclGraph_t *graph)
-{
-    ceclResult_t result = ceclStreamBeginCapture(life->comm, stream);
-    if (result != ceclSuccess)
-        return result;
-    const ceclResult_t made =
-        ceclAllGather(life->in, life->out, BLOCK, ceclInt32, life->comm, stream);
-    result = ceclStreamEndCapture(life->comm, stream, graph);
-    return made != ceclSuccess ? made : result;
-}
-
-static ceclResult_t gather_in_graph(struct life *life)
-{
-    ceclGraph_t graph = NULL;
-    ceclStream_t stream;
-    if (life->gets_wrong)
-        return gather(life);
-    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
-    if (result != ceclSuccess)
-        return result;
-    result = capture(life, stream, &graph);
-    for (int i = 0; i < 2 && result == ceclSuccess; i++)
-        result = ceclGraphLaunch(graph, 0);
-    const ceclResult_t freed = graph ? ceclGraphDestroy(graph) : ceclSuccess;
-    const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
-    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
 }
 
 /* Each rank signals that its memory may be written, and puts into the memory of all others. */

@@ -37,7 +37,7 @@ enum op {
     BROADCAST,
     BARRIER,
     GROUP,
-    MESSAGES, /* each rank sends to each */
+    MESSAGES, /* each rank sends to each; every other time in a graph */
     REQUEST,  /* makes a request and starts it */
     CHUNKS,   /* a request of a gather in chunks; its start waits for a word */
     GRAPH,    /* captures a gather, and launches the graph twice */

@@ -95,10 +95,28 @@ static int close_comm(void **state)
 
 /* ---- calls, their data, and their graphs */
 
-enum kind { GATHER_IN_PLACE, GATHER, EXCHANGE, BROADCAST, BARRIER, SUM_ALL, SUM_SCATTER, KINDS };
-static const char *const names[KINDS] = {"all-gather in place", "all-gather", "all-to-all",
-                                         "broadcast",           "barrier",    "all-reduce",
-                                         "reduce-scatter"};
+enum kind {
+    GATHER_IN_PLACE,
+    GATHER,
+    EXCHANGE,
+    BROADCAST,
+    BARRIER,
+    SWAP,
+    SUM_ALL,
+    SUM_SCATTER,
+    KINDS
+};
+static const char *const names[KINDS] = {
+    "all-gather in place",  "all-gather", "all-to-all",    "broadcast", "barrier",
+    "a send and a receive", "all-reduce", "reduce-scatter"};
+
+static ceclResult_t swap(cudaStream_t s)
+{
+    OK(ceclGroupStart());
+    OK(ceclSend(sendbuff, COUNT, ceclUint32, 1 - rank, comm, s));
+    OK(ceclRecv(recvbuff, COUNT, ceclUint32, 1 - rank, comm, s));
+    return ceclGroupEnd();
+}
 
 static ceclResult_t call(enum kind kind, cudaStream_t s)
 {
@@ -109,6 +127,7 @@ static ceclResult_t call(enum kind kind, cudaStream_t s)
     case EXCHANGE: return ceclAlltoAll(sendbuff, recvbuff, COUNT, ceclUint32, comm, s);
     case BROADCAST: return ceclBroadcast(sendbuff, recvbuff, COUNT, ceclUint32, 1, comm, s);
     case BARRIER: return ceclBarrier(comm, s);
+    case SWAP: return swap(s);
     case SUM_ALL: return ceclAllReduce(sendbuff, recvbuff, COUNT, ceclUint32, ceclSum, comm, s);
     case SUM_SCATTER:
         return ceclReduceScatter(sendbuff, recvbuff, COUNT, ceclUint32, ceclSum, comm, s);
@@ -137,6 +156,7 @@ static uint32_t expected(enum kind kind, uint32_t seed, size_t i)
     case GATHER: return given(seed, from, i % COUNT);
     case EXCHANGE: return given(seed, from, mine + i % COUNT);
     case BROADCAST: return given(seed, 1, i);
+    case SWAP: return given(seed, 1 - rank, i);
     case SUM_ALL: return given(seed, 0, i) + given(seed, 1, i);
     case SUM_SCATTER: return given(seed, 0, mine + i) + given(seed, 1, mine + i);
     case BARRIER:
@@ -232,11 +252,11 @@ static size_t all_of(const size_t counts[32])
     return all;
 }
 
-/* An in-place gather is a batch, a copy to the one peer, and another batch, between two event
- * nodes. */
+/* An in-place gather, or a send and a receive, is a batch, a copy to the one peer, and another batch, between
+ * two event nodes. */
 static void each_call_has_the_nodes_that_its_plan_has(void **state)
 {
-    static const size_t copies[] = {1, 2, 2, 1, 0}, batches[] = {2, 3, 3, 2, 1};
+    static const size_t copies[] = {1, 2, 2, 1, 0, 1}, batches[] = {2, 3, 3, 2, 1, 2};
     for (int kind = 0; kind < KINDS; kind++) {
         size_t counts[32];
         cudaGraph_t graph = captured((enum kind)kind, 1, stream, cudaStreamCaptureModeThreadLocal);
@@ -253,7 +273,7 @@ static void each_call_has_the_nodes_that_its_plan_has(void **state)
             assert_true(counts[CU_GRAPH_NODE_TYPE_KERNEL] > 0);
         } else { /* no SM if each rank has its own GPU */
             assert_int_equal(counts[CU_GRAPH_NODE_TYPE_KERNEL], 0);
-            if (kind == GATHER_IN_PLACE || kind == BARRIER) {
+            if (kind == GATHER_IN_PLACE || kind == BARRIER || kind == SWAP) {
                 assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], copies[kind]);
                 assert_int_equal(counts[CU_GRAPH_NODE_TYPE_BATCH_MEM_OP], batches[kind]);
             }

@@ -1,6 +1,6 @@
 /* Captured calls: each launch of a graph does what its calls would do. Graphs are launched
  * repeatedly, on several streams, one after the other and between eager calls. */
-#include "multi.h"
+#include "memory.h"
 
 #include <stdio.h>
 
@@ -30,8 +30,18 @@ enum kind {
     SUM_ROOT,
     STRIDED,
     VARIABLE,
+    /* messages: from the root to the next rank; from each rank to the next one; from each rank to each */
+    LONE,
+    RING,
+    MAIL,
     KINDS
 };
+
+/* Messages between nodes are not captured. */
+static int kinds(void)
+{
+    return getenv("CECL_NODE_SIZE") ? LONE : KINDS;
+}
 
 struct work {
     enum kind kind;
@@ -52,18 +62,25 @@ static uint32_t given(uint64_t seed, int rank, size_t i)
 /* Elements of a rank's input and of its output. */
 static size_t input_of(const struct work *w)
 {
-    return w->kind == EXCHANGE || w->kind == SUM_SCATTER || w->kind == SCATTER ? w->count * ranks()
-                                                                               : w->count;
+    return w->kind == EXCHANGE || w->kind == SUM_SCATTER || w->kind == SCATTER || w->kind == MAIL
+               ? w->count * ranks()
+               : w->count;
 }
 static size_t output_of(const struct work *w)
 {
     return w->kind == GATHER_ALL || w->kind == EXCHANGE || w->kind == GATHER ||
-                   w->kind == STRIDED || w->kind == VARIABLE
+                   w->kind == STRIDED || w->kind == VARIABLE || w->kind == MAIL
                ? w->count * ranks()
                : w->count;
 }
+static int after(int rank)
+{
+    return (rank + 1) % multi_nranks;
+}
 static bool gets_output(const struct work *w)
 {
+    if (w->kind == LONE)
+        return multi_rank == after(w->root);
     return (w->kind != GATHER && w->kind != SUM_ROOT) || multi_rank == w->root;
 }
 
@@ -92,7 +109,10 @@ static uint32_t expected(const struct work *w, uint64_t seed, size_t i)
     case GATHER:
     case VARIABLE: return given(seed, from, i % w->count);
     case STRIDED: return given(seed, (int)(i % ranks()), i / ranks());
-    case EXCHANGE: return given(seed, from, mine + i % w->count);
+    case EXCHANGE:
+    case MAIL: return given(seed, from, mine + i % w->count);
+    case RING: return given(seed, (multi_rank + multi_nranks - 1) % multi_nranks, i);
+    case LONE:
     case BROADCAST: return given(seed, w->root, i);
     case SCATTER: return given(seed, w->root, mine + i);
     case SUM_SCATTER: return sum(seed, mine + i);
@@ -122,6 +142,28 @@ static ceclResult_t call_strided(const struct work *w, ceclComm_t comm, ceclStre
     return ceclAllGatherStrided(w->send, w->recv, &rows, ceclUint32, comm, stream);
 }
 
+static ceclResult_t call_lone(const struct work *w, ceclComm_t comm, ceclStream_t stream)
+{
+    const int to = after(w->root);
+    if (multi_rank == w->root)
+        return ceclSend(w->send, w->count, ceclUint32, to, comm, stream);
+    return multi_rank == to ? ceclRecv(w->recv, w->count, ceclUint32, w->root, comm, stream)
+                            : ceclSuccess;
+}
+
+static ceclResult_t call_messages(const struct work *w, ceclComm_t comm, ceclStream_t stream)
+{
+    multi_ok(comm, ceclGroupStart());
+    for (int r = 0; r < multi_nranks; r++) {
+        const size_t at = w->kind == MAIL ? (size_t)r * w->count : 0;
+        if (w->kind == MAIL || r == after(multi_rank))
+            multi_ok(comm, ceclSend(w->send + at, w->count, ceclUint32, r, comm, stream));
+        if (w->kind == MAIL || after(r) == multi_rank)
+            multi_ok(comm, ceclRecv(w->recv + at, w->count, ceclUint32, r, comm, stream));
+    }
+    return ceclGroupEnd();
+}
+
 static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t stream)
 {
     const void *in = input_at(w);
@@ -137,6 +179,9 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
     case SUM_ROOT: return ceclReduce(in, w->recv, n, ceclUint32, ceclSum, w->root, comm, stream);
     case STRIDED: return call_strided(w, comm, stream);
     case VARIABLE: return call_variable(w, comm, stream);
+    case LONE: return call_lone(w, comm, stream);
+    case RING:
+    case MAIL: return call_messages(w, comm, stream);
     case KINDS: break;
     }
     return ceclInternalError;
@@ -270,7 +315,7 @@ static void replay_each_kind(ceclComm_t comm)
     ceclStream_t stream;
     uint64_t x = 11;
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < kinds(); kind++) {
         const struct work w = make(comm, &x, (enum kind)kind);
         replay(comm, &w, launches, stream);
         free_work(comm, &w);
@@ -292,7 +337,7 @@ static void private_memory_is_carried_in_each_replay(void **state)
         skip();
     }
     multi_ok(comm, ceclStreamCreate(comm, &stream));
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < kinds(); kind++) {
         struct work w = make(comm, &x, (enum kind)kind);
         const struct work pool = w;
         const size_t bytes = w.count * ranks() * sizeof(uint32_t);
@@ -304,6 +349,33 @@ static void private_memory_is_carried_in_each_replay(void **state)
         replay(comm, &w, launches, stream);
         free(w.send);
         free(w.recv);
+        free_work(comm, &pool);
+    }
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    free_launches(launches);
+}
+
+/* The two ranks of a message may have different kinds of memory. */
+static void messages_take_memory_of_every_kind(void **state)
+{
+    ceclComm_t comm = multi_comm(NULL);
+    struct launch *launches = new_launches();
+    ceclStream_t stream;
+    uint64_t x = 29;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    for (int i = 0; i < MEMORY_KINDS && kinds() == KINDS; i++) {
+        struct work w = make(comm, &x, i % 2 ? MAIL : RING);
+        const struct work pool = w;
+        const size_t bytes = w.count * ranks() * sizeof(uint32_t);
+        const int mine = MEMORY_SHARED + (i + multi_rank) % (MEMORY_KINDS - MEMORY_SHARED);
+        struct memory send = memory_new(comm, (enum memory_kind)mine, bytes),
+                      recv = memory_new(comm, (enum memory_kind)mine, bytes);
+        w.send = (uint32_t *)(void *)send.at;
+        w.recv = (uint32_t *)(void *)recv.at;
+        replay(comm, &w, launches, stream);
+        memory_free(comm, &send);
+        memory_free(comm, &recv);
         free_work(comm, &pool);
     }
     multi_ok(comm, ceclStreamDestroy(comm, stream));
@@ -358,7 +430,8 @@ static void open_arena(struct arena *a, uint64_t seed)
     for (int g = 0; g <= EAGER; g++) {
         a->ncalls[g] = 1 + (int)multi_draw_below(&a->x, CALLS_MOST);
         for (int c = 0; c < a->ncalls[g]; c++)
-            a->calls[g][c] = make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, KINDS));
+            a->calls[g][c] =
+                make(a->comm, &a->x, (enum kind)multi_draw_below(&a->x, (uint64_t)kinds()));
         if (g < GRAPHS)
             capture_again(a, g);
     }
@@ -419,6 +492,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_call_is_right_in_each_replay),
         cmocka_unit_test(private_memory_is_carried_in_each_replay),
+        cmocka_unit_test(messages_take_memory_of_every_kind),
         cmocka_unit_test(under_each_policy_they_are_right_too),
         cmocka_unit_test(graphs_and_eager_calls_go_on_in_any_order),
     };

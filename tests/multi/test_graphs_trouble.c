@@ -3,6 +3,7 @@
 #include "multi.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "comm/comm.h"
 
@@ -84,22 +85,6 @@ static void streams_that_cannot_capture_are_refused(void **state)
     multi_ok(comm, ceclGraphDestroy(graph));
     multi_ok(comm, ceclGraphDestroy(other));
     multi_ok(comm, ceclGraphDestroy(NULL));
-    close_all();
-}
-
-static void messages_are_refused_by_name(void **state)
-{
-    ceclGraph_t graph = NULL;
-    open_with(NULL);
-    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
-    multi_refused(comm,
-                  ceclSend(recv, COUNT, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream),
-                  ceclInvalidUsage, "cannot be captured");
-    multi_ok(comm, gather()); /* the capture is still usable */
-    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    multi_ok(comm, ceclGraphLaunch(graph, stream));
-    multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    multi_ok(comm, ceclGraphDestroy(graph));
     close_all();
 }
 
@@ -241,6 +226,180 @@ static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
     multi_ok(NULL, dev->captures->graph_destroy(graph));
 }
 
+/* ---- messages, between rank 0 and the last rank */
+
+static int other(void)
+{
+    return is_last() ? 0 : multi_nranks - 1;
+}
+
+static ceclResult_t message(bool sends, size_t count)
+{
+    return sends ? ceclSend(recv, count, ceclUint32, other(), comm, stream)
+                 : ceclRecv(recv, count, ceclUint32, other(), comm, stream);
+}
+
+static bool has_message(void)
+{
+    return multi_rank == 0 || is_last();
+}
+
+/* Rank 0 sends, or the last rank. Other ranks capture nothing, and nobody waits for them. */
+static ceclGraph_t captured_messages(int count, bool zero_sends)
+{
+    ceclGraph_t graph = NULL;
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    for (int i = 0; i < count && has_message(); i++)
+        multi_ok(comm, message((multi_rank == 0) == zero_sends, COUNT));
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    return graph;
+}
+
+/* The error of a rank with a message. The peer may have found the error first. */
+static void assert_said(ceclResult_t made, const char *words)
+{
+    if (made == ceclSuccess || !strstr(ceclGetLastError(comm), words))
+        fail_msg("rank %d, %d: %s", multi_rank, (int)made, ceclGetLastError(comm));
+}
+
+static void messages_of_one_side_only_are_refused(void **state)
+{
+    ceclGraph_t graph = NULL;
+    open_with(NULL);
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    multi_ok(comm, ceclGroupStart());
+    for (int i = 0; i < 33; i++)
+        multi_ok(comm,
+                 ceclSend(recv, 1, ceclUint32, (multi_rank + 1) % multi_nranks, comm, stream));
+    multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "at most");
+    multi_refused(comm, ceclSend(recv, 1, ceclUint32, multi_rank, comm, stream), ceclInvalidUsage,
+                  "is this rank");
+    multi_ok(comm, gather()); /* the capture is still usable */
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    multi_ok(comm, ceclGraphDestroy(graph));
+    close_all();
+}
+
+static void captured_messages_of_different_sizes_are_named_on_both_ranks(void **state)
+{
+    ceclGraph_t graph = NULL;
+    open_with(NULL);
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    if (has_message())
+        assert_said(message(multi_rank == 0, COUNT - (size_t)is_last()),
+                    "ceclSend has 1200 bytes, ceclRecv 1196");
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    MPI_Barrier(MPI_COMM_WORLD);
+    abort_all(graph);
+}
+
+static void a_message_that_only_one_rank_captures_is_named(void **state)
+{
+    for (int sends = 0; sends < 2; sends++) {
+        ceclGraph_t graph = NULL;
+        open_with(NULL);
+        if (is_last()) {
+            multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+            assert_said(message(sends, COUNT), "a graph captures it on rank");
+            multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+        } else if (multi_rank == 0 && message(!sends, COUNT) == ceclSuccess) {
+            assert_int_not_equal(multi_async_within(comm, 60), ceclSuccess);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        abort_all(graph);
+    }
+}
+
+static void captures_that_wait_for_each_other_end_in_time(void **state)
+{
+    ceclGraph_t graph = NULL;
+    open_with("1200");
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    if (has_message()) {
+        assert_said(message(true, COUNT), "has not captured its ceclRecv, but another message");
+        assert_non_null(strstr(ceclGetLastError(comm), "into one group (ceclGroupStart"));
+    }
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    MPI_Barrier(MPI_COMM_WORLD);
+    abort_all(graph);
+}
+
+static void a_peer_that_leaves_ends_the_capture_of_a_message(void **state)
+{
+    ceclGraph_t graph = NULL;
+    open_with(NULL);
+    if (multi_rank == 0) {
+        multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+        assert_said(message(false, COUNT), "rank");
+        multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    }
+    abort_all(graph);
+}
+
+static void a_rank_that_does_not_launch_its_message_is_named(void **state)
+{
+    char words[64];
+    for (int sends = 0; sends < 2; sends++) {
+        open_with("1200");
+        ceclGraph_t graph = captured_messages(2, sends);
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+        multi_ok(comm, ceclStreamSynchronize(comm, stream));
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (multi_rank == 0) {
+            snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
+            multi_ok(comm, ceclGraphLaunch(graph, stream));
+            const ceclResult_t found = multi_async_within(comm, 60);
+            assert_said(found, words);
+            assert_said(found, sends ? "its captured ceclRecv has not begun"
+                                     : "its captured ceclSend has not moved the bytes");
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        abort_all(graph);
+    }
+}
+
+static void memory_of_a_captured_message_is_not_freed(void **state)
+{
+    open_with(NULL);
+    ceclGraph_t graph = captured_messages(1, true);
+    if (has_message())
+        multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
+                      is_last() ? "a captured ceclRecv" : "a captured ceclSend");
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclMemFree(comm, recv));
+    close_all();
+}
+
+/* Only one of the two ranks launches, after the communicator has ended. */
+static void a_graph_of_messages_outlives_its_communicator(void **state)
+{
+    void *graph = NULL;
+    open_with(NULL);
+    struct cecl_device *dev = comm->dev;
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    for (int i = 0; i < 3 && has_message(); i++)
+        multi_ok(comm, message(is_last(), COUNT));
+    multi_ok(comm, dev->captures->stream_end(dev, stream, &graph));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!has_message()) { /* without captured calls the device ends with the communicator */
+        multi_ok(comm, dev->captures->graph_destroy(graph));
+        multi_ok(NULL, ceclCommDestroy(comm));
+        MPI_Barrier(MPI_COMM_WORLD);
+        return;
+    }
+    multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 4 && multi_rank == 0; i++)
+        multi_ok(NULL, dev->captures->graph_launch(dev, graph, stream));
+    multi_ok(NULL, dev->ops->stream_synchronize(dev, stream));
+    multi_ok(NULL, dev->captures->graph_destroy(graph));
+}
+
+/* ---- */
+
 /* A graph's programs, windows and imports are released with the graph. */
 static void captures_leave_nothing_behind(void **state)
 {
@@ -252,6 +411,7 @@ static void captures_leave_nothing_behind(void **state)
         if (i % 2)
             multi_ok(comm, ceclGraphLaunch(graph, stream));
         multi_ok(comm, ceclGraphDestroy(graph)); /* a launch may still be running */
+        multi_ok(comm, ceclGraphDestroy(captured_messages(2, i % 2)));
     }
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     multi_no_growth(multi_descriptors, descriptors, 0, "descriptors");
@@ -281,7 +441,6 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_that_cannot_capture_are_refused),
-        cmocka_unit_test(messages_are_refused_by_name),
         cmocka_unit_test(a_call_that_others_do_not_capture_is_named),
         cmocka_unit_test(a_call_that_others_do_not_make_ends_in_time),
         cmocka_unit_test(a_rank_that_does_not_launch_is_named),
@@ -290,6 +449,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_that_a_graph_uses_is_not_freed),
         cmocka_unit_test(a_communicator_that_ends_before_its_graph_says_so),
         cmocka_unit_test(a_graph_that_outlives_its_communicator_ends_by_itself),
+        cmocka_unit_test(messages_of_one_side_only_are_refused),
+        cmocka_unit_test(captured_messages_of_different_sizes_are_named_on_both_ranks),
+        cmocka_unit_test(a_message_that_only_one_rank_captures_is_named),
+        cmocka_unit_test(captures_that_wait_for_each_other_end_in_time),
+        cmocka_unit_test(a_peer_that_leaves_ends_the_capture_of_a_message),
+        cmocka_unit_test(a_rank_that_does_not_launch_its_message_is_named),
+        cmocka_unit_test(memory_of_a_captured_message_is_not_freed),
+        cmocka_unit_test(a_graph_of_messages_outlives_its_communicator),
         cmocka_unit_test(captures_leave_nothing_behind),
         SMALL(a_call_that_others_do_not_make_ends_in_time),
         SMALL(a_rank_that_does_not_launch_is_named),

@@ -357,6 +357,15 @@ static void what_cannot_leave_a_node_is_refused_by_name(void **state)
                   "ceclSignal with another node over 2 nodes of");
     multi_refused(comm, ceclWaitSignal(1, &wait, comm, 0), ceclInvalidUsage,
                   "ceclWaitSignal with another node over 2 nodes of");
+    ceclStream_t stream;
+    ceclGraph_t graph;
+    multi_ok(comm, ceclStreamCreate(comm, &stream));
+    multi_ok(comm, ceclStreamBeginCapture(comm, stream));
+    multi_refused(comm, ceclSend(input, 4, ceclInt8, away, comm, stream), ceclInvalidUsage,
+                  "is on another node, and messages between nodes cannot be captured");
+    multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
+    multi_ok(comm, ceclGraphDestroy(graph));
+    multi_ok(comm, ceclStreamDestroy(comm, stream));
     /* a refused call changes nothing */
     multi_check(comm, &(struct multi_case){.op = ceclOpAllGather, .count = 9, .type = ceclInt8}, 1);
     multi_ok(NULL, ceclCommDestroy(comm));

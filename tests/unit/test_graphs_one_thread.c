@@ -66,6 +66,76 @@ static void a_group_of_all_ranks_is_captured(void **state)
         OK(ceclGraphDestroy(graphs[r]));
 }
 
+/* Each rank sends a block to each, also to itself. */
+static void exchange(int r, uint32_t *send)
+{
+    for (int peer = 0; peer < RANKS; peer++) {
+        OK(ceclSend(send + peer * COUNT, COUNT, ceclUint32, peer, comms[r], streams[r]));
+        OK(ceclRecv(recv[r] + peer * COUNT, COUNT, ceclUint32, peer, comms[r], streams[r]));
+    }
+}
+
+static void capture_exchanges(uint32_t send[RANKS][RANKS * COUNT], ceclGraph_t graphs[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        exchange(r, send[r]);
+    OK(ceclGroupEnd());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
+}
+
+/* Each rank has two graphs. Rank 1 destroys its graph while peers have not launched theirs yet. */
+static void messages_of_all_ranks_are_captured(void **state)
+{
+    static uint32_t send[RANKS][RANKS * COUNT];
+    ceclGraph_t graphs[RANKS], again[RANKS];
+    capture_exchanges(send, graphs);
+    for (uint32_t round = 1; round < 40; round++) {
+        for (uint32_t r = 0; r < RANKS; r++)
+            for (uint32_t i = 0; i < RANKS * COUNT; i++)
+                send[r][i] = round * 10000 + r * 1000 + i;
+        capture_exchanges(send, again);
+        for (int r = 0; r < RANKS; r++) {
+            OK(ceclGraphLaunch(graphs[r], streams[r]));
+            if (r == 1)
+                OK(ceclGraphDestroy(graphs[r]));
+        }
+        for (int r = 0; r < RANKS; r++)
+            OK(ceclGraphLaunch(again[r], streams[r]));
+        for (int r = 0; r < RANKS; r++)
+            OK(ceclStreamSynchronize(comms[r], streams[r]));
+        for (uint32_t r = 0; r < RANKS; r++)
+            for (uint32_t i = 0; i < RANKS * COUNT; i++)
+                assert_int_equal(recv[r][i],
+                                 round * 10000 + i / COUNT * 1000 + r * COUNT + i % COUNT);
+        for (int r = RANKS - 1; r >= 0; r--) {
+            if (r != 1)
+                OK(ceclGraphDestroy(graphs[r]));
+            graphs[r] = again[r];
+        }
+    }
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclGraphDestroy(graphs[r]));
+}
+
+/* No rank captures the other end, because explaining asks no peer. */
+static void a_captured_message_is_explained(void **state)
+{
+    ceclExplanation_t explanation;
+    ceclGraph_t graph;
+    OK(ceclStreamBeginCapture(comms[0], streams[0]));
+    OK(ceclGroupStart());
+    OK(ceclSend(recv[0], COUNT, ceclUint32, 1, comms[0], streams[0]));
+    OK(ceclGroupExplain(comms[0], &explanation));
+    assert_non_null(strstr(explanation.path, "1 sent"));
+    assert_int_equal(explanation.copies, 1);
+    OK(ceclStreamEndCapture(comms[0], streams[0], &graph));
+    OK(ceclGraphDestroy(graph));
+}
+
 static void a_lone_call_is_refused_at_once(void **state)
 {
     ceclGraph_t graph;
@@ -84,6 +154,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_call_is_refused_at_once),
         cmocka_unit_test(a_group_of_all_ranks_is_captured),
+        cmocka_unit_test(messages_of_all_ranks_are_captured),
+        cmocka_unit_test(a_captured_message_is_explained),
     };
     return cmocka_run_group_tests(tests, open_with_memory, close_with_memory);
 }

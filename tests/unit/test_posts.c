@@ -82,6 +82,32 @@ static void a_peer_that_came_is_seen(void **state)
     close_all();
 }
 
+/* Both ranks read the other's post of a captured message, and only then does the slot become free. */
+static void both_ranks_of_a_captured_message_read_the_others_post(void **state)
+{
+    struct cecl_post sent = post_of(0, 1), received = post_of(1, 2), theirs;
+    uint64_t number;
+    sent.captured = received.captured = 1;
+    open_with(4);
+    for (int round = 0; round < 20; round++) {
+        assert_false(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &sent, &number, &theirs));
+        assert_false(cecl_posts_met(&ranks[0], CECL_SENDER, 1, number, &theirs));
+        assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &received, &number, &theirs));
+        assert_true(cecl_posts_met(&ranks[0], CECL_SENDER, 1, number, &theirs));
+        assert_memory_equal(&theirs, &received, sizeof(theirs));
+        assert_true(cecl_posts_met(&ranks[1], CECL_RECEIVER, 0, number, &theirs));
+        assert_memory_equal(&theirs, &sent, sizeof(theirs));
+        cecl_posts_finish(&ranks[1], CECL_RECEIVER, 0);
+        assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 4));
+        assert_false(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 4));
+        cecl_posts_finish(&ranks[0], CECL_SENDER, 1);
+        assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 4));
+    }
+    const uint64_t ticket = cecl_posts_ticket(&ranks[0]);
+    assert_true(cecl_posts_ticket(&ranks[2]) > ticket);
+    close_all();
+}
+
 static void each_ordered_pair_counts_for_itself(void **state)
 {
     uint64_t number;
@@ -171,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_comes_second_reads_the_first_ones_post),
         cmocka_unit_test(a_peer_that_came_is_seen),
+        cmocka_unit_test(both_ranks_of_a_captured_message_read_the_others_post),
         cmocka_unit_test(each_ordered_pair_counts_for_itself),
         cmocka_unit_test(a_full_ring_has_room_when_the_peer_has_come),
         cmocka_unit_test(rings_are_only_for_so_many_ranks),

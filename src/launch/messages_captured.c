@@ -1,0 +1,125 @@
+/* Messages that graphs capture: both ranks capture each message, and wait for each other meanwhile. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "flags/handed.h"
+#include "flags/turns.h"
+#include "launch/captured.h"
+#include "launch/messenger.h"
+
+/* ---- meeting */
+
+/* Whether the peer waits in a capture for a message of this rank, which comes after the one being captured. */
+static bool waits_for_this_rank(ceclComm_t comm, const struct cecl_message *m)
+{
+    const enum cecl_role back = cecl_role_other((enum cecl_role)m->role);
+    return cecl_posts_came(&comm->launcher->messenger.posts, back, m->peer, 1);
+}
+
+/* The error of a wait for a peer that has not posted its end of a message. */
+static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, bool has_left)
+{
+    const bool sends = m->role == CECL_SENDER;
+    const char *mine = cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name,
+               *theirs = cecl_ops[sends ? CECL_OP_RECV : CECL_OP_SEND].name;
+    ceclResult_t result = ceclTimeout;
+    CECL_TRY(cecl_comm_async(comm));
+    if (has_left)
+        result =
+            cecl_fail(ceclRemoteError,
+                      "rank %d has left, and a captured %s waits for its %s: its process or its "
+                      "communicator ended",
+                      m->peer, mine, theirs);
+    else
+        cecl_fail(result,
+                  "a captured %s has waited for rank %d for %d ms (CECL_TIMEOUT_MS), which has not "
+                  "captured its %s%s; put messages that wait for each other into one group "
+                  "(ceclGroupStart, ceclGroupEnd)",
+                  mine, m->peer, comm->config.timeout_ms, theirs,
+                  waits_for_this_rank(comm, m) ? ", but another message with this rank" : "");
+    cecl_comm_set_async(comm, result, cecl_message());
+    return cecl_comm_async(comm);
+}
+
+/* Whether the peer has left is asked first, because it may have posted before. */
+static ceclResult_t meet_one(struct cecl_launch *launch, uint32_t index)
+{
+    ceclComm_t comm = launch->comm;
+    const struct cecl_message *m = &launch->messages[index];
+    struct cecl_post theirs;
+    for (;;) {
+        const bool goes_on = cecl_launch_goes_on(comm),
+                   has_left = cecl_mesh_left(comm->mesh, m->peer);
+        if (cecl_posts_met(&comm->launcher->messenger.posts, (enum cecl_role)m->role, m->peer,
+                           m->number, &theirs))
+            return cecl_messages_learn(launch, index, &theirs);
+        if (!goes_on || has_left)
+            return say_missing(comm, m, has_left);
+        sched_yield();
+    }
+}
+
+ceclResult_t cecl_messages_meet(struct cecl_launch *launch)
+{
+    const struct cecl_posts *posts = &launch->comm->launcher->messenger.posts;
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        CECL_TRY(meet_one(launch, i));
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        cecl_posts_finish(posts, (enum cecl_role)launch->messages[i].role,
+                          launch->messages[i].peer);
+    return ceclSuccess;
+}
+
+/* ---- capturing */
+
+static int word_of(const struct cecl_message *m)
+{
+    return CECL_SIGNALS + (int)(m->number % CECL_HANDED_MESSAGES);
+}
+
+/* Gives the values of a message's three pairs: see struct cecl_message. */
+static void give(ceclComm_t comm, struct cecl_message *m, uint32_t first)
+{
+    const uint32_t hold =
+        cecl_handed_hold(&comm->engine.flags, m->peer, word_of(m), m->role == CECL_SENDER);
+    const uint64_t given[CECL_MESSAGE_GIVEN] = {(uint64_t)word_of(m), 1,    hold,
+                                                CECL_REPLAY_BEGUN,    hold, CECL_REPLAY_ENDED};
+    m->first_given = first;
+    for (uint32_t i = 0; i < CECL_MESSAGE_GIVEN; i++)
+        comm->launcher->messenger.given[first + i] = given[i];
+}
+
+/* Collects the peers' windows to which this rank sends. A row of two buffers for each rank holds one message to
+ * each peer. */
+static ceclResult_t collect_imports(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    const size_t row = 2 * (size_t)comm->nranks, count = row * CECL_HANDED_MESSAGES;
+    struct cecl_peer_buffer *buffers = calloc(count, sizeof(*buffers));
+    if (!buffers)
+        return cecl_fail(ceclOutOfMemory, "no host memory for a captured group of %u messages",
+                         launch->nmessages);
+    for (uint32_t i = 0; i < launch->nmessages; i++) {
+        const struct cecl_message *m = &launch->messages[i];
+        if (m->second && m->bytes > 0)
+            buffers[m->number % CECL_HANDED_MESSAGES * row + 2 * (size_t)m->peer] =
+                launch->places_of[i].there;
+    }
+    const ceclResult_t result =
+        cecl_imports_collect(&comm->registry, buffers, count, &launch->imports);
+    free(buffers);
+    return result;
+}
+
+ceclResult_t cecl_messages_capture(struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    if (launch->nmessages == 0) /* only messages to this rank itself, whose copies are captured */
+        return cecl_captured_issue(launch, NULL);
+    for (uint32_t i = 0; i < launch->nmessages; i++)
+        give(comm, &launch->messages[i], i * CECL_MESSAGE_GIVEN);
+    CECL_TRY(cecl_messages_bind(launch));
+    CECL_TRY(collect_imports(launch));
+    atomic_store(&comm->engine.flags.signals.captured, true);
+    return cecl_captured_issue(launch, &comm->launcher->messenger.bound);
+}
