@@ -19,7 +19,7 @@
 
 #include "aftermath.h"
 
-#define CASE_SECONDS 60.0 /* a case that takes longer counts as hung */
+#define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_JOBS 32
 #define MOST_TRIES 5 /* of a case whose time limit passes before its fault */
 

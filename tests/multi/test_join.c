@@ -4,7 +4,6 @@
 #include "multi.h"
 
 #define SHORT_WAIT "3000" /* ms, for joins that end by their deadline */
-#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
 #define NEVER 1000
 
 /* The caller's exchange over MPI. Call number `fails_at` and all later calls fail. If the rank
@@ -338,5 +337,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_alone_may_correct_any_argument),
         cmocka_unit_test(a_refusal_that_peers_heard_of_says_that_the_id_is_used_up),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

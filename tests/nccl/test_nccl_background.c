@@ -17,7 +17,6 @@
 #include "ranks.h"
 
 #define RANKS 4
-#define PROMPT 10 /* seconds: far below every default timeout */
 #define REFUSED ((ncclResult_t)ceclInvalidArgument)
 
 /* The stand-in's own functions, without the library under test. */
