@@ -311,7 +311,7 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
 static void no_time_passes_while_all_ranks_stand_still(void **state)
 {
     struct meeting *meeting = new_meeting();
-    set("CECL_TIMEOUT_MS", "2000");
+    set("CECL_TIMEOUT_MS", "4000");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             char *buffer;
@@ -323,17 +323,21 @@ static void no_time_passes_while_all_ranks_stand_still(void **state)
                 result = ceclStreamSynchronize(comm, NULL);
             if (result != ceclSuccess)
                 fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(comm));
+            meeting->done++;
+            while (meeting->done < 1 + RANKS) /* the peer must not hear of this rank's end */
+                usleep(1000);
             _exit(result != ceclSuccess);
         }
     while (meeting->joined < RANKS)
         usleep(1000);
-    usleep(200000); /* rank 0 waits by now */
+    usleep(1200000); /* rank 0 waits by now, and its watchdog has seen it */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(kill(children[r], SIGSTOP), 0);
-    usleep(3000000);
+    usleep(5000000);
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(kill(children[r], SIGCONT), 0);
-    meeting->done = 1;
+    usleep(500000); /* the watchdogs look before rank 1 comes */
+    meeting->done++;
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(exit_code(r), 0);
     munmap(meeting, sizeof(*meeting));
