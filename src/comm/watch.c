@@ -298,7 +298,7 @@ void cecl_watch_release(ceclComm_t comm)
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
-    int64_t looked = cecl_now_ms(), still = 0;
+    int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
     struct watched seen = {.since = looked};
     int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
     tick = tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
@@ -308,7 +308,8 @@ static void *watch(void *argument)
             const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick);
             const int64_t now = cecl_now_ms();
             /* for time limits, no time passes while this process stands still and hears nobody */
-            still += now - looked > CECL_WATCH_LATE_MS ? now - looked - tick : 0;
+            skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
+            still += skipped; /* never twice in a row, so that each wait ends */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
