@@ -295,17 +295,22 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
+/* The watchdog looks eight times in a time limit. */
+static int tick_ms(ceclComm_t comm)
+{
+    const int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
+    return tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
+}
+
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
     int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
     struct watched seen = {.since = looked};
-    int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
-    tick = tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             cecl_waits_begin(&comm->waits);
-            const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick);
+            const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
             const int64_t now = cecl_now_ms();
             /* for time limits, no time passes while this process stands still and hears nobody */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
