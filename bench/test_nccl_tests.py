@@ -16,7 +16,7 @@ import unittest
 from unittest import mock
 
 SCRIPT = os.path.abspath(sys.argv.pop(1))
-WAIT_S = 20  # for what takes far less
+WAIT_S = 60  # for what takes far less
 
 # Starts ranks, each of which learns its rank from the variable $FAKE_VARIABLE (empty: from none).
 MPIRUN = """#!/bin/sh
@@ -146,7 +146,7 @@ class Case(unittest.TestCase):
 
     def assert_killed(self, names):
         pids = [int(self.read(name)) for name in names]
-        end = time.monotonic() + 2  # a process that was killed still needs a moment
+        end = time.monotonic() + WAIT_S  # a process that was killed still needs a moment
         while any(map(is_alive, pids)) and time.monotonic() < end:
             time.sleep(0.05)
         left = [pid for pid in pids if is_alive(pid)]
@@ -422,21 +422,28 @@ time.sleep(300)' $rank %s"""
 
     def test_after_a_timeout_all_processes_are_killed_and_the_command_is_named(self):
         self.program(self.HANGS % "yes")
-        began = time.monotonic()
-        self.run_script("--timeout", "1.5", "--rounds", "1", "--may-pass-all", status=1)
-        self.assertLess(time.monotonic() - began, 60)
+        for seconds in ("1.5", "6", "24"):  # on a busy machine the programs may not have begun by then
+            began = time.monotonic()
+            self.run_script("--timeout", seconds, "--rounds", "1", "--may-pass-all", status=1)
+            self.assertLess(time.monotonic() - began, 150)
+            if self.err.count("before it hangs") >= 2:
+                break
         self.assert_killed(["pid.0", "pid.1"])
         self.assertRegex(self.err, r"(?s)mpirun --bind-to none -n 2 .*all_gather_perf -b 8 -g 1: "
-                                   "timed out after 1.5 s and was killed\nbefore it hangs\n")
-        self.assertRegex(self.err, r"cecl-run --stats --policy auto \S+_perf -b 8 -g 1: timed out after 1.5 s ")
+                                   f"timed out after {seconds} s and was killed\nbefore it hangs\n")
+        self.assertRegex(self.err, r"cecl-run --stats --policy auto \S+_perf -b 8 -g 1: timed out after " + seconds)
         self.assertIn("all_gather: 0 results of 0 rows compared;", self.out)
 
     def test_a_program_that_ends_on_sigterm_is_not_waited_for(self):
         self.program(self.HANGS % "no")
         self.environment["FAKE_ARGUMENTS"] = "-b 8 -g 2"
-        began = time.monotonic()
-        self.run_script("--timeout", "1", "--rounds", "1", "--one-process", status=1)
-        self.assertLess(time.monotonic() - began, 2 * 1 + 5)
+        for _ in range(5):  # the machine may stand still meanwhile
+            began = time.monotonic()
+            self.run_script("--timeout", "1", "--rounds", "1", "--one-process", status=1)
+            took = time.monotonic() - began
+            if took < 2 * 1 + 5:
+                return
+        self.fail(f"it took {took:.1f} s")
 
     def stopped_by(self, number):
         """Sends a signal to the script alone while ranks run, and returns its exit status."""

@@ -17,7 +17,7 @@ least=92 # % of lines
 mkdir -p "$build"
 gcc -O1 -Wall -c -fPIC -o "$build/keep_counts.o" "$root/scripts/keep_counts.c"
 build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TEST_RANKS=2;3;5" \
-    -DCECL_TEST_TIMEOUT=900 \
+    -DCECL_TEST_LEAST_TIMEOUT=900 \
     -DCMAKE_C_FLAGS="-g -O1 --coverage -fprofile-update=atomic" \
     -DCMAKE_EXE_LINKER_FLAGS="$build/keep_counts.o -rdynamic" \
     -DCMAKE_SHARED_LINKER_FLAGS="$build/keep_counts.o"

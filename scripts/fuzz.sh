@@ -18,12 +18,13 @@ build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCECL
     -DCECL_WERROR=ON -DCECL_CUDA=OFF -DCECL_MPI=OFF -DCECL_BASELINE_NCCL=OFF -DCECL_TESTS=OFF \
     -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF
 
-# run NAME: one fuzzer. A run of one input that takes 30 s has found an endless wait.
+# run NAME: one fuzzer. A run of one input that takes 150 s has found an endless wait: the library's time
+# limits are 60 s.
 run() {
     local name=$1 log=$build/$1.log found
     rm -rf "$build/new/$name" "$build/$name"-*
     mkdir -p "$build/new/$name"
-    if "$build/fuzzers/fuzz_$name" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 \
+    if "$build/fuzzers/fuzz_$name" -max_total_time="$seconds" -timeout=150 -rss_limit_mb=4096 \
         -max_len=600 -len_control=0 -artifact_prefix="$build/$name-" "$build/new/$name" \
         "$root/tests/fuzz/corpus/$name" >"$log" 2>&1; then
         echo "$name: $(sed -n 's/^Done \(.*\)/\1/p' "$log"), $(sed -n 's/^INFO: Seed:/seed/p' "$log")"

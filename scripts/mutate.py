@@ -267,7 +267,7 @@ class Worker:
         self.copy_tree()
         self.call(["cmake", "-S", self.tree, "-B", self.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
                    "-DCECL_CUDA=OFF", "-DCECL_MPI=ON", "-DCECL_EXAMPLES=OFF", "-DCECL_BENCH=OFF",
-                   "-DCECL_TEST_RANKS=3", "-DCECL_TEST_TIMEOUT=%d" % options.limit,
+                   "-DCECL_TEST_RANKS=3", "-DCECL_TEST_LEAST_TIMEOUT=%d" % options.limit,
                    "-DCECL_SANITIZE=" + options.sanitize])
         if self.make().returncode != 0:
             sys.exit("the tree does not build: " + self.build)

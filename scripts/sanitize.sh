@@ -45,5 +45,9 @@ for kind in ${1:-address thread}; do
     address) labels='unit|plan|multi' ;;
     thread) labels=unit left_out="$left_out|^test_(reduce|splits|sums)_host|^test_learn_|^test_tuning|^test_blame" ;;
     esac
-    (cd "$build" && ctest --output-on-failure -j"$test_jobs" -L "$labels" -E "$left_out")
+    log=$build/tests.log
+    if ! (cd "$build" && ctest --output-on-failure -j"$test_jobs" -L "$labels" -E "$left_out") | tee "$log"; then
+        "$root/scripts/failures.sh" "$log"
+        exit 1
+    fi
 done

@@ -109,9 +109,11 @@ explain() {
 
 # One unreachable list among several must not prevent an installation from the other lists.
 updated=0
-"${as_root[@]}" apt-get update >"$log" 2>&1 || updated=$?
+# Servers are sometimes slow, and another process may be installing.
+patience=(-o Acquire::Retries=5 -o DPkg::Lock::Timeout=300)
+"${as_root[@]}" apt-get update "${patience[@]}" >"$log" 2>&1 || updated=$?
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
+    apt-get install -y "${patience[@]}" --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
     explain
     exit 1
 fi

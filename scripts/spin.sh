@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Checks the models in docs/models exhaustively, and checks that Spin finds each fault planted in them.
-# Also fails when a search was cut short or Spin itself failed. Two searches run at a time.
+# Also fails when a search was cut short or Spin itself failed. Two searches run at a time, where memory
+# suffices.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)
 trap 'wait; rm -rf "$work"' EXIT
-at_once=2
+at_once=2 # of 2 GB at most
+awk '/^MemAvailable/ && $2 < 8000000 { exit 1 }' /proc/meminfo || at_once=1
 
 fail() {
     echo "$model.pml, $1" >&2

@@ -26,6 +26,7 @@ ctest --output-on-failure -j"$test_jobs" "$@" | tee "$log" || status=$?
 # The verdict is computed now, because `ctest -N` below overwrites the log. It is printed at the end.
 verdict=$("$root/scripts/verdict.sh" "$log" Testing/Temporary/LastTest.log) ||
     [ $status -ne 0 ] || status=1
+"$root/scripts/failures.sh" "$log"
 
 # For each label: how many of its tests passed, failed and were skipped.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped

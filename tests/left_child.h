@@ -19,7 +19,7 @@ static inline void die_and_leave_a_child(void)
     char byte;
     if (fork() == 0) {
         close(left_child_leash[1]);
-        alarm(60); /* beyond all time limits of the ranks */
+        alarm(200); /* beyond all time limits of the ranks */
         (void)!read(left_child_leash[0], &byte, 1);
     }
     _exit(0);

@@ -31,7 +31,7 @@ losses() {
 refuses() {
     local ranks=$1 code=$2 words=$3 output
     shift 3
-    output=$(timeout 60 "${mpirun[@]}" -n "$ranks" sh -c '"$@"; echo "ended with $?"' rank \
+    output=$(timeout 200 "${mpirun[@]}" -n "$ranks" sh -c '"$@"; echo "ended with $?"' rank \
         "$example" "${tiny[@]}" "$@" 2>&1)
     if [ "$(grep -c "^ended with $code\$" <<<"$output")" -ne "$ranks" ] ||
         ! grep -qF -- "fsdp_train: $words" <<<"$output"; then

@@ -18,7 +18,7 @@ refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 
 cp "$work/20" "$work/rank-0"
 # shellcheck disable=SC2016 # the rank's own shell fills it in
 each='"$@" --data "$0-$OMPI_COMM_WORLD_RANK"; echo "ended with $?"'
-output=$(timeout 60 "${mpirun[@]}" -n 2 sh -c "$each" "$work/rank" "$example" "${tiny[@]}" \
+output=$(timeout 200 "${mpirun[@]}" -n 2 sh -c "$each" "$work/rank" "$example" "${tiny[@]}" \
     --batch 2 2>&1)
 [ "$(grep -c '^ended with 1$' <<<"$output")" -eq 2 ] || fail "one rank without a text:" "$output"
 grep -qF "rank-1: No such file" <<<"$output" || fail "not said:" "$output"

@@ -10,10 +10,14 @@
 #include "boot/net.h"
 #include "util/clock.h"
 
-#define PATIENCE_MS 5000 /* ms in which a caller must send all its bytes */
-#define HEARING_MS 1000  /* ms that a caller has before a newer one may replace it */
-#define HEARD_MS 100     /* the same, if put_off asks the caller to connect again */
-#define TICK_MS 50       /* ms between two checks of deadlines */
+/* ms in which a caller must send all its bytes, if put_off asks it to connect again after that, and if it cannot
+ * connect again. A process may stand still for some seconds. */
+#define PATIENCE_MS 5000
+#define LONG_PATIENCE_MS 60000
+#define HEARING_MS 1000 /* ms that a caller has before a newer one may replace it */
+#define HEARD_MS 100    /* the same, if put_off asks the caller to connect again */
+#define TICK_MS 50      /* ms between two checks of deadlines */
+#define STILL_MS 500    /* if this process has not looked for longer, it stood still */
 #define REST_MS 20 /* ms of rest after an accept that failed for lack of descriptors or memory */
 /* ms of such failures before they are reported, because resources may become free meanwhile */
 #define BEAR_MS 1000
@@ -73,6 +77,11 @@ static int hearing_ms(const struct cecl_door *door)
     return door->put_off ? HEARD_MS : HEARING_MS;
 }
 
+static int patience_ms(const struct cecl_door *door)
+{
+    return door->put_off ? PATIENCE_MS : LONG_PATIENCE_MS;
+}
+
 /* Takes a caller off the list. The other callers stay in their order of arrival. (Times of arrival could not
  * restore this order, because two callers may arrive in the same millisecond.) */
 static void take_off(struct cecl_door *door, int which)
@@ -82,6 +91,14 @@ static void take_off(struct cecl_door *door, int which)
     door->count--;
     memmove(one, one + 1, (size_t)(door->count - which) * sizeof(*one));
     door->callers[door->count].said = said;
+}
+
+/* Closes a caller's connection after asking it to connect again, if it can. */
+static void send_away(const struct cecl_door *door, const struct cecl_caller *one)
+{
+    if (door->put_off)
+        door->put_off(one);
+    cecl_net_close(one->fd);
 }
 
 /* Drops the oldest caller, if its time is over. A caller that has sent all its bytes stays, because it is
@@ -94,9 +111,7 @@ static bool push_out(struct cecl_door *door)
     struct cecl_caller *one = &door->callers[oldest];
     if (oldest == door->count || cecl_now_ms() - one->since < hearing_ms(door))
         return false;
-    if (door->put_off)
-        door->put_off(one);
-    cecl_net_close(one->fd);
+    send_away(door, one);
     take_off(door, oldest);
     return true;
 }
@@ -137,7 +152,7 @@ static void let_in(struct cecl_door *door)
     }
 }
 
-/* Reads more of a caller's bytes. Returns false if the caller has closed or took too long. */
+/* Reads more of a caller's bytes. Returns false if the caller has closed. */
 static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 {
     while (one->got < door->bytes) {
@@ -148,7 +163,7 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
         else if (got == 0 || cecl_net_is_closed(errno))
             return false;
         else if (errno != EINTR)
-            return cecl_now_ms() - one->since < PATIENCE_MS;
+            break;
     }
     return true;
 }
@@ -156,10 +171,22 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 /* Whether a caller stays. `ready`: poll() says that it has sent something, or has closed. */
 static bool stays(const struct cecl_door *door, struct cecl_caller *one, bool ready, int64_t now)
 {
-    if (ready ? hear(door, one) : one->got == door->bytes || now - one->since < PATIENCE_MS)
+    if (ready && !hear(door, one))
+        cecl_net_close(one->fd);
+    else if (one->got == door->bytes || now - one->since < patience_ms(door))
         return true;
-    cecl_net_close(one->fd);
+    else
+        send_away(door, one);
     return false;
+}
+
+/* Callers could not be heard while this process stood still, so that time does not count. */
+static void skip_time(struct cecl_door *door)
+{
+    const int64_t now = cecl_now_ms(), away = now - door->looked;
+    for (int i = 0; i < door->count && away > STILL_MS; i++)
+        door->callers[i].since += away;
+    door->looked = now;
 }
 
 /* Reads from the callers that poll() has found ready, or from all callers if poll() failed. */
@@ -189,7 +216,9 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
     const int tick = open ? TICK_MS : REST_MS;
     if ((door->count > 0 || !open) && (wait_ms < 0 || wait_ms > tick))
         wait_ms = tick;
-    hear_all(door, poll(door->polls, (nfds_t)door->count + 1, wait_ms) >= 0);
+    const bool has_polled = poll(door->polls, (nfds_t)door->count + 1, wait_ms) >= 0;
+    skip_time(door);
+    hear_all(door, has_polled);
     if (open)
         let_in(door);
 }

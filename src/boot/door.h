@@ -32,16 +32,17 @@ struct cecl_door {
     /* Called for a new connection. May send but must not wait. Returns false to turn the caller away.
      * NULL: all are let in. */
     bool (*greet)(struct cecl_caller *caller);
-    /* Called before a caller is dropped for a newer one: tells the caller to connect again. May send but
-     * must not wait. NULL (as cecl_door_open sets it): callers cannot connect again, so each has more
-     * time. */
+    /* Called before a caller is dropped for a newer one, or because it was silent for too long: tells the caller
+     * to connect again. May send but must not wait. NULL (as cecl_door_open sets it): callers cannot connect
+     * again, so each has more time. */
     void (*put_off)(const struct cecl_caller *caller);
     /* errno of the last accept, if it failed for lack of descriptors or memory; 0: it succeeded */
     int trouble;
     int64_t trouble_since;
     int64_t rest_until;
-    int room;  /* most callers at a time */
-    int count; /* number of callers; the list begins with the oldest */
+    int64_t looked; /* when callers were last heard */
+    int room;       /* most callers at a time */
+    int count;      /* number of callers; the list begins with the oldest */
     /* [room]; entries from `count` on have only their place in `said` */
     struct cecl_caller *callers;
     unsigned char *said;  /* [room * bytes] */

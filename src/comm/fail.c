@@ -127,9 +127,9 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
         cecl_fail(ceclTimeout,
-                  "a small collective has waited more than %d ms (CECL_TIMEOUT_MS) for data of "
-                  "rank %d, which has begun a call, perhaps a different one%s",
-                  comm->config.timeout_ms, late, cecl_comm_hint(comm));
+                  "a small collective has waited for rank %d for more than %d ms "
+                  "(CECL_TIMEOUT_MS): that rank made a different call, or none%s",
+                  late, comm->config.timeout_ms, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
     struct cecl_net *net = comm->engine.net;

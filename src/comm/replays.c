@@ -7,6 +7,7 @@
 #include "flags/handed.h"
 #include "flags/pads.h"
 #include "flags/turns.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
 
@@ -72,7 +73,7 @@ void cecl_replays_look(ceclComm_t comm, int64_t now)
         cecl_turns_late(flags, &late);
     if (late.count == 0)
         return;
-    cecl_waits_add(&comm->waits, &late, now);
+    cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (!exchanges || net->is_exact)
         lose_a_leaver(comm, &late);
     if (cecl_comm_time_is_up(comm, &late, waited_ms))

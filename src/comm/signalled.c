@@ -6,6 +6,7 @@
 #include "flags/gates.h"
 #include "flags/handed.h"
 #include "flags/signals.h"
+#include "util/clock.h"
 
 /* A rank's signals arrive before its goodbye, so no signal is on its way once the rank has left. */
 static bool has_lost_a_leaver(ceclComm_t comm)
@@ -82,7 +83,7 @@ static void look_at_graphs(ceclComm_t comm, int64_t now_ms)
     cecl_handed_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;
-    cecl_waits_add(&comm->waits, &late, now_ms);
+    cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (first.peer != comm->rank && now_ms - first.since >= GONE_MS &&
         cecl_mesh_left(comm->mesh, first.peer)) {
         cecl_fail(ceclRemoteError,
@@ -123,7 +124,7 @@ void cecl_signalled_look(ceclComm_t comm, int64_t now_ms)
     cecl_signals_look(&comm->engine.flags, now_ms, &first, &late);
     if (first.peer < 0)
         return;
-    cecl_waits_add(&comm->waits, &late, now_ms);
+    cecl_waits_add(&comm->waits, &late, cecl_now_ms());
     if (cecl_comm_time_is_up(comm, &late, now_ms - first.since))
         time_out(comm, &first, &late, now_ms - first.since);
 }

@@ -27,9 +27,8 @@
 /* The state of the pending call when it last made progress. */
 struct watched {
     uint32_t done, flags[CECL_LANES], messages;
-    int64_t since; /* since when the started call has made no progress, ms */
-    bool started;
-    bool blind;          /* the driver does not answer */
+    int64_t since;       /* since when the started call has made no progress, ms */
+    bool started, blind; /* blind: the driver does not answer */
     int64_t blind_since; /* since when the driver does not answer, ms */
 };
 
@@ -157,9 +156,8 @@ static void time_out(ceclComm_t comm, struct cecl_progress *progress, int64_t wa
  * memory waits for the call. Checks only the time limit, because the mesh reports ends of peers without
  * the driver. The time of the caller's earlier work on the stream counts, too, because whether that work
  * has ended is not known either. */
-static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done)
+static void look_on_blindly(ceclComm_t comm, struct watched *seen, uint32_t done, int64_t now)
 {
-    const int64_t now = cecl_now_ms();
     if (!seen->blind || done != seen->done) {
         seen->blind = true;
         seen->blind_since = now;
@@ -185,12 +183,10 @@ static bool has_moved(const struct cecl_progress *progress, const struct watched
 
 /* Checks a pending call: which peer keeps it waiting, and for how long. Sets the asynchronous error
  * when that is too long, or when the missing peer has left. */
-static void look_after(ceclComm_t comm, struct watched *seen)
+static void look_after(ceclComm_t comm, struct watched *seen, int64_t now)
 {
-    const int64_t now = cecl_now_ms();
     struct cecl_progress progress;
     const uint32_t done = cecl_flags_done(&comm->engine.flags);
-
     if (cecl_comm_hear_kernels(comm) != ceclSuccess)
         return;
     if (cecl_flags_calls_idle(&comm->engine.flags)) {
@@ -201,7 +197,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     const ceclResult_t asked = ask_progress(comm, comm->watch.rows, &progress);
     if (asked == ceclInProgress) {
-        look_on_blindly(comm, seen, done);
+        look_on_blindly(comm, seen, done, now);
         return;
     }
     seen->blind = false;
@@ -210,7 +206,7 @@ static void look_after(ceclComm_t comm, struct watched *seen)
         return;
     }
     if (progress.started)
-        cecl_waits_add(&comm->waits, &progress.late, now);
+        cecl_waits_add(&comm->waits, &progress.late, cecl_now_ms());
     /* The time of the caller's earlier work on the stream does not count, however long it takes. */
     if (!progress.started || !seen->started || done != seen->done || has_moved(&progress, seen) ||
         progress.late.count == 0) {
@@ -299,29 +295,39 @@ void cecl_watch_release(ceclComm_t comm)
     pthread_mutex_unlock(&comm->watch.lock);
 }
 
+/* The watchdog looks eight times in a time limit. */
+static int tick_ms(ceclComm_t comm)
+{
+    const int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
+    return tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
+}
+
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
-    struct watched seen = {.since = cecl_now_ms()};
-    int tick = comm->config.timeout_ms > 0 ? comm->config.timeout_ms / 8 : CECL_WATCH_TICK_MS;
-    tick = tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
-
+    int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
+    struct watched seen = {.since = looked};
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             cecl_waits_begin(&comm->waits);
-            if (cecl_mesh_watch(comm->mesh, tick) != ceclSuccess)
+            const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
+            const int64_t now = cecl_now_ms();
+            /* for time limits, no time passes while this process stands still and hears nobody */
+            skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
+            still += skipped; /* never twice in a row, so that each wait ends */
+            looked = now;
+            if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
             else
-                look_after(comm, &seen);
-            cecl_replays_look(comm, cecl_now_ms());
-            cecl_signalled_look(comm, cecl_now_ms());
+                look_after(comm, &seen, now - still);
+            cecl_replays_look(comm, now - still);
+            cecl_signalled_look(comm, now - still);
             cecl_waits_end(&comm->waits, cecl_now_ms());
             cecl_comm_compare_calls(comm);
             continue;
         }
         cecl_watch_release(comm);
-        const struct timespec pause = {.tv_nsec = RELEASE_TICK_MS * 1000000L};
-        nanosleep(&pause, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RELEASE_TICK_MS * 1000000L}, NULL);
     }
     return NULL;
 }

@@ -24,7 +24,7 @@
 #include "life.h"
 #include "steps.h"
 
-#define CASE_SECONDS 90.0 /* a case that takes longer counts as hung */
+#define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_JOBS 32
 #define MOST_CASES 20000
 #define MOST_STEPS 64

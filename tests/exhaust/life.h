@@ -11,7 +11,7 @@
 
 #define RANKS 3
 #define INTS 65536       /* in each of a rank's two symmetric buffers */
-#define TIMEOUT_MS 20000 /* of waits for peers, and of joining; a step that takes longer has hung */
+#define TIMEOUT_MS 60000 /* of waits for peers, and of joining; a step that takes longer has hung */
 #define OOB_EXCHANGES 16 /* most exchanges in one join by callbacks */
 #define OOB_PART_BYTES 16384
 #define WORDS_BYTES 512

@@ -32,14 +32,14 @@ static bool is_joining(const struct life *life)
 }
 
 #define ENDING "this process is ending"
-#define TELLING 7
+#define TELLING 8
 /* Fault by fault: an error's message must contain one of these words. Unused entries are NULL. */
 static const char *const telling[FAULTS][TELLING] = {
     [KILLED] = {"ended", "left", "closed the connection", "Connection refused"},
     [EXITS] = {"ended", "left", "closed the connection", "Connection refused", ENDING},
     [LEAVES_CHILD] = {"ended", "left", "closed the connection", "Connection refused"},
-    [STOPPED] = {"has waited ", "waits for", "did not come", "did not make this",
-                 "missing: ", "no answer", "no connection"},
+    [STOPPED] = {"stopped inside a call", "has waited ", "waits for", "did not come",
+                 "did not make this", "missing: ", "no answer", "no connection"},
     [NEVER_CALLS] = {"has waited ", "waits for", "did not come", "did not make this",
                      "missing: ", "no answer", "no connection"},
     [ABORTS] = {"ceclCommAbort was called", "gave up and then ended", "has left"},

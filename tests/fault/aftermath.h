@@ -6,11 +6,11 @@
 
 /* Seconds in which all ranks must know of a fault, in addition to the time limit if the fault leaves no
  * evidence. */
-#define PROMPT 10.0
+#define PROMPT 45.0
 /* The time limit of communicators in which a rank keeps others waiting. Each further try of a case doubles
  * it. Ranks that share a GPU take longer to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
-#define LONG_TIMEOUT_MS 20000 /* of other communicators: no timeout may replace evidence */
+#define LONG_TIMEOUT_MS 60000 /* of other communicators: no timeout may replace evidence */
 
 /* Fails if all ranks must know of the fault by now. */
 void aftermath_check_time(struct life *life);

@@ -19,7 +19,7 @@
 
 #include "aftermath.h"
 
-#define CASE_SECONDS 60.0 /* a case that takes longer counts as hung */
+#define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_JOBS 32
 #define MOST_TRIES 5 /* of a case whose time limit passes before its fault */
 
@@ -199,16 +199,19 @@ static const struct report *first_failure(const struct run *run)
     return first;
 }
 
-/* Whether a time limit passed before the fault. The time limits are short here, so the cause is a busy
- * machine. A rank that comes after the limit of the id's maker finds no listener, and may report this before
- * the maker reports the limit. */
+/* Whether a time limit passed before the fault, or before a rank without a fault had come. The time limits are
+ * short here, so the cause is a busy machine. A rank that comes after the limit of the id's maker finds no
+ * listener, and may report this before the maker reports the limit. */
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
     const bool before = failure && (!atomic_load(&run->meeting->fault_began) ||
-                                    failure->failed_at < run->meeting->fault_at);
-    return before && (strstr(failure->words, "TIMEOUT_MS") ||
-                      strstr(failure->words, "no process listens at its address"));
+                                    failure->failed_at < run->meeting->fault_at),
+               late = failure && !fault_case_is_seen(run->c) &&
+                      strstr(failure->words, "the message blames rank") &&
+                      strstr(failure->words, "CECL_TIMEOUT_MS");
+    return late || (before && (strstr(failure->words, "TIMEOUT_MS") ||
+                               strstr(failure->words, "no process listens at its address")));
 }
 
 static void note_slowest(const struct run *run, struct tally *tally)

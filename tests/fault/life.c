@@ -103,7 +103,7 @@ static void warm_up(struct life *life)
 static void warm_up_together(struct life *life)
 {
     enum { INTS_EACH = 100000 };
-    const ceclConfig_t config = join_config(life->c, 30000);
+    const ceclConfig_t config = join_config(life->c, LONG_TIMEOUT_MS);
     const int n = life->n, next = (life->me + 1) % n, last = (life->me + n - 1) % n;
     ceclComm_t comm = NULL;
     int *memory = NULL;
@@ -208,7 +208,7 @@ static ceclResult_t attempt_until_failure(struct life *life)
 static void prepare(struct life *life)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(90);
+    alarm(200);
     mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
     if (life->op == REPLAY) /* the children inherit the nodes */

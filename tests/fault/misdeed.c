@@ -22,7 +22,7 @@ static _Noreturn void leave_a_child(struct life *life)
 {
     const pid_t child = fork();
     if (child == 0) {
-        alarm(30);
+        alarm(200);
         for (;;)
             pause();
     }

@@ -38,7 +38,7 @@ static int run_folder(const char *path)
 int main(int argc, char **argv)
 {
     int files = 0;
-    alarm(115);
+    alarm(280);
     LLVMFuzzerInitialize(&argc, &argv);
     for (int i = 1; i < argc; i++)
         files += run_folder(argv[i]);

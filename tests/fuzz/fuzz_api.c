@@ -794,8 +794,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", "15000", 1);
-    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_TIMEOUT_MS", "60000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
     setenv("CECL_POOL_BYTES", "64M", 1);
     setenv("CECL_SEGMENT_BYTES", "256K", 1);
     model_start();

@@ -245,8 +245,8 @@ void begin_process(const char *policy)
     setenv("CECL_NCCL", policy, 1);
     setenv("CECL_DEBUG", "none", 0); /* refusals would print many warnings */
     setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", "15000", 1);
-    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_TIMEOUT_MS", "60000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
     setenv("CECL_POOL_BYTES", "64M", 1);
     setenv("CECL_SEGMENT_BYTES", "256K", 1);
     setenv("CECL_STAGING_BYTES", "64K", 1);

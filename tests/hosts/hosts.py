@@ -16,9 +16,9 @@ import tempfile
 import time
 
 PROGRAM, WAY = sys.argv[1:3]
-TIMEOUT_MS = 15000  # limit of what must not take long; machines are sometimes slow
-CUT_TIMEOUT_MS = 6000
-SLACK_S = 20  # a process may wait for the last messages of its host's ranks, and machines are sometimes slow
+TIMEOUT_MS = 60000  # limit of what must not take long; machines sometimes stand still
+SLACK_S = 60  # a process may wait for the last messages of its host's ranks, and machines are sometimes slow
+CUT_LIMITS_MS = (6000, 30000)
 SPACES = [f"cecl-{os.getpid()}-{n}" for n in (0, 1)]
 LINK = "cecl0"
 
@@ -35,7 +35,7 @@ class Job:
 
     def start(self, rank, host, nranks, act, settings):
         env = dict(os.environ, CECL_DEVICE="host", CECL_TIMEOUT_MS=str(TIMEOUT_MS),
-                   CECL_INIT_TIMEOUT_MS="15000", CECL_POOL_BYTES="64M", CECL_DEBUG="warn")
+                   CECL_INIT_TIMEOUT_MS=str(TIMEOUT_MS), CECL_POOL_BYTES="64M", CECL_DEBUG="warn")
         command = [PROGRAM, os.path.join(self.folder.name, "id"), str(nranks), str(rank), str(host), act]
         if WAY == "pretended":
             env.update(CECL_HOST_ID=str(host), CECL_SOCKET_IFNAME="lo")
@@ -64,7 +64,7 @@ class Job:
     def end(self, killed=()):
         for rank, process in enumerate(self.ranks):
             process.stdin.close()
-            status = process.wait(30)
+            status = process.wait(100)
             if status != (-9 if rank in killed else 0):
                 self.fail(f"rank {rank} ended with {status}: {process.stdout.read()}")
             process.stdout.close()
@@ -99,9 +99,22 @@ def a_killed_rank_is_named(victim, act):
     job.end(killed=[victim])
 
 
-def a_late_rank_is_named_on_all_hosts(late):
+def within_one_of(limits_ms, case, *arguments):
+    """A case that waits for a time limit, which may pass too early if the machine stands still."""
+    for limit in limits_ms[:-1]:
+        try:
+            return case(limit, *arguments)
+        except SystemExit as why:
+            print(f"with a time limit of {limit} ms: {why}", flush=True)
+            if WAY != "pretended":
+                end_spaces()
+                make_spaces()
+    return case(limits_ms[-1], *arguments)
+
+
+def a_late_rank_is_named_on_all_hosts(limit_ms, late):
     """Also where ranks wait for one that waits for it."""
-    job = Job((2, 3), [f"late:{late}"] * 5, {rank: {"CECL_TIMEOUT_MS": "1000"} for rank in range(5)})
+    job = Job((2, 3), [f"late:{late}"] * 5, {rank: {"CECL_TIMEOUT_MS": str(limit_ms)} for rank in range(5)})
     job.expect(range(5), "^joined$")
     job.expect(range(5), f"^heard: .*a call has waited for rank {late} for ")
     job.expect(range(5), "^aborted$")
@@ -130,7 +143,7 @@ def a_process_that_ends_has_left():
     """A rank leaves: its goodbye is no failure on another host, and arrives before its links end."""
     job = Job((1, 2), ["exit", "hold", "hold"])
     job.expect(range(3), "^joined$")
-    job.ranks[0].wait(30)
+    job.ranks[0].wait(100)
     job.ranks[1].stdin.close()
     job.ranks[2].stdin.close()
     job.expect([1, 2], "^left$")
@@ -151,8 +164,10 @@ def the_others_shrink_and_go_on(victim, sizes=(2, 3), after=0.0):
     job.end(killed=[victim])
 
 
-def a_refusal_fails_one_shrink_of_each(victim):
-    """Also if all ranks are on the list of the rank that refuses, and the one that was killed would be the first."""
+def a_refusal_fails_one_shrink_of_each(_, victim):
+    """Also if all ranks are on the list of the rank that refuses, and the one that was killed would be the first.
+
+    The refusal is told for 5 s: if the machine stands still for longer, a late rank may miss it."""
     others = [rank for rank in range(4) if rank != victim]
     job = Job((2, 2), [f"refuse:{victim}"] * 4)
     job.expect(range(4), "^joined$")
@@ -172,8 +187,8 @@ def odd_settings_are_named():
     job.end()
 
 
-def a_cut_link_is_named(act):
-    settings = {"CECL_TIMEOUT_MS": str(CUT_TIMEOUT_MS)}
+def a_cut_link_is_named(limit_ms, act):
+    settings = {"CECL_TIMEOUT_MS": str(limit_ms)}
     job = Job((2, 2), [act] * 4, {rank: settings for rank in range(4)})
     job.expect(range(4), "^joined$")
     time.sleep(0.3 if act == "go_on" else 0)
@@ -182,15 +197,15 @@ def a_cut_link_is_named(act):
     job.expect([0, 1], "^heard: .*no answer for .* from the host of ranks 2 and 3")
     job.expect([2, 3], "^heard: .*no answer for .* from the host of ranks 0 and 1")
     job.expect(range(4), "^aborted$")
-    within(job, begin, CUT_TIMEOUT_MS / 1000 + SLACK_S)
+    within(job, begin, limit_ms / 1000 + SLACK_S)
     job.end()
     space("ip", "link", "set", LINK, "up")
 
 
-def hosts_that_are_cut_off_go_on_by_themselves():
+def hosts_that_are_cut_off_go_on_by_themselves(limit_ms):
     end_spaces()  # after a cut the other host may still take this one for unreachable, for some seconds
     make_spaces()
-    settings = {"CECL_TIMEOUT_MS": str(CUT_TIMEOUT_MS)}
+    settings = {"CECL_TIMEOUT_MS": str(limit_ms)}
     job = Job((2, 2), ["shrink:-1"] * 4, {rank: settings for rank in range(4)})
     job.expect(range(4), "^joined$")
     begin = time.monotonic()
@@ -198,13 +213,13 @@ def hosts_that_are_cut_off_go_on_by_themselves():
     job.expect(range(4), "^heard: .*(no answer for|cannot be reached)")
     job.expect(range(4), "^shrunk$")
     job.expect(range(4), "^left$")
-    within(job, begin, CUT_TIMEOUT_MS / 1000 + SLACK_S)
+    within(job, begin, limit_ms / 1000 + SLACK_S)
     job.end()
 
 
-def hosts_that_are_not_linked_are_refused():
+def hosts_that_are_not_linked_are_refused(limit_ms):
     """The id is valid on one host only, so the error on the other host names the setting."""
-    job = Job((1, 1), ["work"] * 2, {0: {"CECL_SOCKET_IFNAME": None, "CECL_INIT_TIMEOUT_MS": "1500"}})
+    job = Job((1, 1), ["work"] * 2, {0: {"CECL_SOCKET_IFNAME": None, "CECL_INIT_TIMEOUT_MS": str(limit_ms)}})
     job.expect([1], "^refused: .*CECL_SOCKET_IFNAME")
     job.expect([0], "^refused: .*1 of 2 ranks joined")
     job.end()
@@ -303,19 +318,19 @@ def end_processes():
 
 def calls_under_mpirun_are_right():
     with tempfile.TemporaryDirectory() as folder:
-        if mpirun(folder, 300).wait(timeout=60) != 0:
+        if mpirun(folder, 300).wait(timeout=200) != 0:
             sys.exit("\n".join(written(folder, rank)[-1000:] for rank in range(4)))
 
 
-def a_link_that_is_cut_under_mpirun_is_named():
+def a_link_that_is_cut_under_mpirun_is_named(limit_ms):
     """A plan over nodes is made only after all ranks have joined."""
     with tempfile.TemporaryDirectory() as folder:
-        job = mpirun(folder, 100000000, CECL_TIMEOUT_MS=str(CUT_TIMEOUT_MS))
+        job = mpirun(folder, 100000000, CECL_TIMEOUT_MS=str(limit_ms))
         try:
-            await_words(folder, [0], "plan, 4 ranks: .*exchange 1", 40)
+            await_words(folder, [0], "plan, 4 ranks: .*exchange 1", SLACK_S)
             space("ip", "link", "set", LINK, "down")
             await_words(folder, range(4), "the host of ranks .*the link is cut, or the host is down",
-                        CUT_TIMEOUT_MS / 1000 + SLACK_S)
+                        limit_ms / 1000 + SLACK_S)
         finally:
             end_processes()
             job.wait()
@@ -324,7 +339,7 @@ def a_link_that_is_cut_under_mpirun_is_named():
 def try_all():
     if WAY == "mpirun":
         calls_under_mpirun_are_right()
-        a_link_that_is_cut_under_mpirun_is_named()
+        within_one_of(CUT_LIMITS_MS, a_link_that_is_cut_under_mpirun_is_named)
         return
     they_join_and_leave((2, 3), "work")
     they_join_and_leave((2, 3), "carry")
@@ -335,11 +350,11 @@ def try_all():
         they_join_and_leave((2, 3), "carry", CECL_CHECK="1")
         they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
-        a_late_rank_is_named_on_all_hosts(4)
+        within_one_of((1000, 20000), a_late_rank_is_named_on_all_hosts, 4)
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
         for victim in (0, 1):
-            a_refusal_fails_one_shrink_of_each(victim)
+            within_one_of(range(3), a_refusal_fails_one_shrink_of_each, victim)
         for victim in (0, 1, 2, 4):
             a_killed_rank_is_named(victim, "wait")
         for victim in (0, 4):
@@ -349,9 +364,9 @@ def try_all():
         a_killed_rank_is_named(2, "wait")
         a_killed_rank_is_named(4, "go_on")
         the_others_shrink_and_go_on(2, after=0.1)
-        a_cut_link_is_named("go_on")
-        hosts_that_are_not_linked_are_refused()
-        hosts_that_are_cut_off_go_on_by_themselves()
+        within_one_of(CUT_LIMITS_MS, a_cut_link_is_named, "go_on")
+        within_one_of((1500, 20000), hosts_that_are_not_linked_are_refused)
+        within_one_of(CUT_LIMITS_MS, hosts_that_are_cut_off_go_on_by_themselves)
 
 
 if WAY != "pretended" and not shutil.which("ip"):

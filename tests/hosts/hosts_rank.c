@@ -28,8 +28,8 @@
 
 #include "hosts_calls.h"
 
-#define WAIT_MS 20000 /* seconds: longer than every time limit that the script sets */
-#define LIFE_S 110    /* seconds: most time of a rank */
+#define WAIT_MS 100000 /* ms: longer than every time limit that the script sets */
+#define LIFE_S 250     /* seconds: most time of a rank */
 
 static void pause_ms(int ms)
 {

@@ -21,8 +21,8 @@
 
 #include "arena.h"
 
-#define RUN_SECONDS 90.0 /* a run that takes longer counts as hung */
-#define LONGEST_US 16    /* a kill is delayed by at most 2 to the power of this, in us */
+#define RUN_SECONDS 180.0 /* a run that takes longer counts as hung */
+#define LONGEST_US 16     /* a kill is delayed by at most 2 to the power of this, in us */
 #define MOST_JOBS 256
 
 struct options {

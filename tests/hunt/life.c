@@ -11,8 +11,6 @@
 #include "puts_amid.h"
 #include "settings.h"
 
-#define SOON 20.0 /* seconds in which a failure must become known */
-
 static struct {
     const struct run *run;
     struct arena *arena;
@@ -199,10 +197,10 @@ static uint32_t settle(const struct hunt *hunt)
             fail_msg("communicator %d has failed without a reason: %s", i,
                      ceclGetLastError(teams[i].comm));
         else if ((failed >> i & 1) != 0 && teams[i].me >= 0) {
-            assert_int_equal(multi_async_within(teams[i].comm, SOON), ceclRemoteError);
+            assert_int_equal(multi_async_within(teams[i].comm, PROMPT), ceclRemoteError);
             check_is_named(&teams[i], hunt);
         }
-    assert_int_equal(multi_async_within(life.home, SOON), ceclRemoteError);
+    assert_int_equal(multi_async_within(life.home, PROMPT), ceclRemoteError);
     meet(); /* all ranks have read the data */
     atomic_store(&life.arena->bound[life.seat], 0);
     return failed;

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "../open_descriptors.h"
+#include "comm/comm.h"
 
 #define GUARD 64
 #define POISON 0xA5
+#define MOST_SECONDS 280 /* below ctest's limit */
 
 int multi_rank, multi_nranks;
 void (*multi_spread)(void *bytes, size_t count);
@@ -41,15 +43,14 @@ static void speak(bool show)
         fprintf(stderr, "rank %d: %s", multi_rank, line);
 }
 
-int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
-               unsigned seconds)
+int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     int provided;
     MPI_Init_thread(&argc, &argv, getenv("CECL_NET") ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
                     &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
-    alarm(seconds); /* A hang is a failure: SIGALRM ends the rank, and mpirun ends the job. */
+    alarm(MOST_SECONDS); /* A hang is a failure: SIGALRM ends the rank, and mpirun ends the job. */
     hush();
     int mine = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL), all = 0;
     speak(mine != 0);
@@ -154,6 +155,7 @@ ceclConfig_t multi_config(void)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
     config.cudaDevice = CECL_CUDA_DEVICE_BY_RANK;
+    config.timeoutMs = 60000; /* above PROMPT */
     return config;
 }
 
@@ -181,6 +183,13 @@ ceclComm_t multi_comm_by_id(const ceclConfig_t *config)
     multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank,
                                           config ? config : &defaults));
     return comm;
+}
+
+void multi_limit(ceclComm_t comm, int ms)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    comm->config.timeout_ms = ms;
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 bool multi_on_gpus(ceclComm_t comm)

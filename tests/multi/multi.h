@@ -13,18 +13,25 @@
 
 extern int multi_rank, multi_nranks;
 
+/* Seconds in which a rank must learn of something: more than it takes while the machine stands still for
+ * some seconds, and less than the time limit of multi_config. */
+#define PROMPT 45.0
+
 /* Runs the tests on all ranks. Only rank 0's output is shown, unless another rank fails. A test
- * that hangs ends the job after `seconds`. Returns the exit code, equal on all ranks. */
-int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
-               unsigned seconds);
+ * that hangs ends the job. Returns the exit code, equal on all ranks. */
+int multi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 
 /* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
+/* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the
+ * start. Ranks first prepare what they need, which may take longer on a busy machine. */
+void multi_limit(ceclComm_t comm, int ms);
 /* Broadcasts rank 0's bytes to all ranks. NULL: MPI does it. Tests whose ranks die run without
  * MPI and set this. */
 extern void (*multi_spread)(void *bytes, size_t count);
-ceclConfig_t multi_config(void); /* the default configuration, with the GPU chosen by rank */
+/* The default configuration, with the GPU chosen by rank and a time limit of 60 s. */
+ceclConfig_t multi_config(void);
 bool multi_on_gpus(ceclComm_t comm);
 /* Whether CECL_NODE_SIZE divides the ranks into pretended nodes. */
 bool multi_over_nodes(void);

@@ -483,5 +483,5 @@ int main(int argc, char **argv)
         WITH(set_up, wrong_roots_and_buffers_are_named),
         WITH(set_up_checked, calls_that_differ_are_told_where_they_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 90);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -400,5 +400,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(never_lets_one_rank_copy_by_a_copy_engine),
         cmocka_unit_test(pull_of_a_sendbuff_out_of_reach_goes_as_a_push),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -131,5 +131,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_in_another_call_are_told_where_calls_are_compared),
         cmocka_unit_test(a_single_rank_meets_itself),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -351,5 +351,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(holes_between_blocks_are_no_part_of_the_buffer),
         cmocka_unit_test(a_rank_alone_is_refused_a_buffer_with_a_hole),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -206,5 +206,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_shard_is_the_place_in_recvbuff),
         cmocka_unit_test(in_place_all_to_all_larger_than_staging_is_right),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -406,5 +406,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_sendbuff_of_no_pool_gives_the_same_bits),
         cmocka_unit_test(a_nan_is_neither_lost_nor_invented),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 230);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

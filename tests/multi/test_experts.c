@@ -346,7 +346,7 @@ static void an_expert_without_room_is_named_on_every_rank(void **state)
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(comm, go(&e, 0, NULL));
     (void)!ceclStreamSynchronize(comm, NULL);
-    if (multi_async_within(comm, 10) == ceclSuccess ||
+    if (multi_async_within(comm, PROMPT) == ceclSuccess ||
         !strstr(ceclGetLastError(comm), "expert 2 of rank 1"))
         fail_msg("rank %d: the expert is not named: %s", multi_rank, ceclGetLastError(comm));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -364,5 +364,5 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(an_expert_without_room_is_named_on_every_rank, set_up,
                                         tear_down_failed),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -295,5 +295,5 @@ int main(int argc, char **argv)
         EXPLAIN(an_unknown_op_and_no_explanation_are_named),
         EXPLAIN(a_finalized_communicator_explains_nothing),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

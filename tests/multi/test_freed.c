@@ -26,11 +26,10 @@ static void *free_it(void *argument)
  * memory. */
 static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
 {
-    ceclConfig_t config = multi_config();
-    config.timeoutMs = timeout_ms;
-    ceclComm_t comm = multi_comm(&config);
+    ceclComm_t comm = multi_comm(NULL);
     unsigned char *buffer;
     multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks * 64));
+    multi_limit(comm, timeout_ms);
     if (multi_rank == 0 && multi_nranks > 1) {
         *freeing =
             (struct freeing){.comm = other, .memory = memory_new(other, MEMORY_SHARED, BYTES)};
@@ -48,7 +47,7 @@ static void expect_end(ceclComm_t comm, struct freeing *freeing, ceclResult_t re
 {
     const double start = multi_seconds();
     multi_refused(comm, ceclStreamSynchronize(comm, 0), result, words);
-    assert_true(multi_seconds() - start < 10);
+    assert_true(multi_seconds() - start < PROMPT);
     pthread_join(freeing->thread, NULL);
 }
 
@@ -60,7 +59,7 @@ static void a_failure_is_heard_while_memory_is_freed(void **state)
     if (multi_rank == 0 && !culprit)
         expect_end(comm, &freeing, ceclRemoteError, "gave up");
     else if (!culprit)
-        assert_int_equal(multi_async_within(comm, 10), ceclRemoteError);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
     if (culprit)
         multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
@@ -149,5 +148,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_that_is_replaced_serves_all_communicators),
         cmocka_unit_test(small_allocations_that_come_and_go_serve_all_communicators),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -496,5 +496,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(under_each_policy_they_are_right_too),
         cmocka_unit_test(graphs_and_eager_calls_go_on_in_any_order),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -259,5 +259,5 @@ int main(int argc, char **argv)
         GROUP(two_communicators_in_one_group_are_right),
         GROUP(differing_groups_are_refused_where_calls_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

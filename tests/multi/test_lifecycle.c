@@ -193,5 +193,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_finalized_communicator_takes_no_more_calls),
         cmocka_unit_test(ranks_may_be_threads_of_one_process),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -338,5 +338,5 @@ int main(int argc, char **argv)
         WITH(set_up, a_late_rank_does_not_hold_up_its_peers_hosts),
         WITH(set_up_checked, where_buffers_lie_is_no_difference_between_calls),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

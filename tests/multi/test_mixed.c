@@ -64,5 +64,5 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_on_communicators_that_come_and_go_are_right)};
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
-    return multi_main(argc, argv, tests, 1, 220);
+    return multi_main(argc, argv, tests, 1);
 }

@@ -8,7 +8,7 @@
 
 #define LAYOUTS 4
 /* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
-#define LIMIT_MS 1000
+#define LIMIT_MS 3000
 
 /* Layout `i` of all ranks: 0: one rank a node; 1: two halves; 2: uneven; 3: uneven, reversed. */
 static const char *layout(int i)
@@ -412,7 +412,7 @@ static void expect_failure(ceclComm_t comm, ceclResult_t want, const char *words
         MPI_Send(NULL, 0, MPI_BYTE, last, tag, MPI_COMM_WORLD);
         const ceclResult_t sent = ceclSend(buffer, 1 << 20, ceclUint8, last, comm, 0);
         assert_true(sent == ceclSuccess || sent == want);
-        assert_int_equal(multi_async_within(comm, 15), want);
+        assert_int_equal(multi_async_within(comm, PROMPT), want);
         if (!strstr(ceclGetLastError(comm), words))
             fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
     } else if (multi_rank == last) { /* the last rank leaves after this */
@@ -457,7 +457,7 @@ static void a_rank_that_does_not_launch_its_graph_is_named(void **state)
         snprintf(words, sizeof(words), "a graph that was launched has waited for rank %d",
                  multi_nranks - 1);
         multi_ok(comm, ceclGraphLaunch(graph, stream));
-        assert_int_not_equal(multi_async_within(comm, 15), ceclSuccess);
+        assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
         const char *message = ceclGetLastError(comm);
         const bool is_named = multi_on_gpus(comm) /* NCCL does not say which rank is missing */
                               || strstr(message, words);
@@ -474,7 +474,7 @@ static void a_rank_that_does_not_launch_its_graph_is_named(void **state)
 static void a_peer_that_leaves_is_named(void **state)
 {
     char words[64];
-    ceclComm_t comm = comm_of_two(20000);
+    ceclComm_t comm = comm_of_two(60000);
     if (multi_on_gpus(comm)) { /* NCCL does not name the rank that it waits for */
         multi_ok(NULL, ceclCommDestroy(comm));
         skip();
@@ -493,7 +493,7 @@ static void a_peer_that_leaves_is_named(void **state)
 static void a_peer_that_aborts_is_named(void **state)
 {
     char words[64];
-    ceclComm_t comm = comm_of_two(20000);
+    ceclComm_t comm = comm_of_two(60000);
     snprintf(words, sizeof(words), "rank %d gave up", multi_nranks - 1);
     expect_failure(comm, ceclRemoteError, words);
     if (multi_rank == multi_nranks - 1) {
@@ -539,7 +539,7 @@ static void a_rank_that_does_not_start_is_named_on_all(void **state)
     if (multi_rank != multi_nranks - 1) {
         const ceclResult_t result = ceclStart(request, 0);
         assert_true(result == ceclSuccess || multi_on_gpus(comm)); /* NCCL may wait to connect */
-        const ceclResult_t error = multi_async_within(comm, 10);
+        const ceclResult_t error = multi_async_within(comm, PROMPT);
         assert_true(error == ceclTimeout || error == ceclRemoteError);
         if (!strstr(ceclGetLastError(comm), words))
             fail_msg("'%s' expected in '%s'", words, ceclGetLastError(comm));
@@ -553,7 +553,7 @@ static void ends_of_a_message_that_differ_are_named(void **state)
 {
     const int last = multi_nranks - 1;
     char words[96];
-    ceclComm_t comm = comm_of_two(20000);
+    ceclComm_t comm = comm_of_two(60000);
     void *buffer;
     if (multi_on_gpus(comm)) { /* NCCL does not compare message sizes */
         multi_ok(NULL, ceclCommDestroy(comm));
@@ -564,7 +564,7 @@ static void ends_of_a_message_that_differ_are_named(void **state)
         multi_ok(comm, ceclSend(buffer, 10, ceclInt8, last, comm, 0));
     if (multi_rank == last) {
         multi_ok(comm, ceclRecv(buffer, 7, ceclInt8, 0, comm, 0));
-        assert_int_equal(multi_async_within(comm, 5), ceclInvalidUsage);
+        assert_int_equal(multi_async_within(comm, PROMPT), ceclInvalidUsage);
         snprintf(words, sizeof(words), "from rank 0 to rank %d: ceclSend has 10 bytes, ceclRecv 7",
                  last);
         if (!strstr(ceclGetLastError(comm), words))
@@ -596,5 +596,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_does_not_start_is_named_on_all),
         cmocka_unit_test(ends_of_a_message_that_differ_are_named),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -216,5 +216,5 @@ int main(int argc, char **argv)
         OPTIONS(bad_options_are_named_and_change_nothing),
         OPTIONS(ranks_that_differ_are_told_where_calls_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

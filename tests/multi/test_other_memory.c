@@ -124,5 +124,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_pass_from_one_communicator_to_another),
         cmocka_unit_test(sendbuff_in_plain_memory_is_right_on_the_host_device),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -139,5 +139,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(pieces_come_and_go_between_calls),
         cmocka_unit_test(pieces_that_are_not_registered_come_and_go_between_calls),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -188,5 +188,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(differing_calls_are_found_at_the_next_growth),
         cmocka_unit_test(differing_calls_are_found_at_once_under_check),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 200);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

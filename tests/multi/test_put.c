@@ -220,5 +220,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(random_programs_are_right),
         cmocka_unit_test(a_rank_that_is_not_called_upon_does_nothing),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 100);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

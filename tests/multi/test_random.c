@@ -129,5 +129,5 @@ static void random_calls_in_bursts_are_right(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_calls_in_bursts_are_right)};
-    return multi_main(argc, argv, tests, 1, 220);
+    return multi_main(argc, argv, tests, 1);
 }

@@ -671,5 +671,5 @@ int main(int argc, char **argv)
         REDUCE(without_sms_they_are_refused),
         REDUCE(ranks_that_differ_are_told_where_calls_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

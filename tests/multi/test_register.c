@@ -618,5 +618,5 @@ int main(int argc, char **argv)
         WITH(set_up_manual, a_refused_registration_ends_no_other),
         WITH(set_up_manual, calls_use_memory_whether_it_is_registered_or_not),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

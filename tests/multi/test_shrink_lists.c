@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default deadline */
-
 static ceclComm_t joined(void)
 {
     const ceclConfig_t config = multi_config();
@@ -230,5 +228,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(lists_that_differ_end_at_once_in_any_order),
         cmocka_unit_test(all_meet_at_their_next_tries),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

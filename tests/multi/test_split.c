@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #define COUNT 1000
-#define PROMPT 15.0 /* seconds: far above the time on a busy machine, below the default limits */
 
 /* Fails the test unless `comm` has `count` ranks and this rank is number `rank`. */
 static void is_rank(ceclComm_t comm, int rank, int count)
@@ -500,5 +499,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(many_splits_leave_nothing_behind),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 220);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

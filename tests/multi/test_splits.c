@@ -306,7 +306,7 @@ static void expect_trouble(const struct exchange *e, const char *words)
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(comm, call(e, NULL));
     (void)!ceclStreamSynchronize(comm, NULL);
-    const ceclResult_t result = multi_async_within(comm, 10);
+    const ceclResult_t result = multi_async_within(comm, PROMPT);
     if (result == ceclSuccess || !strstr(ceclGetLastError(comm), words))
         fail_msg("rank %d: %s is not said: %d, %s", multi_rank, words, (int)result,
                  ceclGetLastError(comm));
@@ -355,5 +355,5 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(splits_beyond_sendbuff_are_an_error_of_all, set_up,
                                         tear_down_failed),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -323,5 +323,5 @@ int main(int argc, char **argv)
         STRIDED(bad_shapes_are_named),
         STRIDED(ranks_that_differ_are_told_where_calls_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 100);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -284,5 +284,5 @@ int main(int argc, char **argv)
         TEST(graphs_and_requests_have_tiles, set_up),
         TEST(bad_tiles_are_named, set_up),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

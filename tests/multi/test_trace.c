@@ -406,5 +406,5 @@ int main(int argc, char **argv)
         TRACE(ranks_that_exchange_much_push_what_they_send),
         TRACE(calls_in_nvtx_ranges_work),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

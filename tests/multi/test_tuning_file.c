@@ -204,5 +204,5 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_missing_file_is_refused, forget_tuning),
         cmocka_unit_test_teardown(staging_and_segments_follow_the_table, forget_tuning),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

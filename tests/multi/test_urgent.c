@@ -210,5 +210,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(children_are_urgent_as_their_parent_or_their_configuration),
         cmocka_unit_test(a_kept_plan_serves_both_halves_with_other_calls_between),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

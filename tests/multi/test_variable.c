@@ -231,5 +231,5 @@ int main(int argc, char **argv)
         VARIABLE(bad_arguments_are_named),
         VARIABLE(ranks_that_differ_are_told_where_calls_are_compared),
     };
-    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+    return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

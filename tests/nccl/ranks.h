@@ -34,7 +34,8 @@ static inline ncclConfig_t *non_blocking(struct config *config)
 }
 
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
-#define AWAIT_S 30
+#define AWAIT_S 100
+#define PROMPT 45 /* seconds: below the time limit, CECL_TIMEOUT_MS in CMakeLists.txt */
 
 /* Polls a non-blocking communicator until it is no longer in progress. Returns its final state. */
 static inline ncclResult_t await_comm(ncclComm_t comm)

@@ -8,7 +8,7 @@
 
 #include "standin.h"
 
-#define TIMEOUT_S 30
+#define TIMEOUT_S 100
 #define LOOKS 3 /* calls of standin_look after which a job may be complete */
 
 static _Thread_local int depth;

@@ -14,7 +14,6 @@
 #define COUNT 300u /* elements of a block */
 #define RANKS 3
 #define SOME 20 /* replays of most tests */
-#define PROMPT 10
 
 static struct standin_streams standin;
 #ifdef __SANITIZE_THREAD__

@@ -88,7 +88,7 @@ static bool run_in_child(bool (*run)(void))
     int status = 1;
     const pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a rank may wait for another one */
+        alarm(200); /* a rank may wait for another one */
         _exit(!run());
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;

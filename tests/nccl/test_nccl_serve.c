@@ -25,7 +25,6 @@
 #define RANKS 4
 #define MOST 20000      /* elements of a block */
 #define UNKNOWN_TYPE 77 /* an unknown datatype */
-#define PROMPT 10       /* seconds: far below every default timeout */
 
 static __typeof__(standin_last) *last;
 static __typeof__(standin_calls) *calls_of;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs ctest on tests made for this, and holds what scripts/verdict.sh says of them against what it
-# should say.
+# Runs ctest on tests made for this, and holds what scripts/verdict.sh and scripts/failures.sh say of them
+# against what they should say.
 # test_verdict.sh SCRATCH_DIR
 set -uo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -54,6 +54,12 @@ run one=0 two=1:"the reason of the failure" three=77:"skipped: no python3" four=
 expect_last "2 of 4 tests failed: two, four; their output is in $scratch/output"
 expect 1 "skipped, no python3: three"
 grep -qF "the reason of the failure" "$scratch/output" || { echo "its output is not there"; failed=1; }
+ends=$({ echo "=== a part" && cat output && printf '=== another\nwhy\n'; } | "$root/scripts/failures.sh")
+if [[ $ends != "--- failed: a part: two"*"the reason of the failure"*"--- failed: a part: four"*"--- failed: another
+why" || $ends == *one* || $ends == *three* ]]; then
+    echo "failures.sh said: $ends"
+    failed=1
+fi
 run
 expect 1 "no test was run; what ctest said is in $scratch/output"
 

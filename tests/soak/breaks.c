@@ -7,7 +7,6 @@
 #define PENDING 3
 /* Seconds until a failure must be known. Milliseconds are usual; a machine with more ranks than
  * cores may run other processes for a while. */
-#define SOON 20.0
 
 int trouble_aborts, trouble_revokes;
 
@@ -93,7 +92,7 @@ static void hear(const struct breakage *b, int made)
     /* an abort without a pending call only affects ranks that wait for the culprit */
     if (b->way == ABORT)
         right_or_remote(b, ceclBarrier(comm, 0));
-    assert_int_equal(multi_async_within(comm, SOON), ceclRemoteError);
+    assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
     multi_refused(comm, ceclBarrier(comm, 0), ceclRemoteError, words);
 }
 

@@ -183,5 +183,5 @@ int main(int argc, char **argv)
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
     setenv("CECL_DEBUG", "none", 0); /* intended failures need no warning */
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
-    return multi_main(argc, argv, tests, 1, EPOCH_SECONDS);
+    return multi_main(argc, argv, tests, 1);
 }

@@ -98,7 +98,7 @@ static void end_windows(ceclWindow_t at[RANKS], ceclResult_t wanted, const char 
 
 static int setup(void **state)
 {
-    setenv("CECL_TIMEOUT_MS", "20000", 1);
+    setenv("CECL_TIMEOUT_MS", "60000", 1);
     open_all(state);
     OK(ceclGroupStart());
     for (int r = 0; r < RANKS; r++)

@@ -54,7 +54,7 @@ struct rank {
 static struct oob_threads oobs;
 static struct rank ranks[RANKS];
 
-#define LONG_MS 20000 /* ms; a step that takes longer has hung */
+#define LONG_MS 60000 /* ms; a step that takes longer has hung */
 
 static int64_t patience_ms; /* time limit of exchanges after joining */
 
@@ -523,7 +523,7 @@ static int live(const ceclUniqueId *id, int rank, enum death death, const char *
     struct cecl_mesh *mesh = NULL;
     struct cecl_oob oob;
     int all[RANKS];
-    alarm(60);
+    alarm(200);
     cecl_oob_from_id(&oob, id, RANKS, rank, LONG_MS);
     if (rank == 2 && death == BEFORE_CONNECTING) {
         memcpy(mine + INVITATION - sizeof(self), &self, sizeof(self));

@@ -25,7 +25,7 @@ struct rank {
     ceclResult_t result;
 };
 
-#define LONG_MS 20000 /* ms; a step that takes longer has hung */
+#define LONG_MS 60000 /* ms; a step that takes longer has hung */
 
 /* The result of cecl_mesh_take. */
 struct taken {

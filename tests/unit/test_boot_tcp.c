@@ -29,10 +29,9 @@
 #include "util/clock.h"
 
 #define RANKS 3
-#define LONG_MS 20000   /* ms; a step that takes longer has hung */
-#define LONG "20000"    /* the same, for CECL_INIT_TIMEOUT_MS */
-#define SHORT "3000"    /* ms, for tests in which a rank never comes */
-#define PROMPT_MS 10000 /* ms; far above what a busy machine takes, and below LONG_MS */
+#define LONG_MS 60000   /* ms; a step that takes longer has hung */
+#define LONG "60000"    /* the same, for CECL_INIT_TIMEOUT_MS */
+#define PROMPT_MS 45000 /* ms; far above what a busy machine takes, and below LONG_MS */
 
 /* Joins, and all-gathers one number of each rank. */
 static ceclResult_t join(const ceclUniqueId *id, int nranks, int rank, int timeout_ms, int mine,
@@ -67,24 +66,34 @@ static int live(const ceclUniqueId *given, const struct life *life, const char *
     return wrong ? 100 : (int)result;
 }
 
-/* Runs the lives, and compares each result with the expected one. */
-static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
-                     const ceclResult_t expected[RANKS], const char *words)
+/* Runs the lives. Returns whether each result is the expected one. */
+static bool end_as(const ceclUniqueId *id, const struct life lives[RANKS],
+                   const ceclResult_t expected[RANKS], const char *words)
 {
     pid_t children[RANKS];
+    bool right = true;
     fflush(NULL);
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
-            alarm(40);
+            alarm(200);
             _exit(live(id, &lives[r], words));
         }
     for (int r = 0; r < RANKS; r++) {
         int status = -1;
         waitpid(children[r], &status, 0);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != (int)expected[r])
-            fail_msg("rank %d: status %#x, result %d expected", r, (unsigned)status,
-                     (int)expected[r]);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != (int)expected[r]) {
+            print_error("rank %d: status %#x, result %d expected\n", r, (unsigned)status,
+                        (int)expected[r]);
+            right = false;
+        }
     }
+    return right;
+}
+
+static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
+                     const ceclResult_t expected[RANKS], const char *words)
+{
+    assert_true(end_as(id, lives, expected, words));
 }
 
 /* A process that makes an id and lives until `end` closes. The id's thread must not be in this process when
@@ -138,14 +147,29 @@ static void stop(pid_t child)
     assert_true(WIFSTOPPED(status));
 }
 
-static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
-                const char *words, const char *limit_ms)
+static bool end_as_within(const char *limit_ms, const struct life lives[RANKS],
+                          const ceclResult_t expected[RANKS], const char *words)
 {
     struct host host;
     setenv("CECL_INIT_TIMEOUT_MS", limit_ms, 1);
     open_host(&host);
-    run_with(host.id, lives, expected, words);
+    const bool right = end_as(host.id, lives, expected, words);
     close_host(&host);
+    return right;
+}
+
+static void run(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
+                const char *words)
+{
+    assert_true(end_as_within(LONG, lives, expected, words));
+}
+
+/* A rank never comes. On a busy machine the others may come after the first time limit. */
+static void run_without_a_rank(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
+                               const char *words)
+{
+    assert_true(end_as_within("3000", lives, expected, words) ||
+                end_as_within("20000", lives, expected, words));
 }
 
 static const struct life good[RANKS] = {
@@ -154,7 +178,7 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
 
 static void ranks_meet_and_exchange(void **state)
 {
-    run(good, all_succeed, NULL, LONG);
+    run(good, all_succeed, NULL);
 }
 
 static void a_rank_taken_twice_is_told_to_all(void **state)
@@ -164,7 +188,7 @@ static void a_rank_taken_twice_is_told_to_all(void **state)
     lives[2].rank = 1;
     run(lives,
         (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "two ranks joined as rank 1", LONG);
+        "two ranks joined as rank 1");
 }
 
 static void differing_nranks_are_told_to_all(void **state)
@@ -174,7 +198,7 @@ static void differing_nranks_are_told_to_all(void **state)
     lives[0].nranks = 2;
     run(lives,
         (const ceclResult_t[]){ceclInvalidArgument, ceclInvalidArgument, ceclInvalidArgument},
-        "nranks", LONG);
+        "nranks");
 }
 
 static void a_missing_rank_is_named_to_those_who_came(void **state)
@@ -182,8 +206,8 @@ static void a_missing_rank_is_named_to_those_who_came(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[1].stays_away = true;
-    run(lives, (const ceclResult_t[]){ceclTimeout, ceclSuccess, ceclTimeout}, "missing: rank 1",
-        SHORT);
+    run_without_a_rank(lives, (const ceclResult_t[]){ceclTimeout, ceclSuccess, ceclTimeout},
+                       "missing: rank 1");
 }
 
 static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
@@ -191,7 +215,8 @@ static void a_wrong_secret_is_refused_and_counts_as_missing(void **state)
     struct life lives[RANKS];
     memcpy(lives, good, sizeof(lives));
     lives[2].wrong_secret = true;
-    run(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage}, NULL, SHORT);
+    run_without_a_rank(lives, (const ceclResult_t[]){ceclTimeout, ceclTimeout, ceclInvalidUsage},
+                       NULL);
 }
 
 static void secrets_that_differ_in_any_byte_are_not_equal(void **state)
@@ -429,7 +454,7 @@ static void a_rank_behind_a_queue_of_strangers_joins(void **state)
     const pid_t rank = fork();
     if (rank == 0) {
         int all;
-        alarm(40);
+        alarm(200);
         _exit((int)join(host.id, 1, 0, LONG_MS, 0, &all));
     }
     usleep(100000); /* the rank is in the queue by then */
@@ -458,7 +483,7 @@ static void a_rank_that_is_put_off_comes_again(void **state)
     if (rank == 0) {
         int all;
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* the rank may be stopped when a test fails */
-        alarm(40);
+        alarm(200);
         const ceclResult_t result = join(host.id, 1, 0, LONG_MS, 0, &all);
         if (result != ceclSuccess)
             fprintf(stderr, "result %d: %s\n", (int)result, cecl_message());
@@ -515,7 +540,7 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
 {
     int all[3];
     char words[96];
-    alarm(40);
+    alarm(200);
     snprintf(words, sizeof(words), "within %d ms (CECL_INIT_TIMEOUT_MS); missing: ranks 0 and 2",
              patience_ms);
     if (join(id, 3, 1, patience_ms, 0, all) != ceclTimeout)
@@ -530,9 +555,9 @@ static int join_alone(const ceclUniqueId *id, int patience_ms)
 static void a_rank_of_little_patience_hears_who_is_missing(void **state)
 {
     int status = GAVE_UP << 8;
-    for (int patience_ms = 1000; patience_ms <= 9000 && status == GAVE_UP << 8; patience_ms *= 3) {
+    for (int patience_ms = 1000; patience_ms <= 27000 && status == GAVE_UP << 8; patience_ms *= 3) {
         struct host host;
-        setenv("CECL_INIT_TIMEOUT_MS", "40000", 1);
+        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         open_host(&host);
         fflush(NULL);
         const pid_t rank = fork();
@@ -545,7 +570,7 @@ static void a_rank_of_little_patience_hears_who_is_missing(void **state)
 }
 
 /* Joins with any time limits, as another version of the library may. Returns the rank's socket, after the
- * proof. */
+ * proof; or -1 if the root does not answer. */
 static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t patience_ms,
                         int64_t timeout_ms)
 {
@@ -561,35 +586,47 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     memcpy(&inside, id, sizeof(inside));
     memcpy(answer.part, &rank, sizeof(rank));
     const int fd = socket(inside.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)), 0);
-    assert_int_equal(recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), sizeof(challenge));
-    answer.tag = cecl_tcp_rank_tag(inside.secret, challenge.nonce, &answer);
-    assert_int_equal(send(fd, &answer, sizeof(answer), MSG_NOSIGNAL), sizeof(answer));
-    assert_int_equal(recv(fd, &proof, sizeof(proof), MSG_WAITALL), sizeof(proof));
-    return fd;
+    if (connect(fd, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) == 0 &&
+        recv(fd, &challenge, sizeof(challenge), MSG_WAITALL) == sizeof(challenge)) {
+        answer.tag = cecl_tcp_rank_tag(inside.secret, challenge.nonce, &answer);
+        if (send(fd, &answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer) &&
+            recv(fd, &proof, sizeof(proof), MSG_WAITALL) == sizeof(proof))
+            return fd;
+    }
+    close(fd);
+    return -1;
 }
 
-/* With the largest and smallest limits that the message can carry, the root's own limit applies. All jobs
- * wait at the same time. */
-static void a_rank_of_any_patience_is_served(void **state)
+/* Whether ranks of any patience learn that rank 0 has not come within the root's own limit. All jobs wait at
+ * the same time. */
+static bool all_are_served_within(const char *limit_ms)
 {
     enum { JOBS = 5 };
     static const int64_t patience[JOBS] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, -1, 0};
     struct host hosts[JOBS];
     int ranks[JOBS];
-    setenv("CECL_INIT_TIMEOUT_MS", SHORT, 1);
+    bool served = true;
+    setenv("CECL_INIT_TIMEOUT_MS", limit_ms, 1);
     for (int i = 0; i < JOBS; i++) {
         open_host(&hosts[i]);
         ranks[i] = join_by_hand(hosts[i].id, 2, 1, patience[i], patience[i]);
     }
     for (int i = 0; i < JOBS; i++) {
         struct cecl_tcp_reply reply = {0};
-        assert_int_equal(recv(ranks[i], &reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
-        assert_int_equal(reply.status, ceclTimeout); /* rank 0 never came */
+        served = served && recv(ranks[i], &reply, sizeof(reply), MSG_WAITALL) == sizeof(reply) &&
+                 reply.status == ceclTimeout;
         close(ranks[i]);
     }
     for (int i = JOBS - 1; i >= 0; i--) /* later hosts inherited the pipe ends of earlier ones */
         close_host(&hosts[i]);
+    return served;
+}
+
+/* With the largest and smallest limits that the message can carry. On a busy machine a rank may come after the
+ * root's limit. */
+static void a_rank_of_any_patience_is_served(void **state)
+{
+    assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
 }
 
 /* Rank 2 reads no part of the reply until the others have received theirs. */
@@ -604,10 +641,11 @@ static void a_rank_that_reads_slowly_holds_up_nobody(void **state)
     for (int r = 0; r < 2; r++)
         if ((ranks[r] = fork()) == 0) {
             int all[RANKS];
-            alarm(40);
+            alarm(200);
             _exit(join(host.id, RANKS, r, LONG_MS, r, all) == ceclSuccess && all[2] == 2 ? 0 : 1);
         }
     const int fd = join_by_hand(host.id, RANKS, 2, LONG_MS, LONG_MS);
+    assert_true(fd >= 0);
     for (int r = 0; r < 2; r++) {
         int status = -1;
         waitpid(ranks[r], &status, 0);
@@ -641,7 +679,7 @@ static void expect_rank_2_named(bool dies, const char *words)
     for (int r = 1; r < RANKS; r++)
         if ((ranks[r] = fork()) == 0) {
             int all[RANKS];
-            alarm(40);
+            alarm(200);
             if (r == 2) {
                 const int fd = join_by_hand(host.id, RANKS, r, LONG_MS, LONG_MS);
                 if (dies)
@@ -717,7 +755,8 @@ static bool a_root_that_dies_after_is_told(useconds_t us)
 
 static void a_root_that_dies_is_told_at_once(void **state)
 {
-    assert_true(a_root_that_dies_after_is_told(500000) || a_root_that_dies_after_is_told(4000000));
+    assert_true(a_root_that_dies_after_is_told(500000) || a_root_that_dies_after_is_told(4000000) ||
+                a_root_that_dies_after_is_told(20000000));
 }
 
 static long cpu_ms(void)
@@ -736,7 +775,7 @@ static void a_root_without_descriptors_rests(void **state)
     if (process == 0) {
         ceclUniqueId id;
         struct cecl_tcp_id inside;
-        setenv("CECL_INIT_TIMEOUT_MS", "3000", 1);
+        setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess)
             _exit(1);
         memcpy(&inside, &id, sizeof(inside));
@@ -745,9 +784,13 @@ static void a_root_without_descriptors_rests(void **state)
         setrlimit(RLIMIT_NOFILE, &none);
         if (connect(caller, &inside.at.any, cecl_tcp_length(inside.at.any.sa_family)) != 0)
             _exit(2);
-        const long before = cpu_ms();
-        usleep(500000);
-        _exit(cpu_ms() - before < 150 ? 0 : 3);
+        bool rests = false; /* the processor may be away from a process whose time counts */
+        for (int tries = 0; tries < 3 && !rests; tries++) {
+            const long before = cpu_ms();
+            usleep(500000);
+            rests = cpu_ms() - before < 150;
+        }
+        _exit(rests ? 0 : 3);
     }
     int status = -1;
     waitpid(process, &status, 0);
@@ -789,7 +832,7 @@ static void both_ends_of_a_connection_send_at_once(void **state)
         ceclUniqueId id;
         pthread_t thread;
         int count = 0;
-        alarm(40);
+        alarm(200);
         setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess ||
             pthread_create(&thread, NULL, join_and_wait, &id) != 0)
@@ -827,7 +870,7 @@ static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
         pthread_t thread;
         int all[2];
         const int descriptors = open_descriptors();
-        alarm(60);
+        alarm(200);
         setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
         if (cecl_tcp_unique_id(&id) != ceclSuccess ||
             pthread_create(&thread, NULL, join_and_wait, &id) != 0)
@@ -836,10 +879,10 @@ static void a_child_forked_while_joining_keeps_no_connection_open(void **state)
             usleep(1000);
         const pid_t child = fork();
         if (child == 0) {
-            alarm(30);
+            alarm(200);
             pause();
         }
-        const bool joined = join(&id, 2, 1, 20000, 0, all) == ceclSuccess;
+        const bool joined = join(&id, 2, 1, LONG_MS, 0, all) == ceclSuccess;
         pthread_join(thread, NULL);
         const bool ended = comes_back_to(descriptors);
         kill(child, SIGKILL);

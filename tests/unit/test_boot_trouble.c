@@ -94,7 +94,7 @@ static struct rank ranks[RANKS];
 /* How long the peers of a refused rank wait for it. */
 static int limit_ms(enum call refused_to_one)
 {
-    return refused_to_one == NONE ? 15000 : 3000;
+    return refused_to_one == NONE ? 60000 : 3000;
 }
 
 static void *run_open(void *argument)
@@ -245,7 +245,7 @@ static void *join(void *argument)
 static void join_ranks(enum call call)
 {
     is_ours = true;
-    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
     assert_int_equal(cecl_tcp_unique_id(&id), ceclSuccess);
     for (int r = 0; r < RANKS; r++) {
         ranks[r] =

@@ -414,7 +414,7 @@ static int import_in_child(int socket, uint64_t parent)
                              .msg_iovlen = 1,
                              .msg_control = &control,
                              .msg_controllen = sizeof(control)};
-    alarm(60);
+    alarm(200);
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(exported) ||
         !CMSG_FIRSTHDR(&message))
         return 1;

@@ -5,7 +5,7 @@
 #define RANKS 2
 #define SLOT 4096
 #define BLOCK 1000
-#define SOON_MS 20000 /* only a hang takes longer */
+#define SOON_MS 45000 /* only a hang takes longer */
 
 /* Words and buffers that the ranks share. */
 static struct {

@@ -143,21 +143,25 @@ static void held_streams_use_no_processor(void **state)
 {
     enum { HELD = 8, SLEEP_MS = 400 };
     uint32_t gate = 0;
-    struct timespec before, after;
+    int64_t least_ms = INT64_MAX;
     ceclStream_t streams[HELD];
     for (int i = 0; i < HELD; i++) {
         streams[i] = new_stream();
         memop(streams[i], CECL_MEMOP_WAIT, &gate, 1);
     }
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    usleep(SLEEP_MS * 1000);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    for (int i = 0; i < 3; i++) { /* time for which a machine stands still may count, too */
+        struct timespec before, after;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+        usleep(SLEEP_MS * 1000);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+        const int64_t used_ms =
+            (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+        least_ms = used_ms < least_ms ? used_ms : least_ms;
+    }
     assert_int_equal(dev->ops->words_release(dev, &gate, 1, 1), ceclSuccess);
     for (int i = 0; i < HELD; i++)
         synchronize(streams[i]);
-    const int64_t used_ms =
-        (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
-    assert_true(used_ms < SLEEP_MS / 4); /* a single spinning rank would use all of this time */
+    assert_true(least_ms < SLEEP_MS / 4); /* a single spinning rank would use all of this time */
 }
 
 /* An unaligned flag: four bytes at an odd address are copied as bytes. */
@@ -253,7 +257,7 @@ static int be_rank(int rank, int socket)
     struct cecl_mem mem[2] = {{0}, {0}};
     void *slices = NULL;
     int fd = -1;
-    alarm(60); /* a dead peer must not keep this process for ever */
+    alarm(200); /* a dead peer must not keep this process for ever */
     if (cecl_host_open(&here))
         return 1;
     const size_t bytes = here->granularity;

@@ -351,7 +351,7 @@ int main(void)
         cmocka_unit_test(mixed_memory_rank_after_rank),
     };
     setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", "10000", 1);
-    alarm(230);
+    setenv("CECL_TIMEOUT_MS", "60000", 1);
+    alarm(280);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -327,7 +327,7 @@ static void a_wait_lasts_as_long_as_the_caller_says(void **state)
     assert_int_equal(meet(&places[0], &group, 3000000, go_on_always, NULL), CECL_PLACES_LATE);
     const int64_t took = cecl_now_ns() - start;
     assert_true(took >= 3000000);
-    assert_true(took < 2000000000);
+    assert_true(took < 60000000000);
     free_shared(shared, 2);
 }
 

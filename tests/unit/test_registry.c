@@ -20,7 +20,7 @@
 #define PIECE UINT64_C(0x100000)
 #define PIECES 100 /* at each home; more than fit in two messages */
 #define MIRROR ((char *)0x500000000000)
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 60000
 
 /* ---- a device that moves no data */
 

@@ -49,7 +49,7 @@ static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t 
 {
     ceclComm_t comm;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive its alarm */
-    alarm(60);
+    alarm(200);
     if (rank == 0) {
         if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
             _exit(100);
@@ -307,10 +307,46 @@ static void a_death_is_noticed_while_the_driver_is_held_up(void **state)
     munmap(meeting, sizeof(*meeting));
 }
 
+/* All ranks are stopped for longer than the time limit, while rank 0 waits for rank 1. */
+static void no_time_passes_while_all_ranks_stand_still(void **state)
+{
+    struct meeting *meeting = new_meeting();
+    set("CECL_TIMEOUT_MS", "4000");
+    for (int r = 0; r < RANKS; r++)
+        if ((children[r] = fork()) == 0) {
+            char *buffer;
+            ceclComm_t comm = meet(meeting, r, &buffer, 4096);
+            while (r == 1 && !meeting->done)
+                usleep(1000);
+            ceclResult_t result = ceclAllGather(buffer + r, buffer, 1, ceclInt8, comm, NULL);
+            if (result == ceclSuccess)
+                result = ceclStreamSynchronize(comm, NULL);
+            if (result != ceclSuccess)
+                fprintf(stderr, "rank %d: %d: %s\n", r, (int)result, ceclGetLastError(comm));
+            meeting->done++;
+            while (meeting->done < 1 + RANKS) /* the peer must not hear of this rank's end */
+                usleep(1000);
+            _exit(result != ceclSuccess);
+        }
+    while (meeting->joined < RANKS)
+        usleep(1000);
+    usleep(1200000); /* rank 0 waits by now, and its watchdog has seen it */
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(kill(children[r], SIGSTOP), 0);
+    usleep(5000000);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(kill(children[r], SIGCONT), 0);
+    usleep(500000); /* the watchdogs look before rank 1 comes */
+    meeting->done++;
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(exit_code(r), 0);
+    munmap(meeting, sizeof(*meeting));
+}
+
 static void a_forked_child_is_refused(void **state)
 {
     struct meeting *meeting = new_meeting();
-    set("CECL_TIMEOUT_MS", "5000");
+    set("CECL_TIMEOUT_MS", "60000");
     for (int r = 0; r < RANKS; r++)
         if ((children[r] = fork()) == 0) {
             char *buffer;
@@ -340,14 +376,14 @@ static void a_forked_child_is_refused(void **state)
 static void a_rank_without_descriptors_says_so(void **state)
 {
     int told = 0;
-    set("CECL_INIT_TIMEOUT_MS", "20000");
+    set("CECL_INIT_TIMEOUT_MS", "60000");
     for (int room = 4; room <= 8; room += 2) {
         struct meeting *meeting = new_meeting();
         const int64_t start = cecl_now_ms();
         for (int r = 0; r < 4; r++)
             if ((children[r] = fork()) == 0) {
                 ceclComm_t comm;
-                alarm(60);
+                alarm(200);
                 if (r == 0) {
                     if (ceclGetUniqueId(&meeting->id) != ceclSuccess)
                         _exit(100);
@@ -567,7 +603,7 @@ static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
     *comms[0]->engine.flags.late = 1 + 1; /* as a small call's kernel writes it */
     assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
     assert_int_equal(async, ceclTimeout);
-    assert_non_null(strstr(ceclGetLastError(comms[0]), "for data of rank 1, which has begun"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1 for more than"));
     close_ranks();
 }
 
@@ -897,6 +933,7 @@ int main(void)
         RELEASE(a_peer_that_stops_in_its_side_lane_is_noticed),
         RELEASE(a_death_is_noticed_though_a_forked_child_lives),
         RELEASE(a_death_is_noticed_while_the_driver_is_held_up),
+        RELEASE(no_time_passes_while_all_ranks_stand_still),
         RELEASE(a_forked_child_is_refused),
         RELEASE(a_rank_without_descriptors_says_so),
         RELEASE(a_call_that_fails_in_the_middle_holds_no_stream),

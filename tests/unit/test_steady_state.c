@@ -131,8 +131,10 @@ static void *repeat_calls(void *argument)
     return NULL;
 }
 
-/* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, so that
- * each call has one plan. */
+#define PLANS 4 /* of each rank */
+
+/* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, for up to 1 s,
+ * so that each call has one plan. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";
@@ -144,8 +146,10 @@ static void wait_for_late_ranks(void)
     setenv("CECL_TUNING", path, 1);
 }
 
-static void repeat_on_all_ranks(void)
+/* Returns whether no rank was late for longer than its peers wait. */
+static bool all_come_in_time(void)
 {
+    bool in_time = true;
     ceclComm_t comms[RANKS];
     struct worker workers[RANKS] = {0};
     setenv("CECL_DEVICE", "host", 1);
@@ -159,13 +163,25 @@ static void repeat_on_all_ranks(void)
         pthread_join(workers[r].thread, NULL);
     for (int r = 0; r < RANKS; r++) {
         assert_false(workers[r].failed);
-        assert_int_equal(workers[r].allocations, 0);
-        assert_int_equal(workers[r].plans, 0);
-        assert_int_equal(comms[r]->launcher->plans_made, 4);
+        in_time = in_time && comms[r]->launcher->plans_made == PLANS;
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(in_time ? workers[r].allocations : 0, 0);
+        assert_int_equal(in_time ? workers[r].plans : 0, 0);
         assert_int_equal(ceclCommDestroy(comms[r]), ceclSuccess);
     }
     unlink(getenv("CECL_TUNING"));
     unsetenv("CECL_TUNING");
+    return in_time;
+}
+
+/* The machine may stand still for longer than ranks wait. */
+static void repeat_on_all_ranks(void)
+{
+    bool in_time = false;
+    for (int tries = 0; tries < 10 && !in_time; tries++)
+        in_time = all_come_in_time();
+    assert_true(in_time);
 }
 
 static void repeated_calls_allocate_nothing_and_make_no_plan(void **state)
