@@ -100,7 +100,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         else
             run_program();
     }
-    for (int r = 0; r < model.nranks; r++)
-        OK(ncclCommDestroy(comms[r]));
+    end_comms();
     return 0;
 }

@@ -37,6 +37,7 @@ void begin_process(const char *policy);
 
 /* how whether communicators are blocking, and whether other communicators are aborted first */
 void make_comms(unsigned how);
+void end_comms(void);
 
 int call(const struct model_call *c, int rank);
 
