@@ -2,11 +2,9 @@
 #ifndef CECL_TESTS_FAULT_AFTERMATH_H
 #define CECL_TESTS_FAULT_AFTERMATH_H
 
+#include "../prompt.h"
 #include "life.h"
 
-/* Seconds in which all ranks must know of a fault, in addition to the time limit if the fault leaves no
- * evidence. */
-#define PROMPT 45.0
 /* The time limit of communicators in which a rank keeps others waiting. Each further try of a case doubles
  * it. Ranks that share a GPU take longer to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)

@@ -87,8 +87,9 @@ void make_comms(unsigned how)
     }
 }
 
-/* Threads that make aborted communicators end a little later. A fuzzer looks for leaks after each input, and
- * the sanitizer may take for a leak what a thread that is about to end still has. */
+/* A thread that makes an aborted communicator may go on until CECL_INIT_TIMEOUT_MS, because it waits for ranks that
+ * have given up. A fuzzer looks for leaks after each input, and the sanitizer does not always find the stack of such a
+ * thread. */
 static void await_makers(void)
 {
     char names[4096];
@@ -269,8 +270,7 @@ void begin_process(const char *policy)
     setenv("CECL_DEBUG", "none", 0); /* refusals would print many warnings */
     setenv("CECL_DEVICE", "host", 1);
     setenv("CECL_TIMEOUT_MS", "60000", 1);
-    setenv("CECL_INIT_TIMEOUT_MS", "15000",
-           1); /* some threads that make an aborted communicator wait so long */
+    setenv("CECL_INIT_TIMEOUT_MS", "15000", 1); /* await_makers may take so long */
     setenv("CECL_POOL_BYTES", "64M", 1);
     setenv("CECL_SEGMENT_BYTES", "256K", 1);
     setenv("CECL_STAGING_BYTES", "64K", 1);

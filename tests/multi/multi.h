@@ -4,6 +4,7 @@
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
+#include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_mpi.h>
@@ -12,10 +13,6 @@
 #include <string.h>
 
 extern int multi_rank, multi_nranks;
-
-/* Seconds in which a rank must learn of something: more than it takes while the machine stands still for
- * some seconds, and less than the time limit of multi_config. */
-#define PROMPT 45.0
 
 /* Runs the tests on all ranks. Only rank 0's output is shown, unless another rank fails. A test
  * that hangs ends the job. Returns the exit code, equal on all ranks. */

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../prompt.h"
 #include "calls.h"
 
 #define MAX_RANKS 10
@@ -35,7 +36,6 @@ static inline ncclConfig_t *non_blocking(struct config *config)
 
 #define IN_PROGRESS ((ncclResult_t)ceclInProgress)
 #define AWAIT_S 100
-#define PROMPT 45 /* seconds: below the time limit, CECL_TIMEOUT_MS in CMakeLists.txt */
 
 /* Polls a non-blocking communicator until it is no longer in progress. Returns its final state. */
 static inline ncclResult_t await_comm(ncclComm_t comm)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -20,7 +21,6 @@
 
 #define RANKS 4
 #define EXCLUDED 0
-#define PROMPT 45.0 /* seconds; more than a busy machine takes, below the time limit */
 
 #define PAUSE_MS 20 /* ms in which the others learn of a revocation */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -19,7 +20,6 @@
 #define ROUNDS 40
 #define VICTIM 1 /* the rank that misbehaves, halfway through the calls */
 #define DEADLINE_MS "60000"
-#define PROMPT 45.0 /* seconds; more than a busy machine takes, below DEADLINE_MS */
 /* For a victim that never calls, tried in turn: the peers' first calls must take less time than this. */
 static const char *const timeouts_ms[] = {"2000", "6000", "20000"};
 
