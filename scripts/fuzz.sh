@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Builds the fuzzers with clang's libFuzzer, and runs each from its corpus for a while, two at a time.
-# fuzz.sh [SECONDS] [NAME...]   default: 20 seconds each; all fuzzers of tests/fuzz
+# fuzz.sh [--seed N] [SECONDS] [NAME...]   default: another seed in each run; 20 seconds each; all fuzzers
+# of tests/fuzz
 # An input that ends a run is kept in build/fuzz, and the command that repeats it is printed. New inputs
 # that reach new code are in build/fuzz/new/NAME.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
+seed=0 # libFuzzer draws one
+if [ "${1-}" = --seed ]; then
+    seed=${2:?a number expected after --seed}
+    shift 2
+fi
 seconds=${1:-20}
 [ $# -eq 0 ] || shift
 names=("$@")
@@ -24,8 +30,8 @@ run() {
     local name=$1 log=$build/$1.log found
     rm -rf "$build/new/$name" "$build/$name"-*
     mkdir -p "$build/new/$name"
-    if "$build/fuzzers/fuzz_$name" -max_total_time="$seconds" -timeout=150 -rss_limit_mb=4096 \
-        -max_len=600 -len_control=0 -artifact_prefix="$build/$name-" "$build/new/$name" \
+    if "$build/fuzzers/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=150 \
+        -rss_limit_mb=4096 -max_len=600 -len_control=0 -artifact_prefix="$build/$name-" "$build/new/$name" \
         "$root/tests/fuzz/corpus/$name" >"$log" 2>&1; then
         echo "$name: $(sed -n 's/^Done \(.*\)/\1/p' "$log"), $(sed -n 's/^INFO: Seed:/seed/p' "$log")"
         return
