@@ -22,7 +22,8 @@ Parts (default: all but the last two), each of at most --limit seconds:
   classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
-  large         FSDP2 of 2.4 billion parameters at batch 2 and 1, NCCL and cecl-run in turn; a GPU for each rank
+  large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and no communication in turn; a GPU for
+                each rank
   rows          11 programs of nccl-tests, NCCL and cecl-run in turn, up to 3 rounds: how many times NCCL's time the rows
                 take, and how much NCCL's own times differ between rounds (NCCL / NCCL). A row is clearly slower if even the
                 fastest run with cecl takes over 1.03 times NCCL's slowest; the part fails if there is such a row
@@ -383,6 +384,7 @@ def large_once(args, side, batch, number, clock):
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(args.ranks[-1]), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
     command += ["--batch", str(batch), "--warm", str(args.warm if side == "cecl" else 10), "--steps", "20"]
+    command += ["--alone"] if side == "alone" else []
     said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
     with open(result, encoding="utf-8") as file:
         got = json.load(file)
@@ -392,7 +394,7 @@ def large_once(args, side, batch, number, clock):
 def part_large(args, clock):
     need(not SHARING, "it needs a GPU for each rank")
     for batch in (2, 1):
-        got = {"nccl": [], "cecl": []}
+        got = {"nccl": [], "cecl": [], "alone": []}
         for number in range(args.rounds):
             for side, runs in got.items():
                 runs.append(large_once(args, side, batch, number, clock))
@@ -401,6 +403,7 @@ def part_large(args, clock):
         need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
         note("large", f"FSDP2, {args.ranks[-1]} ranks, batch {batch}",
              f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
+             f"without communication {times['alone']:.1f} ms ({times['nccl'] / times['alone']:.3f} x), "
              f"losses within {loss:.1g}; {got['cecl'][-1][2] or 'no decision'}")
 
 

@@ -5,7 +5,8 @@
 
 The first line runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
-blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients.
+blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients. With
+--alone each rank trains the whole model by itself, which is as fast as a step can become.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 
@@ -46,9 +48,11 @@ def make_model(args, device):
     with torch.device(device):
         blocks = [Block(args.width, args.heads).to(torch.bfloat16) for _ in range(args.blocks)]
     model = nn.Sequential(*blocks)
-    for block in model:
-        fully_shard(block)
-    fully_shard(model)
+    mesh = None  # all ranks
+    if args.alone:
+        mesh = DeviceMesh.from_group(dist.new_subgroups(group_size=1)[0], device.type)
+    for module in [*model, model]:
+        fully_shard(module, mesh=mesh)
     if args.group_memory:
         for module in [model, *model]:
             module.set_allocate_memory_from_process_group_for_comm(True)
@@ -102,6 +106,7 @@ def main():
         action="store_true",
         help="communicate from memory of ncclMemAlloc (set_allocate_memory_from_process_group_for_comm)",
     )
+    parser.add_argument("--alone", action="store_true", help="share nothing: a step without communication")
     parser.add_argument("--json", metavar="FILE", help="write the slowest rank's times, and the losses")
     args = parser.parse_args()
 
