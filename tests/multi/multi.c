@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../open_descriptors.h"
+#include "boot/mesh_internal.h"
 #include "comm/comm.h"
 
 #define GUARD 64
@@ -189,6 +190,7 @@ void multi_limit(ceclComm_t comm, int ms)
 {
     MPI_Barrier(MPI_COMM_WORLD);
     comm->config.timeout_ms = ms;
+    comm->mesh->timeout_ms = ms;
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
