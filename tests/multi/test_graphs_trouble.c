@@ -338,19 +338,32 @@ static void a_message_that_only_one_rank_captures_is_named(void **state)
     }
 }
 
-static void captures_that_wait_for_each_other_end_in_time(void **state)
+/* Whether both ranks say that the other one has captured a different message. */
+static bool captures_that_wait_are_named(int limit_ms)
 {
     ceclGraph_t graph = NULL;
+    bool right = true;
     open_all();
-    multi_limit(comm, 1200);
+    multi_limit(comm, limit_ms);
     begin_together();
     if (has_message()) {
-        assert_said(message(true, COUNT), "has not captured its ceclRecv, but another message");
-        assert_non_null(strstr(ceclGetLastError(comm), "into one group (ceclGroupStart"));
+        right = message(true, COUNT) != ceclSuccess;
+        const char *said = ceclGetLastError(comm);
+        right = right && strstr(said, "has not captured its ceclRecv, but another message") &&
+                strstr(said, "into one group (ceclGroupStart");
+        if (!right)
+            print_message("rank %d, limit %d ms: %s\n", multi_rank, limit_ms, said);
     }
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    MPI_Barrier(MPI_COMM_WORLD);
+    right = multi_how_many(right) == multi_nranks;
     abort_all(graph);
+    return right;
+}
+
+/* The first limit may pass before both ranks have begun to wait. */
+static void captures_that_wait_for_each_other_end_in_time(void **state)
+{
+    assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
 static void a_peer_that_leaves_ends_the_capture_of_a_message(void **state)
