@@ -271,7 +271,7 @@ typedef struct ceclConfig {
     /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
      * up to 1.2 s later; up to 3.2 s later if several peers are late, because one of them may name
      * the rank at fault. While calls are pending, seconds for which this process stands still do
-     * not count. */
+     * not count, except for small calls made by a kernel, which limits its waits itself. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */

@@ -102,6 +102,9 @@ static inline uint64_t cecl_share_bytes(const struct cecl_shares *shares, int ra
     return cecl_chunk_left(shares->total, (uint64_t)rank * shares->each, shares->each);
 }
 
+/* lower_nodes_fold.c: reduces all ranks' blocks for this rank, or this rank's share of them, to `result`. */
+ceclResult_t cecl_rails_fold(struct cecl_rails *rails, struct cecl_plan *plan,
+                             const struct cecl_shares *shares, struct cecl_place result);
 /* lower_nodes_gather.c: each rank sends its block to all ranks. If `shares` is given, each rank sends its
  * share instead, which lies in its recvbuff. When this begins, no rank of the node may still read bytes of
  * recvbuff that will be written. */

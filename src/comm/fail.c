@@ -128,7 +128,8 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     if (late >= 0 && atomic_load(&comm->async_result) == ceclSuccess) {
         cecl_fail(ceclTimeout,
                   "a small collective has waited for rank %d for more than %d ms "
-                  "(CECL_TIMEOUT_MS): that rank made a different call, or none%s",
+                  "(CECL_TIMEOUT_MS); did that rank make the same call, and did its stream reach "
+                  "it?%s",
                   late, comm->config.timeout_ms, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }

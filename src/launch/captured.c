@@ -9,8 +9,6 @@
 #include "util/alone.h"
 #include "util/clock.h"
 
-#define GONE_MS 2000 /* how long to wait until the device reports that a graph was destroyed */
-
 static ceclResult_t refuse_over_nodes(const struct cecl_launch *launch)
 {
     const struct cecl_net *net = launch->comm->engine.net;
@@ -105,8 +103,10 @@ ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_b
 
 uint32_t cecl_captured_await(ceclComm_t comm)
 {
-    const int64_t deadline = cecl_deadline(GONE_MS);
     const struct timespec pause = {.tv_nsec = 1000000};
+    if (atomic_load(&comm->captured) == 0)
+        return 0;
+    const int64_t deadline = cecl_deadline(comm->launcher->gone_ms);
     while (atomic_load(&comm->captured) > 0 && cecl_ms_left(deadline) != 0)
         nanosleep(&pause, NULL);
     return atomic_load(&comm->captured);

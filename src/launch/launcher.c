@@ -7,12 +7,15 @@
 #include "launch/messages.h"
 #include "launch/request.h"
 
+#define GONE_MS 2000
+
 bool cecl_launcher_new(ceclComm_t comm)
 {
     struct cecl_launcher *launcher = calloc(1, sizeof(*launcher));
     comm->launcher = launcher;
     if (!launcher)
         return false;
+    launcher->gone_ms = GONE_MS;
     launcher->layout = calloc(CECL_LAYOUT_WORDS_MAX(comm->nranks), sizeof(*launcher->layout));
     launcher->exchange = cecl_exchange_room(comm->nranks);
     return cecl_launch_spare(comm) && launcher->layout && launcher->exchange;

@@ -35,7 +35,8 @@ struct cecl_launcher {
     /* launches that were dropped by threads outside the communicator */
     _Atomic(struct cecl_launch *) returned;
     struct cecl_launch *kept[CECL_KEPT_SETS][CECL_KEPT_WAYS];
-    struct cecl_launch *captured;    /* a list of the launches that graphs hold */
+    struct cecl_launch *captured; /* a list of the launches that graphs hold */
+    int gone_ms; /* how long to wait until the device reports that a graph was destroyed; tests change it */
     unsigned victim[CECL_KEPT_SETS]; /* which member of each set is replaced next */
     /* the launch that is being made: its deadline ends the host's waits; NULL: the waits have no limit */
     const struct cecl_launch *making;

@@ -324,8 +324,8 @@ static enum cecl_nccl_reason decide(struct cecl_nccl_learn *learn,
     cecl_nccl_settled_note(comm, call,
                            in_force.by_period && reason == CECL_NCCL_NOT_SHORTER && may_settle);
     if (!learn->is_found)
-        cecl_nccl_settled_note_class(comm, call, token,
-                                     reason == CECL_NCCL_NOT_FASTER && may_settle ? its : NULL);
+        cecl_nccl_settled_note_class(comm, call, token, its,
+                                     reason == CECL_NCCL_NOT_FASTER && may_settle);
     return reason;
 }
 

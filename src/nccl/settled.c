@@ -117,34 +117,49 @@ bool cecl_nccl_settled_knows(struct cecl_nccl_comm *comm, const struct cecl_nccl
     return true;
 }
 
-/* A class that will soon be tried again is heard from then on. */
+/* Whether the calls of a class must be heard, because it will soon be tried again. */
+static bool is_soon(const struct cecl_class *its)
+{
+    return its->wait <= CECL_PERIOD_SEARCH;
+}
+
 static void catch_up_on_classes(struct cecl_nccl_settled *settled, struct cecl_nccl_learn *learn)
 {
-    bool is_soon = false;
+    bool ends = false;
     for (uint32_t i = 0; i < settled->missed; i++) {
         const struct cecl_nccl_settled_known *known = &settled->known[settled->log[i]];
         cecl_period_add(&learn->period, known->token);
         *(known->call.reduces ? &learn->reduced : &learn->moved) = learn->period.calls;
-        is_soon = --known->its->wait <= CECL_PERIOD_SEARCH || is_soon;
+        known->its->wait--;
+        ends = ends || is_soon(known->its);
     }
     settled->missed = settled->quiet = 0;
-    if (is_soon)
+    if (ends)
         cecl_nccl_settled_forget_known(settled);
 }
 
+static void note_known(struct cecl_nccl_settled *settled, const struct cecl_nccl_call *call,
+                       uint64_t token, struct cecl_class *its)
+{
+    if (!settled->known)
+        settled->known = calloc(CECL_NCCL_SETTLED_PLACES, sizeof(*settled->known));
+    if (!settled->known)
+        return;
+    settled->known[place_of(call)] =
+        (struct cecl_nccl_settled_known){.call = noted(call), .token = token, .its = its};
+    settled->knows = true;
+}
+
 void cecl_nccl_settled_note_class(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
-                                  uint64_t token, struct cecl_class *its)
+                                  uint64_t token, struct cecl_class *its, bool passes)
 {
     struct cecl_nccl_settled *settled = &comm->settled;
     struct cecl_nccl_learn *learn = comm->learn;
-    if (its && its->wait > CECL_PERIOD_SEARCH) {
-        if (!settled->known)
-            settled->known = calloc(CECL_NCCL_SETTLED_PLACES, sizeof(*settled->known));
-        if (settled->known)
-            settled->known[place_of(call)] =
-                (struct cecl_nccl_settled_known){.call = noted(call), .token = token, .its = its};
-    }
-    if (settled->known && cecl_classes_rest(&learn->classes))
+    if (its && is_soon(its)) /* calls that were heard have worn out the class's verdict, too */
+        cecl_nccl_settled_forget_known(settled);
+    else if (passes)
+        note_known(settled, call, token, its);
+    if (settled->knows && cecl_classes_rest(&learn->classes))
         settled->quiet = cecl_period_quiet(&learn->period);
 }
 

@@ -57,12 +57,14 @@ struct cecl_nccl_settled {
     uint8_t log[CECL_PERIOD_SEARCH]; /* [missed] the places of these calls in `known` */
     struct cecl_nccl_settled_known
         *known; /* [CECL_NCCL_SETTLED_PLACES], or NULL; kept like `calls` */
+    bool knows; /* `known` has calls */
 };
 
 static inline void cecl_nccl_settled_forget_known(struct cecl_nccl_settled *settled)
 {
-    if (settled->known)
+    if (settled->knows)
         memset(settled->known, 0, CECL_NCCL_SETTLED_PLACES * sizeof(*settled->known));
+    settled->knows = false;
 }
 
 /* For another communicator in the same entry. */
@@ -85,8 +87,8 @@ void cecl_nccl_settled_catch_up(struct cecl_nccl_comm *comm);
 /* passes: NCCL makes this call whenever the period's verdict is in force */
 void cecl_nccl_settled_note(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
                             bool passes);
-/* its: the class whose verdict has passed the call, which is in no group; NULL: the call was not passed so */
+/* its: the call's class; NULL: none. passes: the verdict on the class has passed the call, which is in no group */
 void cecl_nccl_settled_note_class(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call,
-                                  uint64_t token, struct cecl_class *its);
+                                  uint64_t token, struct cecl_class *its, bool passes);
 
 #endif

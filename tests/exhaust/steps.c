@@ -574,20 +574,25 @@ static ceclResult_t group_on_two(struct life *life)
 }
 
 /* Each rank sends to each rank, including itself. */
-static ceclResult_t messages_between(struct life *life, int *in, int *out)
+static ceclResult_t send_to_each(struct life *life, int *in, int *out, ceclStream_t stream)
 {
-    fill(life, in);
     ceclResult_t result = ceclGroupStart();
     if (result != ceclSuccess)
         return result;
     for (int r = 0; r < life->n; r++) {
         if (result == ceclSuccess)
-            result = ceclSend(in + r * BLOCK, BLOCK, ceclInt32, r, life->comm, 0);
+            result = ceclSend(in + r * BLOCK, BLOCK, ceclInt32, r, life->comm, stream);
         if (result == ceclSuccess)
-            result = ceclRecv(out + r * BLOCK, BLOCK, ceclInt32, r, life->comm, 0);
+            result = ceclRecv(out + r * BLOCK, BLOCK, ceclInt32, r, life->comm, stream);
     }
     const ceclResult_t ended = ceclGroupEnd();
-    result = result == ceclSuccess ? ended : result;
+    return result == ceclSuccess ? ended : result;
+}
+
+static ceclResult_t messages_between(struct life *life, int *in, int *out)
+{
+    fill(life, in);
+    ceclResult_t result = send_to_each(life, in, out, 0);
     FINISH(life, result, check_exchanged(life, out));
 }
 
@@ -635,6 +640,35 @@ static ceclResult_t messages_private_late(struct life *life)
 {
     come_late(life);
     return messages_between(life, private_in, private_out);
+}
+
+/* Private memory, of which the receiver's part goes through a bounce buffer. If the end of the capture is refused, the
+ * stream still captures. */
+static ceclResult_t messages_captured(struct life *life)
+{
+    ceclStream_t stream;
+    ceclGraph_t graph = NULL;
+    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
+    if (result != ceclSuccess)
+        return result;
+    fill(life, private_in);
+    result = ceclStreamBeginCapture(life->comm, stream);
+    if (result == ceclSuccess) {
+        result = send_to_each(life, private_in, private_out, stream);
+        ceclResult_t ended = ceclStreamEndCapture(life->comm, stream, &graph);
+        if (ended == ceclOutOfMemory)
+            ended = ceclStreamEndCapture(life->comm, stream, &graph);
+        result = result == ceclSuccess ? ended : result;
+    }
+    if (result == ceclSuccess)
+        result = ceclGraphLaunch(graph, stream);
+    if (result == ceclSuccess)
+        result = ceclStreamSynchronize(life->comm, stream);
+    if (result == ceclSuccess)
+        check_exchanged(life, private_out);
+    const ceclResult_t freed = ceclGraphDestroy(graph),
+                       ended = ceclStreamDestroy(life->comm, stream);
+    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
 }
 
 static ceclResult_t explain(struct life *life)
@@ -795,6 +829,7 @@ const struct step steps[] = {
     {.name = "messages", .outcome = ALONE, .run = messages},
     {.name = "messages-files", .outcome = ALONE, .prepare = open_files, .run = messages_files},
     {.name = "messages-private-late", .outcome = ALONE, .run = messages_private_late},
+    {.name = "messages-captured", .outcome = EITHER, .run = messages_captured},
     {.name = "request-files", .outcome = ALONE, .prepare = open_files, .run = request_files},
     {.name = "request-early", .outcome = ALONE, .run = request_early},
     {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},

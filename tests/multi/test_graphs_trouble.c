@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/comm.h"
+#include "launch/launcher.h"
 
 #define COUNT 300
 
@@ -39,6 +39,12 @@ static ceclGraph_t captured(int calls)
         multi_ok(comm, gather());
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     return graph;
+}
+
+/* Graphs that are not destroyed need not be waited for as long as usual. */
+static void wait_for_graphs(int ms)
+{
+    comm->launcher->gone_ms = ms;
 }
 
 static bool is_last(void)
@@ -111,19 +117,20 @@ static void a_call_that_others_do_not_make_ends_in_time(void **state)
 {
     ceclGraph_t graph = NULL;
     open_all();
-    multi_limit(comm, 1200);
+    multi_limit(comm, 300);
     if (is_last()) {
         multi_ok(comm, ceclStreamBeginCapture(comm, stream));
         multi_refused(comm, gather(), ceclTimeout, multi_nranks == 2 ? "rank 0" : "ranks 0");
         assert_non_null(strstr(ceclGetLastError(comm),
-                               "for 1200 ms (CECL_TIMEOUT_MS); did every rank capture the call?"));
+                               "for 300 ms (CECL_TIMEOUT_MS); did every rank capture the call?"));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     abort_all(graph);
 }
 
-/* The others' graphs wait in the middle of their launch. All ranks make the first launch. */
+/* The others' graphs wait in the middle of their launch. All ranks make the first launch. The time limit is short
+ * only once all others have launched, because otherwise a slow one of them may be named. */
 static void a_rank_that_does_not_launch_is_named(void **state)
 {
     char words[64];
@@ -131,10 +138,11 @@ static void a_rank_that_does_not_launch_is_named(void **state)
     ceclGraph_t graph = captured(2);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
-    multi_limit(comm, 1200);
+    if (!is_last())
+        multi_ok(comm, ceclGraphLaunch(graph, stream));
+    multi_limit(comm, 1000);
     if (!is_last()) {
         snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
-        multi_ok(comm, ceclGraphLaunch(graph, stream));
         const ceclResult_t found = multi_async_within(comm, PROMPT);
         const char *message = ceclGetLastError(comm);
         /* a peer may have reported it first */
@@ -170,7 +178,7 @@ static bool replays_outlast(int limit_ms)
 static void many_replays_without_a_pause_are_no_timeout(void **state)
 {
     if (multi_nranks <= 2)
-        assert_true(replays_outlast(3000) || replays_outlast(20000));
+        assert_true(replays_outlast(1000) || replays_outlast(20000));
 }
 
 static void a_peer_that_aborts_ends_replays_that_wait(void **state)
@@ -193,8 +201,10 @@ static void memory_that_a_graph_uses_is_not_freed(void **state)
 {
     open_all();
     ceclGraph_t graph = captured(1);
+    wait_for_graphs(100);
     multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
                   "a graph holds a captured ceclAllGather");
+    wait_for_graphs(2000);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
     multi_ok(comm, ceclGraphDestroy(graph));
@@ -208,6 +218,7 @@ static void a_communicator_that_ends_before_its_graph_says_so(void **state)
     ceclGraph_t graph = captured(2);
     multi_ok(comm, ceclGraphLaunch(graph, stream));
     multi_ok(comm, ceclStreamSynchronize(comm, stream));
+    wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 2 captured calls");
     multi_refused(NULL, ceclGraphLaunch(graph, stream), ceclInvalidArgument, "not a communicator");
     multi_ok(NULL, ceclGraphDestroy(graph));
@@ -225,6 +236,7 @@ static void a_graph_that_outlives_its_communicator_ends_by_itself(void **state)
         multi_ok(comm, gather());
     multi_ok(comm, dev->captures->stream_end(dev, stream, &graph));
     MPI_Barrier(MPI_COMM_WORLD);
+    wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 4 && !is_last(); i++)
@@ -326,19 +338,32 @@ static void a_message_that_only_one_rank_captures_is_named(void **state)
     }
 }
 
-static void captures_that_wait_for_each_other_end_in_time(void **state)
+/* Whether both ranks say that the other one has captured a different message. */
+static bool captures_that_wait_are_named(int limit_ms)
 {
     ceclGraph_t graph = NULL;
+    bool right = true;
     open_all();
-    multi_limit(comm, 1200);
+    multi_limit(comm, limit_ms);
     begin_together();
     if (has_message()) {
-        assert_said(message(true, COUNT), "has not captured its ceclRecv, but another message");
-        assert_non_null(strstr(ceclGetLastError(comm), "into one group (ceclGroupStart"));
+        right = message(true, COUNT) != ceclSuccess;
+        const char *said = ceclGetLastError(comm);
+        right = right && strstr(said, "has not captured its ceclRecv, but another message") &&
+                strstr(said, "into one group (ceclGroupStart");
+        if (!right)
+            print_message("rank %d, limit %d ms: %s\n", multi_rank, limit_ms, said);
     }
     multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
-    MPI_Barrier(MPI_COMM_WORLD);
+    right = multi_how_many(right) == multi_nranks;
     abort_all(graph);
+    return right;
+}
+
+/* The first limit may pass before both ranks have begun to wait. */
+static void captures_that_wait_for_each_other_end_in_time(void **state)
+{
+    assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
 static void a_peer_that_leaves_ends_the_capture_of_a_message(void **state)
@@ -361,7 +386,7 @@ static void a_rank_that_does_not_launch_its_message_is_named(void **state)
         ceclGraph_t graph = captured_messages(2, sends);
         multi_ok(comm, ceclGraphLaunch(graph, stream));
         multi_ok(comm, ceclStreamSynchronize(comm, stream));
-        multi_limit(comm, 1200);
+        multi_limit(comm, 1000);
         if (multi_rank == 0) {
             snprintf(words, sizeof(words), "has waited for rank %d", multi_nranks - 1);
             multi_ok(comm, ceclGraphLaunch(graph, stream));
@@ -379,9 +404,11 @@ static void memory_of_a_captured_message_is_not_freed(void **state)
 {
     open_all();
     ceclGraph_t graph = captured_messages(1, true);
+    wait_for_graphs(100);
     if (has_message())
         multi_refused(comm, ceclMemFree(comm, recv), ceclInvalidUsage,
                       is_last() ? "a captured ceclRecv" : "a captured ceclSend");
+    wait_for_graphs(2000);
     MPI_Barrier(MPI_COMM_WORLD);
     multi_ok(comm, ceclGraphDestroy(graph));
     multi_ok(comm, ceclMemFree(comm, recv));
@@ -405,6 +432,7 @@ static void a_graph_of_messages_outlives_its_communicator(void **state)
         MPI_Barrier(MPI_COMM_WORLD);
         return;
     }
+    wait_for_graphs(100);
     multi_refused(NULL, ceclCommDestroy(comm), ceclInvalidUsage, "graphs hold 3 captured calls");
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 4 && multi_rank == 0; i++)

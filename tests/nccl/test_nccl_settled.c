@@ -67,8 +67,9 @@ static void close_side(struct side *side)
     free(side);
 }
 
-/* As learn.c does. Returns the class whose verdict passes the call. */
-static struct cecl_class *hear(struct side *side, const struct cecl_nccl_call *call, uint64_t token)
+/* As learn.c does. Returns the call's class. *passes: its verdict passes the call. */
+static struct cecl_class *hear(struct side *side, const struct cecl_nccl_call *call, uint64_t token,
+                               bool *passes)
 {
     struct cecl_nccl_learn *learn = &side->learn;
     const uint32_t key = (uint32_t)call->count * 8 + (uint32_t)call->op;
@@ -90,9 +91,8 @@ static struct cecl_class *hear(struct side *side, const struct cecl_nccl_call *c
                                  .its;
     uint32_t arm;
     bool is_turn;
-    return cecl_class_has_arm(&learn->classes, &learn->trial, its, &arm, &is_turn) && arm == 0
-               ? its
-               : NULL;
+    *passes = cecl_class_has_arm(&learn->classes, &learn->trial, its, &arm, &is_turn) && arm == 0;
+    return its;
 }
 
 static void make(struct side *side, const struct cecl_nccl_call *call)
@@ -109,7 +109,8 @@ static void make(struct side *side, const struct cecl_nccl_call *call)
     const uint64_t token = cecl_period_token(call->count * 8 + (uint64_t)call->op, true);
     side->caught_up += side->comm.settled.most > 0;
     cecl_nccl_settled_catch_up(&side->comm);
-    struct cecl_class *its = hear(side, call, token);
+    bool passes = false;
+    struct cecl_class *its = hear(side, call, token, &passes);
     if (!side->settles)
         return;
     /* calls of 5 elements are not passed whenever the verdict is in force */
@@ -117,7 +118,8 @@ static void make(struct side *side, const struct cecl_nccl_call *call)
                            side->learn.is_found && side->learn.trial.has_verdict &&
                                call->count != 5);
     if (!side->learn.is_found)
-        cecl_nccl_settled_note_class(&side->comm, call, token, its);
+        cecl_nccl_settled_note_class(&side->comm, call, token, its,
+                                     passes && cecl_nccl_group_depth() == 0);
 }
 
 static void check_equal(struct side *left, struct side *right)
@@ -246,6 +248,47 @@ static void learning_catches_up_on_the_calls_that_were_passed(void **state)
     assert_true(caught_up > 100);
 }
 
+static void age(struct side *side, uint32_t wait)
+{
+    for (uint32_t i = 0; i < CECL_CLASS_PLACES; i++)
+        if (side->learn.classes.places[i].has_verdict)
+            side->learn.classes.places[i].wait = wait;
+}
+
+/* Most calls are of one class. Learning hears of those in groups, and not at once of the others. */
+static void make_one(uint64_t *seed, struct side *plain, struct side *settling, bool in_group)
+{
+    struct cecl_nccl_call call = {.op = CECL_NCCL_OP_ncclAllGather, .count = 2};
+    if (below(seed, 8) == 0)
+        call = draw_call(seed);
+    if (in_group)
+        cecl_nccl_group_opened();
+    make(plain, &call);
+    make(settling, &call);
+    if (in_group)
+        cecl_nccl_group_ended();
+}
+
+static void a_class_whose_verdict_wears_out_in_groups_is_tried_in_time(void **state)
+{
+    for (uint32_t grouped = 0; grouped < 60; grouped++) {
+        uint64_t seed = 1;
+        struct side *plain = open_side(false), *settling = open_side(true);
+        for (int i = 0; i < 20000 || !cecl_classes_rest(&settling->learn.classes); i++)
+            make_one(&seed, plain, settling, false);
+        assert_true(settling->known > 1000);
+        cecl_nccl_settled_catch_up(&settling->comm);
+        age(plain, 40);
+        age(settling, 40);
+        for (uint32_t i = 0; i < grouped + 200; i++)
+            make_one(&seed, plain, settling, i < grouped);
+        cecl_nccl_settled_catch_up(&settling->comm);
+        check_equal(plain, settling);
+        close_side(plain);
+        close_side(settling);
+    }
+}
+
 /* After a period of one call, which NCCL makes. */
 static struct side *settle_one(struct cecl_nccl_call *call)
 {
@@ -325,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learning_catches_up_on_the_calls_that_were_passed),
+        cmocka_unit_test(a_class_whose_verdict_wears_out_in_groups_is_tried_in_time),
         cmocka_unit_test(a_call_that_differs_in_one_argument_is_heard),
         cmocka_unit_test(calls_in_groups_and_of_ended_communicators_are_heard)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -604,6 +604,7 @@ static void a_small_call_whose_data_did_not_come_names_the_rank(void **state)
     assert_int_equal(ceclCommGetAsyncError(comms[0], &async), ceclSuccess);
     assert_int_equal(async, ceclTimeout);
     assert_non_null(strstr(ceclGetLastError(comms[0]), "waited for rank 1 for more than"));
+    assert_non_null(strstr(ceclGetLastError(comms[0]), "did its stream reach it?"));
     close_ranks();
 }
 
