@@ -256,11 +256,12 @@ static void check_reply(const struct client *c, size_t at)
             (unsigned long long)reply.bytes);
 }
 
-/* Whether the root asked the client to connect again, because it was silent for too long. */
+/* Whether the root asked the client to connect again, because it had not sent a whole answer for too long. */
 static bool was_put_off(const struct client *c, size_t at)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
-    return c->nreceived == at + sizeof(again) &&
+    return !c->right && c->nsent < sizeof(struct cecl_tcp_answer) &&
+           c->nreceived == at + sizeof(again) &&
            memcmp(c->received + at, &again, sizeof(again)) == 0;
 }
 
