@@ -223,6 +223,11 @@ void cecl_door_attend(struct cecl_door *door, int wait_ms)
         let_in(door);
 }
 
+bool cecl_door_is_idle(const struct cecl_door *door)
+{
+    return door->count == 0 && !somebody_waits(door);
+}
+
 int cecl_door_trouble(const struct cecl_door *door)
 {
     return door->trouble && cecl_now_ms() - door->trouble_since >= BEAR_MS ? door->trouble : 0;

@@ -60,6 +60,9 @@ int cecl_door_leave(struct cecl_door *door);
 /* Waits up to `wait_ms` for an event. Then reads from callers, drops some, and accepts new ones. */
 void cecl_door_attend(struct cecl_door *door, int wait_ms);
 
+/* Whether no caller waits to be accepted or heard. */
+bool cecl_door_is_idle(const struct cecl_door *door);
+
 /* If no caller could be accepted for a while, returns why, as an errno (descriptors, memory); otherwise 0. */
 int cecl_door_trouble(const struct cecl_door *door);
 

@@ -1,7 +1,8 @@
 /* How the mesh is made. Every rank listens under a secret name, connects to all lower ranks, and
  * accepts connections of higher ranks that show the secret. The door (door.h) keeps out other callers that
  * find the name. A rank that gives up meanwhile also connects to the ranks to which it has no connection
- * yet, and tells them why. Otherwise they would wait for it until init times out. */
+ * yet, and tells them why. A rank that gives up before it knows the others' names just stops listening, and
+ * they notice that. Otherwise they would wait for it until init times out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -94,6 +95,15 @@ static ceclResult_t notice_leavers(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
+/* Fails if a rank has given up, or a rank of this host has ended, or the oob knows of such a rank. */
+static ceclResult_t check_peers(struct cecl_mesh *mesh, bool is_long)
+{
+    const struct cecl_oob *oob = mesh->oob;
+    CECL_TRY(mesh_first_reason(mesh));
+    CECL_TRY(notice_leavers(mesh));
+    return oob->check ? oob->check(oob, is_long) : ceclSuccess;
+}
+
 /* Connects `fd` to a peer's listener, whose queue may be full for a while. */
 static ceclResult_t reach(struct cecl_mesh *mesh, const struct cecl_invitation *theirs, int peer,
                           int fd)
@@ -183,12 +193,17 @@ static bool admit(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
     return false;
 }
 
+static bool is_missing(const struct cecl_mesh *mesh, int rank)
+{
+    const struct mesh_peer *peer = &mesh->peers[rank];
+    return !cecl_mesh_is_away(mesh, rank) && (peer->data < 0 || peer->life < 0 || peer->post < 0);
+}
+
 static ceclResult_t name_who_is_missing(struct cecl_mesh *mesh)
 {
     struct cecl_rank_list list = {0};
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
-        if (!cecl_mesh_is_away(mesh, r) &&
-            (mesh->peers[r].data < 0 || mesh->peers[r].life < 0 || mesh->peers[r].post < 0))
+        if (is_missing(mesh, r))
             cecl_rank_list_add(&list, r);
     return cecl_fail(ceclTimeout,
                      "no connection from %s within %" PRId64 " ms (CECL_INIT_TIMEOUT_MS), though "
@@ -212,30 +227,51 @@ static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door
     (void)admit_callers(mesh, context, door, wait_ms);
 }
 
+/* Whether a rank still listens, which means that its name is taken. A call would tell that, too, but would take
+ * a place in the rank's queue. */
+static bool listens(const struct cecl_invitation *theirs)
+{
+    struct sockaddr_un address;
+    const socklen_t length = abstract_address(theirs->name, &address);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0;
+    if (fd >= 0)
+        close(fd);
+    return !is_free;
+}
+
+/* Fails if a missing rank does not listen any more, and no caller waits at the door. (A rank that has connected to
+ * all stops listening, too, but its calls wait at the door then.) */
+static ceclResult_t notice_silent_leavers(struct cecl_mesh *mesh, const struct invited *all,
+                                          const struct cecl_door *door)
+{
+    for (int r = mesh->rank + 1; r < mesh->nranks; r++)
+        if (is_missing(mesh, r) && !listens(of_rank(all, r)) && cecl_door_is_idle(door))
+            return mesh_peer_error(mesh, r);
+    return ceclSuccess;
+}
+
 /* Accepts all expected connections. */
-static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct cecl_invitation *mine,
+static ceclResult_t await_callers(struct cecl_mesh *mesh, const struct invited *all,
                                   struct cecl_door *door)
 {
-    const struct cecl_oob *oob = mesh->oob;
     const int64_t long_since = cecl_deadline(MESH_LONG_MS);
     int expected = mesh_lines_awaited(mesh);
     for (int r = mesh->rank + 1; r < mesh->nranks; r++)
         expected += cecl_mesh_is_away(mesh, r) ? 0 : MESH_CHANNELS;
     while (expected > 0) {
-        const int left = cecl_ms_left(mesh->init_deadline);
-        expected -= admit_callers(mesh, mine, door, left < 0 || left > TICK_MS ? TICK_MS : left);
-        const int trouble = cecl_door_trouble(door);
-        if (expected == 0)
-            break;
+        const int left = cecl_ms_left(mesh->init_deadline), trouble = cecl_door_trouble(door);
+        const bool is_long = cecl_ms_left(long_since) == 0;
         if (trouble)
             return cecl_fail(ceclSystemError,
                              "rank %d cannot take the connections of other ranks: %s", mesh->rank,
                              strerror(trouble));
-        CECL_TRY(mesh_first_reason(mesh));
-        CECL_TRY(notice_leavers(mesh));
-        CECL_TRY(oob->check ? oob->check(oob, cecl_ms_left(long_since) == 0) : ceclSuccess);
-        if (cecl_ms_left(mesh->init_deadline) == 0)
+        CECL_TRY(check_peers(mesh, is_long));
+        CECL_TRY(is_long ? notice_silent_leavers(mesh, all, door) : ceclSuccess);
+        if (left == 0)
             return name_who_is_missing(mesh);
+        expected -= admit_callers(mesh, of_rank(all, mesh->rank), door,
+                                  left < 0 || left > TICK_MS ? TICK_MS : left);
     }
     return ceclSuccess;
 }
@@ -323,17 +359,10 @@ static const struct cecl_invitation *invited(const void *context, int rank)
     return of_rank(context, rank);
 }
 
-/* Whether a rank of this host has given up, or has ended. */
-static ceclResult_t check_host(struct cecl_mesh *mesh)
-{
-    CECL_TRY(mesh_first_reason(mesh));
-    return notice_leavers(mesh);
-}
-
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart)
 {
     const struct invited all = {.first = invitations, .apart = apart};
-    const struct mesh_calls calls = {&all, invited, check_host};
+    const struct mesh_calls calls = {&all, invited, check_peers};
     const struct cecl_invitation *mine = of_rank(&all, mesh->rank);
     struct cecl_door door;
     watch_processes(mesh, &all);
@@ -342,7 +371,7 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
     if (result == ceclSuccess)
         result = call_peers(mesh, &all);
     if (result == ceclSuccess)
-        result = await_callers(mesh, mine, &door);
+        result = await_callers(mesh, &all, &door);
     if (result == ceclSuccess)
         result = mesh_connect_hosts(mesh, &calls);
     if (result == ceclRemoteError) /* a peer that has gone may have connected before to tell why */

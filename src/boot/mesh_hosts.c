@@ -253,10 +253,10 @@ static void note_reason(struct cecl_mesh *mesh, const struct cecl_tcp_answer *an
 }
 
 /* Takes the connection of a leader that has proved the secret, or notes why that leader gives up. */
-static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
-                  const struct cecl_caller *caller)
+static void admit(struct cecl_mesh *mesh, const struct cecl_caller *caller)
 {
     const uint16_t *host = mesh->hosts->host;
+    const uint8_t *secret = mesh->hosts->doors[mesh->rank].secret;
     struct cecl_tcp_answer answer;
     const bool known = cecl_tcp_verify(secret, caller, &answer) && answer.rank >= 0 &&
                        answer.rank < mesh->nranks && cecl_mesh_is_away(mesh, answer.rank) &&
@@ -273,12 +273,11 @@ static void admit(struct cecl_mesh *mesh, const uint8_t secret[16],
 
 static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door *door, int wait_ms)
 {
-    const struct mesh_calls *calls = context;
-    const uint8_t *secret = calls->invited(calls->context, mesh->rank)->secret;
     struct cecl_caller caller;
+    (void)context;
     cecl_door_attend(door, wait_ms);
     while (cecl_door_next(door, &caller))
-        admit(mesh, secret, &caller);
+        admit(mesh, &caller);
 }
 
 /* The leaders whose links have not come yet. */
@@ -295,28 +294,22 @@ static struct cecl_rank_list awaited(const struct cecl_mesh *mesh)
 static ceclResult_t take_links(struct cecl_mesh *mesh, const struct mesh_calls *calls,
                                struct cecl_door *door)
 {
-    const struct cecl_oob *oob = mesh->oob;
     const int64_t long_since = cecl_deadline(MESH_LONG_MS);
-    struct cecl_rank_list missing = awaited(mesh);
-    while (missing.count > 0) {
-        const int left = cecl_ms_left(mesh->init_deadline);
-        attend(mesh, calls, door, left < 0 || left > TICK_MS ? TICK_MS : left);
-        missing = awaited(mesh);
-        if (missing.count == 0)
-            break;
-        CECL_TRY(calls->go_on(mesh));
-        CECL_TRY(oob->check ? oob->check(oob, cecl_ms_left(long_since) == 0) : ceclSuccess);
-        const int trouble = cecl_door_trouble(door);
+    for (struct cecl_rank_list missing = awaited(mesh); missing.count > 0;
+         missing = awaited(mesh)) {
+        const int left = cecl_ms_left(mesh->init_deadline), trouble = cecl_door_trouble(door);
+        CECL_TRY(calls->go_on(mesh, cecl_ms_left(long_since) == 0));
         if (trouble)
             return cecl_fail(ceclSystemError, "rank %d cannot take the links of other hosts: %s",
                              mesh->rank, strerror(trouble));
-        if (cecl_ms_left(mesh->init_deadline) == 0)
+        if (left == 0)
             return cecl_fail(ceclTimeout,
                              "no link from %s, on other hosts, within %" PRId64
                              " ms (CECL_INIT_TIMEOUT_MS), though all ranks had joined; has a "
                              "process ended, or can rank %d's host not be reached from there "
                              "(CECL_SOCKET_IFNAME)?",
                              cecl_rank_list_words(&missing), mesh->init_timeout_ms, mesh->rank);
+        attend(mesh, NULL, door, left < 0 || left > TICK_MS ? TICK_MS : left);
     }
     return ceclSuccess;
 }
@@ -364,7 +357,7 @@ static ceclResult_t connect_leader(struct cecl_mesh *mesh, const struct mesh_cal
     if (result == ceclSuccess)
         result = take_links(mesh, calls, &door);
     if (result == ceclRemoteError) /* a leader that gives up calls this one to tell why */
-        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, calls, &door},
+        result = mesh_await_reason(mesh, result, &(struct mesh_attended){attend, NULL, &door},
                                    REASON_MS);
     if (result == ceclSuccess)
         mesh->reach_fd = cecl_door_leave(&door);

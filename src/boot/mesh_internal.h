@@ -159,11 +159,11 @@ int *mesh_line_place(struct cecl_mesh *mesh, int rank, int channel);
 int mesh_lines_awaited(const struct cecl_mesh *mesh);
 /* In the leader: connects it to the other leaders, and starts the thread that passes messages on.
  * invited  returns a rank's invitation
- * go_on    called during the wait; an error ends it */
+ * go_on    called during the wait; an error ends it. is_long: the wait has lasted for MESH_LONG_MS */
 struct mesh_calls {
     const void *context;
     const struct cecl_invitation *(*invited)(const void *context, int rank);
-    ceclResult_t (*go_on)(struct cecl_mesh *mesh);
+    ceclResult_t (*go_on)(struct cecl_mesh *mesh, bool is_long);
 };
 ceclResult_t mesh_connect_hosts(struct cecl_mesh *mesh, const struct mesh_calls *calls);
 /* Tells the other leaders why this host gives up, before this leader's thread runs. Best effort; at most

@@ -135,9 +135,10 @@ static ceclResult_t closed_error(struct cecl_mesh *mesh, int rank)
     const int ended = joins && watched ? find_ended(mesh, rank) : -1;
     if (joins && ended < 0)
         CECL_TRY(mesh_find_reason(mesh));
-    if (joins && watched && ended < 0)
-        return cecl_fail(ceclRemoteError, "rank %d left while the communicator was made", rank);
-    return cecl_fail(ceclRemoteError, "rank %d ended unexpectedly", ended < 0 ? rank : ended);
+    return cecl_fail(ceclRemoteError, "rank %d %s", ended < 0 ? rank : ended,
+                     !joins || ended >= 0 ? "ended unexpectedly"
+                     : watched            ? "left while the communicator was made"
+                                          : "ended, or left while the communicator was made");
 }
 
 static ceclResult_t left_error(int rank, const char *of)

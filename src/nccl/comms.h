@@ -119,8 +119,8 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together);
  * Either all ranks get one in their `entry`, or none does, and all have the same reason. `together` is how
  * many communicators the thread makes at once. Returns an error only if ranks could not exchange bytes
  * through `comm`. in_background: NCCL makes `comm` in the background, so this function first waits for
- * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error:
- * at once, or after at most CECL_INIT_TIMEOUT_MS if it is waiting for a peer. */
+ * NCCL. If the life of the entry becomes GIVING_UP, this function stops using `comm` and returns an error: at
+ * once, or, if it is waiting for a peer, when that peer gives up, at most after CECL_INIT_TIMEOUT_MS. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background);
 

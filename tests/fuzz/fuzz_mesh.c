@@ -18,6 +18,7 @@
 
 #define RANKS_MOST 4
 #define PART_MOST 300
+#define JOIN_MS 3000 /* longer than MESH_LONG_MS */
 #define POSTS_MOST 16
 #define FILES 8
 #define STRANGERS_MOST 16
@@ -68,6 +69,7 @@ struct peer {
     int called;             /* how often this rank has called it */
     bool greeted[CHANNELS]; /* the peer has proved the secret on this connection */
     bool is_silent;         /* the peer's later bytes are ignored */
+    bool has_left;          /* it has hung up, or has refused a call */
     bool told, left;        /* news of the peer's end is on its way; the news is a goodbye */
     bool post_ended;        /* a message was bad */
     struct letter letters[POSTS_MOST];
@@ -167,15 +169,26 @@ static int reach_peer(int fd, const struct sockaddr *to, socklen_t length)
     const int who = length > 3 ? address->sun_path[1] - 'a' : -1;
     REQUIRE(who >= 0 && who < nranks && who != rank, "it calls rank %d", who);
     errno = how == 1 ? EAGAIN : how == 2 ? ECONNREFUSED : ENOMEM;
+    struct peer *p = &peers[who];
+    p->has_left = p->has_left || how == 2;
     if (how >= 1 && how <= 3)
         return -1;
-    struct peer *p = &peers[who];
     if (who > rank || p->called == CHANNELS) {
         close(world_connect(fd));
         return 0;
     }
     *end_of(p, p->called++) = world_connect(fd);
     return 0;
+}
+
+/* A rank listens until it has made its connections, or gives up. */
+static bool is_taken(const struct sockaddr *name)
+{
+    const char *const text = ((const struct sockaddr_un *)(const void *)name)->sun_path + 1;
+    if (text[1] != 'x') /* this rank's own name */
+        return false;
+    const struct peer *p = &peers[text[0] - 'a'];
+    return !p->has_left && !(p->greeted[DATA] && p->greeted[LIFE] && p->greeted[POST]);
 }
 
 /* Whether the hello is valid for a connection of that peer. A second hello of the peer is
@@ -260,7 +273,7 @@ static void act_while_meeting(void)
     case 3: greet(who, take_below(&in, CHANNELS + 1), take_byte(&in) & 3); break;
     case 4: say_anything(p); break;
     case 5:
-        p->is_silent = true;
+        p->is_silent = p->has_left = true;
         hang_up(&p->data);
         break;
     case 6: connect_easily(); break;
@@ -311,19 +324,29 @@ static void check_hello(const struct peer *p, int fd, unsigned channel)
             "a wrong hello");
 }
 
+static bool somebody_has_left(void)
+{
+    bool has = false;
+    for (int r = 0; r < nranks; r++)
+        has = has || peers[r].has_left;
+    return has;
+}
+
 static bool open_mesh(void)
 {
     static struct cecl_oob oob;
     struct cecl_invitation all[RANKS_MOST];
     struct cecl_mesh *made = NULL;
-    init_deadline = cecl_deadline(1000);
+    init_deadline = cecl_deadline(JOIN_MS);
     oob = (struct cecl_oob){
-        .nranks = nranks, .rank = rank, .timeout_ms = 1000, .deadline = init_deadline};
+        .nranks = nranks, .rank = rank, .timeout_ms = JOIN_MS, .deadline = init_deadline};
     ceclResult_t result = cecl_mesh_new(&oob, 1000, &mine, &made);
     REQUIRE(result == ceclSuccess, "result %d: %s", (int)result, cecl_message());
     invite(all);
     result = cecl_mesh_connect(made, all, sizeof(all[0]));
     if (result != ceclSuccess) {
+        REQUIRE(!strstr(cecl_message(), "left while") || somebody_has_left(), "nobody has left: %s",
+                cecl_message());
         cecl_mesh_tell_abort(made, cecl_message());
         cecl_mesh_close(made);
         made = NULL;
@@ -766,7 +789,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const struct world_script script = {act, reach_peer, SOCK_SEQPACKET};
+    static const struct world_script script = {act, reach_peer, is_taken, SOCK_SEQPACKET};
     in = (struct input){data, bytes < 2048 ? bytes : 2048};
     forget_peers();
     nranks = 1 + (int)take_below(&in, RANKS_MOST);

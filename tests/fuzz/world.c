@@ -174,7 +174,8 @@ static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
         if (!acted || (ms > 0 && world.now_ns >= end) || count == 0) {
             if (world.now_ns < end)
                 world.now_ns = end;
-            return 0;
+            /* Linux looks again when the time is up */
+            return __real_poll(polls, count, 0);
         }
     }
 }
@@ -209,13 +210,17 @@ int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
     return caller;
 }
 
-/* A socket that is bound becomes the world's listener. */
+/* A socket that is bound to a free name becomes the world's listener. */
 int __real_bind(int fd, const struct sockaddr *at, socklen_t length);
 int __wrap_bind(int fd, const struct sockaddr *at, socklen_t length);
 int __wrap_bind(int fd, const struct sockaddr *at, socklen_t length)
 {
     if (!world.on)
         return __real_bind(fd, at, length);
+    if (world.script->is_taken && world.script->is_taken(at)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
     return dup3(world.listener, fd, O_CLOEXEC) == fd ? 0 : -1;
 }
 

@@ -22,6 +22,7 @@
 #include "../left_child.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
+#include "../prompt.h"
 #include "boot/door.h"
 #include "boot/mesh_internal.h"
 #include "boot/packet.h"
@@ -342,14 +343,22 @@ static void who_began_elsewhere_is_passed_on_while_ranks_join(void **state)
     drop_group();
 }
 
-/* Rank 2 takes part in the exchange of names, but never connects. */
-static void a_rank_that_never_connects_is_named(void **state)
+/* Rank 2 takes part in the exchange of names, and listens, but does not connect. */
+static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_ms)
 {
-    static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
-    make_group(1500);
+    struct cecl_invitation mine;
+    assert_int_equal(sizeof(mine), INVITATION);
+    make_group(timeout_ms);
     start(&ranks[0], run_open);
     start(&ranks[1], run_open);
-    assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, mine, room, sizeof(mine)), ceclSuccess);
+    assert_int_equal(cecl_mesh_new(&ranks[2].oob, LONG_MS, &mine, &ranks[2].mesh), ceclSuccess);
+    assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, &mine, room, sizeof(mine)), ceclSuccess);
+}
+
+static void a_rank_that_never_connects_is_named(void **state)
+{
+    static char room[RANKS * INVITATION];
+    start_without_rank_2(room, 1500);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
     /* one of the two gives up first, and the other may learn of that */
@@ -359,6 +368,23 @@ static void a_rank_that_never_connects_is_named(void **state)
         strstr(ranks[first].words, "from rank 2 within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "from rank 2") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
+    drop_group();
+}
+
+/* One of the two others notices it first, and the other may learn of that. */
+static void a_rank_that_gives_up_before_it_connects_is_named_at_once(void **state)
+{
+    static char room[RANKS * INVITATION];
+    const int64_t start = cecl_now_ms();
+    start_without_rank_2(room, LONG_MS);
+    cecl_mesh_close(ranks[2].mesh);
+    ranks[2].mesh = NULL;
+    for (int r = 0; r < 2; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, ceclRemoteError);
+        assert_non_null(strstr(ranks[r].words, "rank 2 ended, or left while"));
+    }
+    assert_true(cecl_now_ms() - start < 1000 * PROMPT);
     drop_group();
 }
 
@@ -394,11 +420,8 @@ static void connect_in_part(const char *invitation, int channels)
 /* Rank 2 connects to both others, but never for messages. */
 static void a_rank_that_lacks_one_connection_is_named(void **state)
 {
-    static char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
-    make_group(1500);
-    start(&ranks[0], run_open);
-    start(&ranks[1], run_open);
-    assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, mine, room, sizeof(mine)), ceclSuccess);
+    static char room[RANKS * INVITATION];
+    start_without_rank_2(room, 1500);
     nheld = 0;
     for (int r = 0; r < 2; r++)
         connect_in_part(room + r * INVITATION, 2);
@@ -518,16 +541,16 @@ enum death { BEFORE_CONNECTING, AFTER_CONNECTING };
 #define HEARD_OF_ANOTHER 10
 static int live(const ceclUniqueId *id, int rank, enum death death, const char *words)
 {
-    char room[RANKS * INVITATION], mine[INVITATION] = "cecl-of-a-test";
-    const struct cecl_process self = cecl_process_self();
+    char room[RANKS * INVITATION];
+    struct cecl_invitation mine;
     struct cecl_mesh *mesh = NULL;
     struct cecl_oob oob;
     int all[RANKS];
     alarm(200);
     cecl_oob_from_id(&oob, id, RANKS, rank, LONG_MS);
     if (rank == 2 && death == BEFORE_CONNECTING) {
-        memcpy(mine + INVITATION - sizeof(self), &self, sizeof(self));
-        if (oob.allgather(&oob, mine, room, sizeof(mine)) == ceclSuccess)
+        if (cecl_mesh_new(&oob, LONG_MS, &mine, &mesh) == ceclSuccess &&
+            oob.allgather(&oob, &mine, room, sizeof(mine)) == ceclSuccess)
             die_and_leave_a_child();
         return 2;
     }
@@ -716,6 +739,7 @@ int main(void)
         cmocka_unit_test(ranks_are_listed_in_words),
         cmocka_unit_test(a_long_list_of_ranks_is_cut_and_counted),
         cmocka_unit_test(a_rank_that_never_connects_is_named),
+        cmocka_unit_test(a_rank_that_gives_up_before_it_connects_is_named_at_once),
         cmocka_unit_test(a_rank_that_lacks_one_connection_is_named),
         cmocka_unit_test(an_exchange_of_many_frames_is_whole),
         cmocka_unit_test(ranks_that_send_other_numbers_of_frames_find_out),
