@@ -1890,8 +1890,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
  *   - ceclSend and ceclRecv: both ranks of a message capture it, in the same order, and wait for each
  *     other meanwhile; no other rank does. So put a send and a receive that the peer captures in the
- *     other order into one group. A captured group has at most 32 messages to a rank and 32 from it, and
- *     none between nodes. If different graphs of a rank send to several ranks in a group, launch the
+ *     other order into one group. A captured group has at most 32 messages to a rank and 32 from it
+ *     (fewer if groupMessages of ceclCommLimits is less), and none between nodes. If different graphs of a rank send to several ranks in a group, launch the
  *     graphs in the order in which they were captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;
