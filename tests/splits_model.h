@@ -254,7 +254,10 @@ static inline struct cecl_splits model_step(const struct model *m, struct model_
 {
     return (struct cecl_splits){.step = step,
                                 .rank = (uint32_t)rank,
+                                .from = (uint32_t)rank,
+                                .near = UINT32_MAX,
                                 .form = m->form,
+                                .count = m->form.send_rows,
                                 .send = at->send[rank] + m->send_at,
                                 .scales = at->scales[rank] + m->send_at,
                                 .splits = at->splits[rank],

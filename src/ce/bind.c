@@ -1,4 +1,5 @@
 /* Binding: turns a plan's symbolic steps into commands for the device. */
+#include "call/splits.h"
 #include "ce/bound.h"
 
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
@@ -106,6 +107,11 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
     if (bound->ends) {
         const struct cecl_ends *ends = &bound->ends[part];
         *address = (char *)(place->rank == engine->rank ? ends->here : ends->there) + place->offset;
+        return ceclSuccess;
+    }
+    if (kind == CECL_AREA_SCALES) {
+        char *scales = cecl_call_address(&bound->calls[part], CECL_LAYOUT_SEND_SCALES);
+        *address = scales + place->offset;
         return ceclSuccess;
     }
     if (place->rank == engine->rank) {
@@ -330,10 +336,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return cecl_bind_reductions(engine, plan, step, bound);
-    case CECL_STEP_SPLITS:
-        cecl_bound_command(bound, CECL_COMMAND_SPLITS, step->lane, step->first);
-        cecl_bind_splits(engine, plan, step->first, bound);
-        break;
+    case CECL_STEP_SPLITS: return cecl_bind_splits(engine, plan, step, bound);
     case CECL_STEP_AFTER:
         if (!follows_by_itself(bound, step->lane))
             cecl_bound_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);

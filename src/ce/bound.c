@@ -44,6 +44,7 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
     TAKE(bound->meetings, nreductions);
     TAKE(bound->also, bound->copies);
     TAKE(bound->transfers, bound->transfers_room);
+    TAKE(bound->splits, (size_t)cecl_plan_count(plan, CECL_STEP_SPLITS));
     TAKE(bound->cells, 3 * (ncopies + nreductions + 1));
 #undef TAKE
     return bytes;
@@ -62,6 +63,7 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
                       count_rows(plan) == 0;
     bound->ncommands = bound->nops = bound->ncopies = bound->nrows = 0;
     bound->nreductions = bound->nalso = bound->ntransfers = bound->ncells = 0;
+    bound->nsplits = 0;
     bound->nlanes = 1;
     if (fits)
         return ceclSuccess;

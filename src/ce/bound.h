@@ -41,7 +41,7 @@ struct cecl_bound {
     struct cecl_advance advance;  /* by how much this call advances the counters */
     uint32_t chunks, chunk_phase; /* as in the plan */
     /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
-    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, ncells;
+    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, nsplits, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* the contiguous copies of all commands */
@@ -51,6 +51,7 @@ struct cecl_bound {
     /* [nreductions] for reductions whose kernels signal and wait */
     struct cecl_meeting *meetings;
     struct cecl_net_transfer *transfers; /* of all exchanges */
+    struct cecl_splits *splits;          /* the steps of a call by splits on the device */
     void **also;                         /* further places to which reductions write */
     /* places in these arrays and in `small` that are filled at each issue */
     struct cecl_cell *cells;
@@ -64,7 +65,6 @@ struct cecl_bound {
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
     struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
-    struct cecl_splits splits[2];  /* the steps of a call by splits on the device */
     ceclExplanation_t explanation;
 };
 
@@ -105,9 +105,9 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 
-/* bind_splits.c: fills in bound->splits[which], for the only call of the plan. */
-void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                      uint32_t which, struct cecl_bound *bound);
+/* bind_splits.c: binds a step of the only call of the plan. */
+ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              const struct cecl_step *step, struct cecl_bound *bound);
 
 /* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits for all
  * peers around it. */

@@ -124,10 +124,11 @@ void cecl_plan_after_other(struct cecl_plan *plan)
     cecl_plan_after(plan, plan->lane == CECL_LANE_MAIN ? CECL_LANE_SIDE : CECL_LANE_MAIN);
 }
 
-void cecl_plan_splits(struct cecl_plan *plan, uint32_t which)
+void cecl_plan_splits(struct cecl_plan *plan, uint32_t which, uint32_t transfer, uint32_t row)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan, (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which});
+    add_step(plan, (struct cecl_step){
+                       .kind = CECL_STEP_SPLITS, .first = which, .count = transfer, .phase = row});
 }
 
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
@@ -277,12 +278,17 @@ void cecl_plan_free(struct cecl_plan *plan)
     *plan = (struct cecl_plan){0};
 }
 
+uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == kind;
+    return count;
+}
+
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan)
 {
-    uint32_t count = plan->nreductions;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        count += plan->steps[i].kind == CECL_STEP_SPLITS;
-    return count;
+    return plan->nreductions + cecl_plan_count(plan, CECL_STEP_SPLITS);
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

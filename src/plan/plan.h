@@ -17,8 +17,10 @@
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */
 enum cecl_area {
-    CECL_AREA_SEND,    /* sendbuff; in place RECV is used instead */
-    CECL_AREA_RECV,    /* recvbuff */
+    CECL_AREA_SEND, /* sendbuff; in place RECV is used instead */
+    CECL_AREA_RECV, /* recvbuff */
+    /* the second array that a call by splits sends: only sends to other nodes use this area */
+    CECL_AREA_SCALES,
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
     /* memory of the host that all ranks map: a rank writes its own part, and its peers read it */
     CECL_AREA_HOST,
@@ -98,7 +100,9 @@ enum cecl_step_kind {
      * has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
-     * they work on the call's own table, and on the tables and recvbuffs of all ranks */
+     * they work on the call's own table, and on the tables and recvbuffs of all ranks of this node.
+     * PASS: transfer `count` has brought the rows from row `phase` on of its peer; if the call has
+     * scales, the next transfer has brought the scales of these rows */
     CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
      * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
@@ -114,12 +118,13 @@ struct cecl_step {
      * for the network */
     uint16_t peer;
     uint32_t
-        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
+        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on;
+                  SPLITS: a row */
     union {
         uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1 */
+    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS: a transfer */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -240,8 +245,8 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* A step of a call by splits on the device (enum cecl_splits_step). */
-void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
+/* A step of a call by splits on the device (enum cecl_splits_step). `transfer` and `row`: for PASS. */
+void cecl_plan_splits(struct cecl_plan *plan, uint32_t which, uint32_t transfer, uint32_t row);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
@@ -323,6 +328,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
  * runs local copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
+/* How many steps of one kind a plan has. */
+uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether the ranks of a node meet in the plan. If they do not, none touches memory of another. */
