@@ -252,24 +252,24 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
 static inline struct cecl_splits model_step(const struct model *m, struct model_memory *at,
                                             int rank, enum cecl_splits_step step)
 {
-    return (struct cecl_splits){.step = step,
-                                .rank = (uint32_t)rank,
-                                .from = (uint32_t)rank,
-                                .near = UINT32_MAX,
-                                .form = m->form,
-                                .count = m->form.send_rows,
-                                .send = at->send[rank] + m->send_at,
-                                .scales = at->scales[rank] + m->send_at,
-                                .splits = at->splits[rank],
-                                .offsets = m->has_offsets ? at->offsets[rank] : NULL,
-                                .out = at->out[rank],
-                                .slices = at->slices[0],
-                                .slice = MODEL_SLICE,
-                                .table_offset = 64,
-                                .recv_offset = m->recv_at[rank],
-                                .scales_offset = m->scales_at[rank],
-                                .end = &at->end,
-                                .trouble = &at->trouble[rank]};
+    return (struct cecl_splits){
+        .step = step,
+        .rank = (uint32_t)rank,
+        .from = (uint32_t)rank,
+        .near = UINT32_MAX,
+        .form = m->form,
+        .rows = {at->send[rank] + m->send_at, 0, m->form.send_rows * m->form.row_bytes},
+        .scales = {at->scales[rank] + m->send_at, 0, m->form.send_rows * m->form.scale_bytes},
+        .splits = at->splits[rank],
+        .offsets = m->has_offsets ? at->offsets[rank] : NULL,
+        .out = at->out[rank],
+        .slices = at->slices[0],
+        .slice = MODEL_SLICE,
+        .table_offset = 64,
+        .recv_offset = m->recv_at[rank],
+        .scales_offset = m->scales_at[rank],
+        .end = &at->end,
+        .trouble = &at->trouble[rank]};
 }
 
 static inline void model_check_trouble(const struct model *m, const struct model_memory *at,

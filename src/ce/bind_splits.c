@@ -19,22 +19,16 @@ static uint32_t near_of(const struct cecl_part *part)
     return near;
 }
 
-/* Rows of a rank of another node lie where a transfer has put them. */
-static ceclResult_t use_transfer(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                                 const struct cecl_step *step, const struct cecl_bound *bound,
-                                 struct cecl_splits *splits)
+/* What a rank of another node sent lies in this rank's staging. */
+static ceclResult_t use_pass(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                             const struct cecl_pass *pass, struct cecl_splits *splits)
 {
-    const struct cecl_transfer *rows = &plan->transfers[step->count];
     char *at;
-    splits->from = rows->peer;
-    splits->first = step->phase;
-    splits->count = rows->bytes / splits->form.row_bytes;
-    CECL_TRY(cecl_bound_address(engine, bound, &rows->at, rows->bytes, &at));
-    splits->send = at;
-    if (splits->form.scale_bytes == 0)
-        return ceclSuccess;
-    CECL_TRY(cecl_bound_address(engine, bound, &rows[1].at, rows[1].bytes, &at));
-    splits->scales = at;
+    CECL_TRY(cecl_bound_address(engine, bound, &pass->at, pass->bytes, &at));
+    const struct cecl_splits_held held = {at, pass->first, pass->bytes}, none = {0};
+    splits->from = pass->from;
+    splits->rows = pass->is_scales ? none : held;
+    splits->scales = pass->is_scales ? held : none;
     return ceclSuccess;
 }
 
@@ -51,9 +45,9 @@ ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cec
         .from = (uint32_t)call->rank,
         .near = near_of(part),
         .form = form,
-        .count = form.send_rows,
-        .send = cecl_buffer_address(call->send),
-        .scales = cecl_call_address(call, CECL_LAYOUT_SEND_SCALES),
+        .rows = {cecl_buffer_address(call->send), 0, form.send_rows * form.row_bytes},
+        .scales = {cecl_call_address(call, CECL_LAYOUT_SEND_SCALES), 0,
+                   form.send_rows * form.scale_bytes},
         .offsets = cecl_call_offsets(call),
         .splits = cecl_call_address(call, CECL_LAYOUT_SPLITS),
         .out = cecl_call_address(call, CECL_LAYOUT_SPLITS_OUT),
@@ -67,6 +61,7 @@ ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cec
         .max_sms = part->way.splits_sms,
     };
     cecl_bound_command(bound, CECL_COMMAND_SPLITS, step->lane, bound->nsplits++);
-    return step->first == CECL_SPLITS_PASS ? use_transfer(engine, plan, step, bound, splits)
-                                           : ceclSuccess;
+    return step->first == CECL_SPLITS_PASS
+               ? use_pass(engine, bound, &plan->passes[step->count], splits)
+               : ceclSuccess;
 }

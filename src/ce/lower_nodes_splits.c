@@ -8,8 +8,8 @@
  *     main | my line -> my node's tables | barrier | after 1: my rows -> my node | after 2: pass 0 | ...
  *     net  |                    my node's lines -> other nodes: 1 | rows, window 0: 2 | window 1: 3 | ...
  *
- * A window is as many rows as have room in staging, which has two rooms. Windows have one size on all ranks,
- * so all ranks make equally many exchanges. If there is only one window, it goes with the lines.
+ * A window is as much of sendbuff, or of the second array, as a slot of staging has room for. All ranks
+ * have the same windows, so all make equally many exchanges. A sendbuff of one window goes with the lines.
  *
  * The network writes only to this rank's own staging and table, after the barrier: by then the peers' earlier
  * calls no longer use them. A last barrier says that all rows have been moved. */
@@ -25,13 +25,34 @@ struct passing {
     struct cecl_rails *rails;
     struct cecl_plan *plan;
     struct cecl_splits_form form;
-    uint64_t slot;          /* a room has a slot for each rank whose rows this rank receives */
-    uint64_t rows, windows; /* rows of a window; number of windows */
-    /* for each room: the exchange that fills it, and the transfers that bring rows, in the order of slots */
-    uint32_t ends[ROOMS], transfers[ROOMS][CECL_SPLITS_RANKS_MAX];
+    uint64_t room, slot; /* a room has a slot for each rank whose windows this rank receives */
+    uint64_t window;     /* bytes */
+    /* the windows of sendbuff, and all windows, with those of the second array */
+    uint64_t of_rows, windows;
+    uint32_t ends[ROOMS]; /* the exchange that fills each room */
 };
 
-/* Whether this rank receives the rows of a rank. */
+/* One window of a rank's arrays. */
+struct window {
+    enum cecl_area area;
+    uint64_t first, bytes;
+};
+
+static uint64_t windows_in(const struct passing *p, uint64_t bytes)
+{
+    return bytes / p->window + (bytes % p->window > 0);
+}
+
+static struct window window_at(const struct passing *p, uint64_t w)
+{
+    const bool is_rows = w < p->of_rows;
+    const uint64_t first = (is_rows ? w : w - p->of_rows) * p->window,
+                   total = p->form.send_rows * (is_rows ? p->form.row_bytes : p->form.scale_bytes);
+    return (struct window){is_rows ? CECL_AREA_SEND : CECL_AREA_SCALES, first,
+                           cecl_chunk_left(total, first, p->window)};
+}
+
+/* Whether this rank receives the windows of a rank. */
 static bool is_carried(const struct passing *p, int rank)
 {
     const struct cecl_nodes *nodes = p->rails->nodes;
@@ -39,31 +60,25 @@ static bool is_carried(const struct passing *p, int rank)
            cecl_node_carrier(nodes, p->rails->node, nodes->local[rank]) == p->rails->me;
 }
 
-/* Chooses the slots and windows, equally on all ranks. The first rank of a node receives from the most
- * ranks. */
-static ceclResult_t make_slots(struct passing *p)
+/* Chooses windows, equally on all ranks. The first rank of a node receives from the most ranks. */
+static ceclResult_t make_windows(struct passing *p)
 {
     const struct cecl_rails *rails = p->rails;
-    const uint64_t row = p->form.row_bytes + p->form.scale_bytes,
-                   staging = rails->part->means.staging_bytes,
-                   wanted = rails->chunk / row > 0 ? rails->chunk / row : 1;
     uint64_t most = 0;
     for (int n = 0; n < rails->nodes->count; n++) {
+        const int size = cecl_node_size(rails->nodes, n);
         uint64_t slots = 0;
         for (int other = 0; other < rails->nodes->count; other++)
-            if (other != n)
-                slots +=
-                    (uint64_t)cecl_rails_carried(rails, other, 0, cecl_node_size(rails->nodes, n));
+            slots += other == n ? 0 : (uint64_t)cecl_rails_carried(rails, other, 0, size);
         most = slots > most ? slots : most;
     }
-    p->slot = staging / (ROOMS * most) / CECL_CHUNK_ALIGN * CECL_CHUNK_ALIGN;
-    /* scales begin at a multiple of CECL_CHUNK_ALIGN behind the rows */
-    const uint64_t fits = p->slot > 0 ? (p->slot - CECL_CHUNK_ALIGN) / row : 0;
-    if (fits == 0)
-        return cecl_rails_too_small(
-            rails, ROOMS * most * cecl_round_up(row + CECL_CHUNK_ALIGN, CECL_CHUNK_ALIGN));
-    p->rows = wanted < fits ? wanted : fits;
-    p->windows = (p->form.send_rows + p->rows - 1) / p->rows;
+    p->room = rails->part->means.staging_bytes / ROOMS;
+    p->slot = p->room / most / CECL_CHUNK_ALIGN * CECL_CHUNK_ALIGN;
+    p->window = p->slot < rails->chunk ? p->slot : rails->chunk;
+    if (p->window == 0)
+        return cecl_rails_too_small(rails, ROOMS * most * CECL_CHUNK_ALIGN);
+    p->of_rows = windows_in(p, p->form.send_rows * p->form.row_bytes);
+    p->windows = p->of_rows + windows_in(p, p->form.send_rows * p->form.scale_bytes);
     return ceclSuccess;
 }
 
@@ -101,50 +116,61 @@ static void exchange_lines(const struct passing *p)
             transfer_lines(p, cecl_node_carrier(nodes, n, p->rails->local), n, false);
 }
 
-/* Sends a window of this rank's rows to its carriers, and receives the windows of the ranks that this rank
- * carries. */
-static void exchange_rows(struct passing *p, uint64_t window)
+/* Calls `each` for each rank whose windows this rank receives, with the slot of window `w`. */
+static void each_slot(const struct passing *p, uint64_t w,
+                      void (*each)(const struct passing *p, const struct window *window, int rank,
+                                   struct cecl_place slot))
+{
+    const struct window window = window_at(p, w);
+    uint64_t at = w % ROOMS * p->room;
+    for (int r = 0; r < p->rails->nodes->nranks; r++)
+        if (is_carried(p, r)) {
+            each(p, &window, r, cecl_staging_at(p->rails->part, p->rails->me, at));
+            at += p->slot;
+        }
+}
+
+static void receive(const struct passing *p, const struct window *window, int rank,
+                    struct cecl_place slot)
+{
+    cecl_plan_receive(p->plan, rank, slot, window->bytes);
+}
+
+/* Moves what a window has brought. */
+static void pass(const struct passing *p, const struct window *window, int rank,
+                 struct cecl_place slot)
+{
+    cecl_plan_pass(p->plan, &(struct cecl_pass){.at = slot,
+                                                .first = window->first,
+                                                .bytes = window->bytes,
+                                                .from = (uint16_t)rank,
+                                                .is_scales = window->area == CECL_AREA_SCALES});
+}
+
+/* Sends a window to this rank's carriers, and receives the windows of the ranks that it carries. */
+static void exchange_window(struct passing *p, uint64_t w)
 {
     const struct cecl_rails *rails = p->rails;
-    const uint64_t first = window * p->rows, room = window % ROOMS,
-                   rows = cecl_chunk_left(p->form.send_rows, first, p->rows),
-                   bytes = rows * p->form.row_bytes, scales = rows * p->form.scale_bytes;
-    uint64_t at = room * (rails->part->means.staging_bytes / ROOMS);
-    uint32_t slot = 0;
-    for (int n = 0; n < rails->nodes->count; n++) {
-        const int carrier = cecl_node_carrier(rails->nodes, n, rails->local);
-        if (n == rails->node)
-            continue;
-        cecl_plan_send(p->plan, carrier,
-                       cecl_place_at(CECL_AREA_SEND, rails->me, first * p->form.row_bytes), bytes);
-        cecl_plan_send(p->plan, carrier,
-                       cecl_place_at(CECL_AREA_SCALES, rails->me, first * p->form.scale_bytes),
-                       scales);
-    }
-    for (int r = 0; r < rails->nodes->nranks; r++) {
-        if (!is_carried(p, r))
-            continue;
-        p->transfers[room][slot++] = p->plan->ntransfers;
-        cecl_plan_receive(p->plan, r, cecl_staging_at(rails->part, rails->me, at), bytes);
-        cecl_plan_receive(
-            p->plan, r,
-            cecl_staging_at(rails->part, rails->me, at + cecl_round_up(bytes, CECL_CHUNK_ALIGN)),
-            scales);
-        at += p->slot;
-    }
-    p->ends[room] = cecl_plan_close_exchange(p->plan);
+    const struct window window = window_at(p, w);
+    for (int n = 0; n < rails->nodes->count; n++)
+        if (n != rails->node)
+            cecl_plan_send(p->plan, cecl_node_carrier(rails->nodes, n, rails->local),
+                           cecl_place_at(window.area, rails->me, window.first), window.bytes);
+    each_slot(p, w, receive);
 }
 
 /* ---- the call */
 
-/* Moves the rows that a window has brought. */
-static void pass(const struct passing *p, uint64_t window)
+/* Exchanges of windows [from, to): one for each, or one for all (`together`). */
+static void begin(struct passing *p, uint64_t from, uint64_t to, bool together)
 {
-    uint32_t slot = 0;
-    for (int r = 0; r < p->rails->nodes->nranks; r++)
-        if (is_carried(p, r))
-            cecl_plan_splits(p->plan, CECL_SPLITS_PASS, p->transfers[window % ROOMS][slot++],
-                             (uint32_t)(window * p->rows));
+    for (uint64_t w = from; w < to && w < p->windows; w++) {
+        exchange_window(p, w);
+        if (!together)
+            cecl_plan_close_exchange(p->plan);
+        p->ends[w % ROOMS] = p->plan->nexchanges;
+    }
+    cecl_plan_close_exchange(p->plan);
 }
 
 ceclResult_t cecl_lower_nodes_splits(const struct cecl_part *part, struct cecl_plan *plan)
@@ -152,23 +178,23 @@ ceclResult_t cecl_lower_nodes_splits(const struct cecl_part *part, struct cecl_p
     struct cecl_part inner;
     struct cecl_rails rails = cecl_rails_of(part, &inner);
     struct passing p = {.rails = &rails, .plan = plan, .form = cecl_call_splits(&part->call)};
-    CECL_TRY(make_slots(&p));
-    cecl_plan_splits(plan, CECL_SPLITS_TELL, 0, 0);
+    CECL_TRY(make_windows(&p));
+    const bool together = p.of_rows <= 1 && p.windows <= p.of_rows + 1;
+    cecl_plan_splits(plan, CECL_SPLITS_TELL);
     cecl_plan_barrier(plan);
     cecl_rails_follow(plan);
     exchange_lines(&p);
-    if (p.windows != 1)
+    if (!together)
         cecl_plan_close_exchange(plan);
-    for (uint64_t w = 0; w < ROOMS && w < p.windows; w++)
-        exchange_rows(&p, w);
+    begin(&p, 0, ROOMS, together);
     cecl_rails_await(&rails, plan, 1);
-    cecl_plan_splits(plan, CECL_SPLITS_MOVE, 0, 0);
+    cecl_plan_splits(plan, CECL_SPLITS_MOVE);
     for (uint64_t w = 0; w < p.windows; w++) {
         cecl_rails_await(&rails, plan, p.ends[w % ROOMS]);
-        pass(&p, w);
+        each_slot(&p, w, pass);
         if (w + ROOMS < p.windows) {
             cecl_rails_follow(plan);
-            exchange_rows(&p, w + ROOMS);
+            begin(&p, w + ROOMS, w + ROOMS + 1, false);
         }
     }
     cecl_plan_barrier(plan);

@@ -13,9 +13,9 @@
 ceclResult_t cecl_lower_splits(const struct cecl_part *part, struct cecl_plan *plan)
 {
     (void)part;
-    cecl_plan_splits(plan, CECL_SPLITS_TELL, 0, 0);
+    cecl_plan_splits(plan, CECL_SPLITS_TELL);
     cecl_plan_barrier(plan);
-    cecl_plan_splits(plan, CECL_SPLITS_MOVE, 0, 0);
+    cecl_plan_splits(plan, CECL_SPLITS_MOVE);
     cecl_plan_barrier(plan);
     cecl_plan_say(plan, "splits sent to all ranks, then rows pushed by a kernel");
     return ceclSuccess;

@@ -80,6 +80,15 @@ struct cecl_transfer {
     bool sends;
 };
 
+/* A part of what a rank of another node sends in a call by splits: bytes [first, first + bytes) of its
+ * sendbuff or of its second array. */
+struct cecl_pass {
+    struct cecl_place at; /* this rank's memory */
+    uint64_t first, bytes;
+    uint16_t from;  /* that rank */
+    bool is_scales; /* which array */
+};
+
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
  * of one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and
  * each peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a
@@ -101,8 +110,7 @@ enum cecl_step_kind {
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
      * they work on the call's own table, and on the tables and recvbuffs of all ranks of this node.
-     * PASS: transfer `count` has brought the rows from row `phase` on of its peer; if the call has
-     * scales, the next transfer has brought the scales of these rows */
+     * PASS moves passes[count] */
     CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
      * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
@@ -118,13 +126,12 @@ struct cecl_step {
      * for the network */
     uint16_t peer;
     uint32_t
-        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on;
-                  SPLITS: a row */
+        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
     union {
         uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS: a transfer */
+    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS: a pass */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -170,11 +177,13 @@ struct cecl_plan {
     struct cecl_reduce *reductions;
     struct cecl_place *sources; /* sources of reductions */
     struct cecl_transfer *transfers;
+    struct cecl_pass *passes;
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
     uint32_t ntransfers, transfers_capacity;
+    uint32_t npasses, passes_capacity;
     /* by how much each counter with phases advances; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
@@ -245,8 +254,9 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* A step of a call by splits on the device (enum cecl_splits_step). `transfer` and `row`: for PASS. */
-void cecl_plan_splits(struct cecl_plan *plan, uint32_t which, uint32_t transfer, uint32_t row);
+/* A step of a call by splits on the device (enum cecl_splits_step), but PASS; and a step PASS. */
+void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
+void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);

@@ -107,6 +107,15 @@ static void print_exchange(const struct cecl_plan *plan, const struct cecl_step 
     }
 }
 
+static void print_pass(const struct cecl_pass *pass, FILE *out)
+{
+    fprintf(out, "move %s of rank %u by splits, on SMs: bytes %" PRIu64 " to %" PRIu64 ", from ",
+            pass->is_scales ? "scales" : "rows", pass->from, pass->first,
+            pass->first + pass->bytes - 1);
+    print_place(&pass->at, out);
+    fputc('\n', out);
+}
+
 static void print_splits(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
 {
     if (step->first == CECL_SPLITS_TELL)
@@ -114,8 +123,7 @@ static void print_splits(const struct cecl_plan *plan, const struct cecl_step *s
     else if (step->first == CECL_SPLITS_MOVE)
         fprintf(out, "move rows by splits, on SMs\n");
     else
-        fprintf(out, "move rows of rank %u by splits, from row %" PRIu32 " on, on SMs\n",
-                plan->transfers[step->count].peer, step->phase);
+        print_pass(&plan->passes[step->count], out);
 }
 
 static void print_calls(const struct cecl_plan *plan, FILE *out)

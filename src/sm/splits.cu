@@ -253,9 +253,9 @@ DEVICE void judge(const cecl_splits &call, const places &p)
 
 /* ---- sending */
 
-/* One of the call's two arrays: rows, or scales. */
+/* One of the two arrays, rows or scales, as far as it is here. */
 struct array {
-    const unsigned char *send;
+    cecl_splits_held held;
     uint64_t row_bytes;
     bool is_scales;
 };
@@ -266,8 +266,7 @@ DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
     return a.is_scales ? line->scales_offset : line->recv_offset;
 }
 
-/* The rows that are here, block by block in the order in which they are sent: first those for the
- * next rank. `at`: from the first row that is here. */
+/* The blocks of rank `from` in the order in which they are sent: first those for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
@@ -280,26 +279,28 @@ DEVICE void find_block(const cecl_splits &call, const places &p, blocks *b)
     const uint32_t i = threadIdx.x, to = rank_after(call.rank, 1 + i / form.experts, form.nranks),
                    expert = i % form.experts;
     const place there = place_of(form, p, call.from, to, expert);
-    const cecl_splits_block block =
-        cecl_splits_blocks(line_of(call, call.from))[to * form.experts + expert];
-    uint64_t skipped;
-    const uint64_t here = cecl_splits_here(&call, &block, there.rows, &skipped);
-    b->at[i] = (uint32_t)(block.at + skipped - call.first);
-    b->place[i] = (uint32_t)(there.at + skipped);
-    b->rows[i] = is_near(call, to) ? (uint32_t)here : 0;
+    b->at[i] = cecl_splits_blocks(line_of(call, call.from))[to * form.experts + expert].at;
+    b->place[i] = there.at;
+    b->rows[i] = is_near(call, to) ? there.rows : 0;
 }
 
-/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array does not lie in
- * the receiver's slice. `room`: as in sum_before. */
+/* How many bytes of block `i` of an array are here. *skipped: how many come before these. */
+DEVICE uint64_t here(const array &a, const blocks &b, uint32_t i, uint64_t *skipped)
+{
+    return cecl_splits_here(&a.held, b.at[i] * a.row_bytes, b.rows[i] * a.row_bytes, skipped);
+}
+
+/* Cuts what is here of an array's blocks into chunks. A block has no chunks if the receiver's array does
+ * not lie in the receiver's slice. `room`: as in sum_before. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
-    uint64_t chunks = 0;
+    uint64_t chunks = 0, skipped;
     if (i < count) {
         const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
         if (cecl_splits_lies(&call, offset_of(call, a, to), form.recv_rows * a.row_bytes))
-            chunks = (b->rows[i] * a.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
+            chunks = (here(a, *b, i, &skipped) + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
     }
     const uint64_t before = sum_before(chunks, room);
     if (i < count)
@@ -328,11 +329,14 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b,
     const cecl_splits_form &form = call.form;
     const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
                    to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
-    const uint64_t first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK,
-                   left = b.rows[i] * a.row_bytes - first;
+    uint64_t skipped;
+    const uint64_t bytes = here(a, b, i, &skipped),
+                   first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK;
+    skipped += first;
     warp_copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes +
-                  first,
-              a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
+                  skipped,
+              (const unsigned char *)a.held.at + (b.at[i] * a.row_bytes + skipped - a.held.first),
+              (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
 /* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
@@ -363,10 +367,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x < call.form.nranks * call.form.experts)
         find_block(call, *p, b);
     __syncthreads(); /* from here on p->begin is room for sums */
-    send_array(call, {(const unsigned char *)call.send, call.form.row_bytes, false}, b, p->begin);
-    if (call.form.scale_bytes > 0)
-        send_array(call, {(const unsigned char *)call.scales, call.form.scale_bytes, true}, b,
-                   p->begin);
+    if (call.rows.bytes > 0)
+        send_array(call, {call.rows, call.form.row_bytes, false}, b, p->begin);
+    if (call.scales.bytes > 0)
+        send_array(call, {call.scales, call.form.scale_bytes, true}, b, p->begin);
     fence_sys();
 }
 

@@ -13,7 +13,8 @@
  * Over several nodes a rank writes only to the ranks of its node. Something else brings lines and
  * rows from other nodes, and a third step moves rows that came:
  *
- *     pass | some rows of a rank of another node, which lie here -> the recvbuffs of this node
+ *     pass | a part of the rows of a rank of another node, which lies here -> the recvbuffs of this
+ *          | node
  *
  * No step waits for anything, so its kernels need not run at the same time as the peers'.
  *
@@ -113,18 +114,22 @@ struct cecl_splits_trouble {
 
 enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE, CECL_SPLITS_PASS };
 
+/* Bytes [first, first + bytes) of one of a rank's two arrays, at an address here. */
+struct cecl_splits_held {
+    const void *at;
+    uint64_t first, bytes;
+};
+
 struct cecl_splits {
     uint32_t step; /* enum cecl_splits_step */
     uint32_t rank;
     uint32_t from; /* whose rows the step moves; this rank, unless the step is PASS */
     uint32_t near; /* bit r: rank r is on this rank's node, so the step may write to it */
     struct cecl_splits_form form;
-    /* rows [first, first + count) of that rank's sendbuff are here; all, unless the step is PASS */
-    uint64_t first, count;
-    const void *send;       /* [count] */
-    const void *scales;     /* [count] of scale_bytes each */
+    /* what is here of that rank's sendbuff, and of its second array; all, unless the step is PASS */
+    struct cecl_splits_held rows, scales;
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
-    /* [nranks * experts] where each block begins in `send`, in rows; NULL: one behind the other */
+    /* [nranks * experts] where each block begins in sendbuff, in rows; NULL: one behind the other */
     const uint64_t *offsets;
     /* [2][nranks * experts] written: rows of each received block, and where it begins in recvbuff,
      * in rows; both in the order of the received blocks */
@@ -185,16 +190,15 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
     return bytes <= call->slice && offset <= call->slice - bytes;
 }
 
-/* How many of the first `rows` rows of a block are here. *skipped: how many of its rows come before
- * these. No line makes a step read rows that are not here. */
-CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits *call,
-                                           const struct cecl_splits_block *block, uint64_t rows,
-                                           uint64_t *skipped)
+/* How many of `bytes` bytes from byte `begin` of an array on are here. *skipped: how many of them come
+ * before these. Whatever a line says, no step reads bytes that are not here. */
+CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, uint64_t begin,
+                                           uint64_t bytes, uint64_t *skipped)
 {
-    const uint64_t begin = block->at > call->first ? block->at : call->first,
-                   here = call->first + call->count, end = block->at + rows;
-    *skipped = begin - block->at;
-    return begin < end && begin < here ? (end < here ? end : here) - begin : 0;
+    const uint64_t from = begin > held->first ? begin : held->first, end = begin + bytes,
+                   here = held->first + held->bytes;
+    *skipped = from - begin;
+    return from < end && from < here ? (end < here ? end : here) - from : 0;
 }
 
 /* The trouble that all ranks find in a table. It names the lowest rank that sends beyond its

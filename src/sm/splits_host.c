@@ -41,10 +41,10 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);
 }
 
-/* Moves the rows that are here for one rank, in one of the arrays. */
+/* Moves what is here of one of the arrays to one rank. */
 static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t offset,
-                       const unsigned char *send, uint64_t row_bytes, const uint64_t *rows,
-                       const uint64_t *places)
+                       const struct cecl_splits_held *held, uint64_t row_bytes,
+                       const uint64_t *rows, const uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
     const void *table = slice_of(call, call->rank) + call->table_offset;
@@ -52,20 +52,20 @@ static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t off
         cecl_splits_blocks(cecl_splits_line_at(form, table, call->from));
     unsigned char *const recv = slice_of(call, to) + offset;
     uint32_t from, expert;
-    if (row_bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
+    if (held->bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
         return;
     for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
         cecl_splits_received(form, i, &from, &expert);
-        const struct cecl_splits_block *block = &blocks[to * form->experts + expert];
+        const uint64_t begin = blocks[to * form->experts + expert].at * row_bytes;
         uint64_t skipped;
-        const uint64_t here = cecl_splits_here(call, block, rows[i], &skipped);
+        const uint64_t here = cecl_splits_here(held, begin, rows[i] * row_bytes, &skipped);
         if (from == call->from && here > 0)
-            memcpy(recv + (places[i] + skipped) * row_bytes,
-                   send + (block->at + skipped - call->first) * row_bytes, here * row_bytes);
+            memcpy(recv + places[i] * row_bytes + skipped,
+                   (const unsigned char *)held->at + (begin + skipped - held->first), here);
     }
 }
 
-/* Moves the rows that are here for one rank. */
+/* Moves what is here to one rank. */
 static void move_to(const struct cecl_splits *call, uint32_t to, uint64_t *rows, uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
@@ -73,8 +73,8 @@ static void move_to(const struct cecl_splits *call, uint32_t to, uint64_t *rows,
     const struct cecl_splits_line *line = cecl_splits_line_at(form, table, to);
     uint32_t ignored;
     cecl_splits_place(form, table, to, rows, places, &ignored);
-    move_array(call, to, line->recv_offset, call->send, form->row_bytes, rows, places);
-    move_array(call, to, line->scales_offset, call->scales, form->scale_bytes, rows, places);
+    move_array(call, to, line->recv_offset, &call->rows, form->row_bytes, rows, places);
+    move_array(call, to, line->scales_offset, &call->scales, form->scale_bytes, rows, places);
 }
 
 static void move(const struct cecl_splits *call)

@@ -111,67 +111,56 @@ static ceclResult_t move_block(struct verifier *v, int actor, struct cecl_place 
     return ceclSuccess;
 }
 
-/* The rows that a step moves, as the step's kernel gets them, and where they lie. */
-struct moved {
-    struct cecl_splits rows;
-    struct cecl_place at;
-};
-
-static struct moved moved_by(const struct cecl_plan *plan, const struct cecl_step *step)
+/* What a step moves: a pass, or all rows of this rank. */
+static struct cecl_pass pass_of(const struct cecl_plan *plan, const struct cecl_step *step)
 {
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
     const uint16_t rank = (uint16_t)plan->part.call.rank;
-    if (step->first == CECL_SPLITS_MOVE)
-        return (struct moved){{.from = rank, .count = form.send_rows}, {0, CECL_AREA_SEND, rank}};
-    const struct cecl_transfer *t = &plan->transfers[step->count];
-    return (struct moved){
-        {.from = t->peer, .first = step->phase, .count = t->bytes / form.row_bytes}, t->at};
+    return step->first == CECL_SPLITS_PASS
+               ? plan->passes[step->count]
+               : (struct cecl_pass){.at = {0, CECL_AREA_SEND, rank},
+                                    .bytes = form.send_rows * form.row_bytes,
+                                    .from = rank};
 }
 
-static ceclResult_t do_move(struct verifier *v, int call, int rank, const struct cecl_step *step,
-                            int actor)
+/* Moves what a pass has of the blocks for one rank. */
+static ceclResult_t move_to(struct verifier *v, const struct told *told,
+                            const struct cecl_pass *pass, uint32_t to, int actor)
 {
-    const struct cecl_plan *plan = verify_plan(v, call, rank);
-    const struct moved moved = moved_by(plan, step);
+    const uint64_t row_bytes = told->form.row_bytes;
+    const struct cecl_splits_held held = {NULL, pass->first, pass->bytes};
     uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX], skipped;
-    struct told told;
-    CECL_TRY(read_table(v, call, rank, actor));
-    tell_all(v, call, &told);
-    const uint64_t row_bytes = told.form.row_bytes;
-    for (uint32_t to = 0; to < told.form.nranks; to++) {
-        uint32_t from, expert, ignored;
-        cecl_splits_place(&told.form, told.table, to, rows, places, &ignored);
-        for (uint32_t i = 0; i < told.form.nranks * told.form.experts; i++) {
-            cecl_splits_received(&told.form, i, &from, &expert);
-            const struct cecl_splits_block *block = sent_block(&told, from, to, expert);
-            const uint64_t here = cecl_splits_here(&moved.rows, block, rows[i], &skipped);
-            struct cecl_place src = moved.at, dst = {(places[i] + skipped) * row_bytes,
-                                                     CECL_AREA_RECV, (uint16_t)to};
-            src.offset += (block->at + skipped - moved.rows.first) * row_bytes;
-            if (from == moved.rows.from && verify_reaches(plan, rank, (int)to))
-                CECL_TRY(move_block(v, actor, src, dst, here * row_bytes));
-        }
+    uint32_t from, expert, ignored;
+    cecl_splits_place(&told->form, told->table, to, rows, places, &ignored);
+    for (uint32_t i = 0; i < told->form.nranks * told->form.experts; i++) {
+        cecl_splits_received(&told->form, i, &from, &expert);
+        const uint64_t begin = sent_block(told, from, to, expert)->at * row_bytes,
+                       here = cecl_splits_here(&held, begin, rows[i] * row_bytes, &skipped);
+        struct cecl_place src = pass->at,
+                          dst = {places[i] * row_bytes + skipped, CECL_AREA_RECV, (uint16_t)to};
+        src.offset += begin + skipped - pass->first;
+        if (from == pass->from)
+            CECL_TRY(move_block(v, actor, src, dst, here));
     }
     return ceclSuccess;
-}
-
-/* The kernel reads scales as long as it reads rows. */
-static ceclResult_t read_scales(struct verifier *v, const struct cecl_plan *plan,
-                                const struct cecl_step *step, int actor)
-{
-    const struct cecl_transfer *t = &plan->transfers[step->count];
-    return step->first == CECL_SPLITS_PASS && cecl_call_splits(&plan->part.call).scale_bytes > 0
-               ? verify_note(v, &t[1].at, t[1].at.offset, t[1].bytes, actor, false, 0)
-               : ceclSuccess;
 }
 
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step)
 {
     const int actor = verify_actor(v, rank, step->lane);
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    struct told told;
     if (step->first == CECL_SPLITS_TELL)
         return do_tell(v, call, rank, actor);
-    CECL_TRY(read_scales(v, verify_plan(v, call, rank), step, actor));
-    return do_move(v, call, rank, step, actor);
+    const struct cecl_pass pass = pass_of(plan, step);
+    CECL_TRY(read_table(v, call, rank, actor));
+    if (pass.is_scales)
+        return verify_note(v, &pass.at, pass.at.offset, pass.bytes, actor, false, 0);
+    tell_all(v, call, &told);
+    for (int to = 0; to < v->nranks; to++)
+        if (verify_reaches(plan, rank, to))
+            CECL_TRY(move_to(v, &told, &pass, (uint32_t)to, actor));
+    return ceclSuccess;
 }
 
 uint64_t verify_splits_staging(const struct cecl_plan *plan)
@@ -186,29 +175,21 @@ uint64_t verify_scales_bytes(const struct cecl_call *call)
     return call->op->family == CECL_FAMILY_SPLITS ? form.send_rows * form.scale_bytes : 0;
 }
 
-/* Whether a transfer receives `bytes` bytes into this rank's staging. */
-static bool receives(const struct cecl_transfer *t, uint64_t bytes)
+static ceclResult_t check_pass(const struct verifier *v, const struct cecl_plan *plan,
+                               const struct cecl_step *step)
 {
-    return !t->sends && t->at.area == CECL_AREA_STAGING && t->bytes == bytes;
-}
-
-/* Checks that transfers have brought whole rows, and their scales, of one rank. */
-static ceclResult_t check_pass(const struct cecl_plan *plan, const struct cecl_step *step)
-{
-    const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
-    const uint32_t ntransfers = form.scale_bytes > 0 ? 2 : 1;
-    const struct cecl_transfer *t = plan->transfers + step->count;
-    if (plan->ntransfers < ntransfers || step->count > plan->ntransfers - ntransfers)
-        return VERIFY_FAULT("rows of transfer %" PRIu32 " of %" PRIu32, step->count,
-                            plan->ntransfers);
-    const uint64_t rows = t->bytes / form.row_bytes;
-    if (!receives(t, rows * form.row_bytes) || rows > form.send_rows ||
-        step->phase > form.send_rows - rows ||
-        (ntransfers > 1 && (!receives(t + 1, rows * form.scale_bytes) || t[1].peer != t->peer)))
-        return VERIFY_FAULT("rows from row %" PRIu32 " on of rank %u: transfer %" PRIu32
-                            " does not bring them",
-                            step->phase, t->peer, step->count);
-    return ceclSuccess;
+    const struct cecl_call *call = &plan->part.call;
+    if (step->count >= plan->npasses)
+        return VERIFY_FAULT("pass %" PRIu32 " of %" PRIu32, step->count, plan->npasses);
+    const struct cecl_pass *pass = &plan->passes[step->count];
+    const uint64_t size = pass->is_scales ? verify_scales_bytes(call) : verify_send_bytes(call);
+    if (pass->from >= v->nranks || pass->at.rank != call->rank || pass->bytes > size ||
+        pass->first > size - pass->bytes)
+        return VERIFY_FAULT("bytes %" PRIu64 " to %" PRIu64 " of an array of %" PRIu64
+                            " bytes of rank %u, at rank %u",
+                            pass->first, pass->first + pass->bytes, size, pass->from,
+                            pass->at.rank);
+    return verify_range_form(v, plan, &pass->at, pass->bytes, false);
 }
 
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
@@ -223,7 +204,7 @@ ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan
     if (verify_splits_staging(plan) > part->means.table_offset + part->means.table_bytes)
         return VERIFY_FAULT("a table of splits ends at byte %" PRIu64 " of staging",
                             verify_splits_staging(plan));
-    return step->first == CECL_SPLITS_PASS ? check_pass(plan, step) : ceclSuccess;
+    return step->first == CECL_SPLITS_PASS ? check_pass(v, plan, step) : ceclSuccess;
 }
 
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero)
