@@ -72,8 +72,9 @@ static ceclResult_t make_windows(struct passing *p)
             slots += other == n ? 0 : (uint64_t)cecl_rails_carried(rails, other, 0, size);
         most = slots > most ? slots : most;
     }
-    p->room = rails->part->means.staging_bytes / ROOMS;
-    p->slot = p->room / most / CECL_CHUNK_ALIGN * CECL_CHUNK_ALIGN;
+    p->slot =
+        rails->part->means.staging_bytes / (ROOMS * most) / CECL_CHUNK_ALIGN * CECL_CHUNK_ALIGN;
+    p->room = most * p->slot;
     p->window = p->slot < rails->chunk ? p->slot : rails->chunk;
     if (p->window == 0)
         return cecl_rails_too_small(rails, ROOMS * most * CECL_CHUNK_ALIGN);

@@ -267,6 +267,28 @@ static void a_missing_step_between_nodes_is_seen(void **state)
     assert_non_null(strstr(verdict_over_nodes_without(14, 1), "output"));
 }
 
+static void staging_without_room_for_a_window_is_refused(void **state)
+{
+    static struct drawn d;
+    static struct cecl_nodes nodes;
+    const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
+    struct cecl_plan plan;
+    uint64_t x = 9;
+    draw(&d, 8, NONE, 1, &x);
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 24);
+    assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
+    part.call.nranks = 8;
+    part.means.nodes = &nodes;
+    set_layout(&part, d.layouts[0], 8);
+    part.means.staging_bytes =
+        2 * 2 * CECL_CHUNK_ALIGN - 1; /* two ranks send to one of the three */
+    assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
+    assert_non_null(strstr(cecl_message(), "2 nodes of 3 + 5 ranks needs 1024 at least"));
+    part.means.staging_bytes++;
+    assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
+    cecl_plan_free(&plan);
+}
+
 /* Captured calls among other calls, repeated. */
 static void captured_calls_are_right_in_replays(void **state)
 {
@@ -309,6 +331,7 @@ int main(void)
         cmocka_unit_test(other_calls_stand_beside),
         cmocka_unit_test(a_missing_step_or_wait_is_seen),
         cmocka_unit_test(a_missing_step_between_nodes_is_seen),
+        cmocka_unit_test(staging_without_room_for_a_window_is_refused),
         cmocka_unit_test(captured_calls_are_right_in_replays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
