@@ -12,6 +12,15 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        uint8_t lane, uint32_t first)
+{
+    struct cecl_command *command = &bound->commands[bound->ncommands++];
+    *command = (struct cecl_command){.kind = (uint8_t)kind, .lane = lane, .first = first};
+    bound->nlanes = lane < bound->nlanes ? bound->nlanes : lane + 1;
+    return command;
+}
+
 static uint32_t count_rows(const struct cecl_plan *plan)
 {
     uint32_t count = 0;

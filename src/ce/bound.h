@@ -75,6 +75,10 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
  * has only copies, and an earlier plan had at least as many. A zeroed bound plan may be passed: it has no
  * memory yet. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
+/* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
+ * follows. */
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        uint8_t lane, uint32_t first);
 /* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
  * If two writes were more than half a cycle apart, a comparison of `done` modulo 2^32 could not tell
  * whether the call has begun. */
@@ -92,12 +96,8 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
-/* Adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
-struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
-                                        uint8_t lane, uint32_t first);
-
-/* The address at which this rank reaches `bytes` bytes at a place. Waits until new memory of a peer is
- * imported. */
+/* bind_address.c: the address at which this rank reaches `bytes` bytes at a place. Waits until new memory of
+ * a peer is imported. */
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 

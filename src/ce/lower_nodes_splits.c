@@ -17,7 +17,6 @@
 
 #include "call/splits.h"
 #include "ce/lower_nodes.h"
-#include "util/round.h"
 
 #define ROOMS 2u
 
