@@ -370,8 +370,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
  * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
  * nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
- * ceclAlltoAllvDevice, ceclDispatch, ceclCombine, ceclCommGetDeviceComm,
- * and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
+ * ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
  * host device only communicators of ceclCommInitMpi and their children have a network between
  * hosts; others refuse calls over hosts. Other hosts reach the ranks of a host through the process
  * of its first rank, so let that process end last.
@@ -966,9 +965,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
  * No kernel waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the
  * call is refused unless the policy is CECL_SM_ALLOW.
+ * Over nodes the network carries all sendrows rows of each rank once to each other node, because only
+ * the device knows the splits. Further kernels move the rows on to their ranks.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
  * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
- * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank.
+ * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank. Over
+ * nodes a rank may fail before all of its rows have come.
  * In a group it must be the only call.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
  * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.

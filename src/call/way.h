@@ -73,6 +73,8 @@ struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
+    /* where the tables of calls by splits lie, behind the staging of other calls, and their bytes */
+    uint64_t table_offset, table_bytes;
     /* where the slots of small calls begin, behind the parts of staging that other calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */

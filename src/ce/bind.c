@@ -1,15 +1,6 @@
 /* Binding: turns a plan's symbolic steps into commands for the device. */
 #include "ce/bound.h"
 
-struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
-                                        uint8_t lane, uint32_t first)
-{
-    struct cecl_command *command = &bound->commands[bound->ncommands++];
-    *command = (struct cecl_command){.kind = (uint8_t)kind, .lane = lane, .first = first};
-    bound->nlanes = lane < bound->nlanes ? bound->nlanes : lane + 1;
-    return command;
-}
-
 /* The last command, or NULL if there is none yet. */
 static struct cecl_command *last_command(const struct cecl_bound *bound)
 {
@@ -69,56 +60,6 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.src[bound->ncopies] = src;
     bound->batch.bytes[bound->ncopies] = bytes;
     bound->batch.count = ++bound->ncopies;
-}
-
-/* This rank's buffer in a call: its input (CECL_AREA_SEND) or its recvbuff. */
-static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind)
-{
-    return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
-}
-
-/* A peer's buffer in a call; own_buffer returns this rank's buffer. */
-static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
-                                           uint32_t kind)
-{
-    const struct cecl_call *call = &bound->calls[part];
-    if (bound->told->nbuffers == 0)
-        return cecl_buffer_told(own_buffer(call, kind));
-    const size_t at = (size_t)part * (size_t)call->nranks + (size_t)rank;
-    return bound->told->buffers[2 * at + (kind == CECL_AREA_RECV)];
-}
-
-ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
-                                const struct cecl_place *place, uint64_t bytes, char **address)
-{
-    const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
-    if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
-        return cecl_fail(ceclInternalError, "a copy with rank %d, which is on another node",
-                         (int)place->rank);
-    if (kind == CECL_AREA_HOST) {
-        *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
-        return ceclSuccess;
-    }
-    if (kind == CECL_AREA_STAGING) {
-        *address = cecl_pool_at(engine->pool, place->rank, engine->staging_offset + place->offset);
-        return ceclSuccess;
-    }
-    if (bound->ends) {
-        const struct cecl_ends *ends = &bound->ends[part];
-        *address = (char *)(place->rank == engine->rank ? ends->here : ends->there) + place->offset;
-        return ceclSuccess;
-    }
-    if (place->rank == engine->rank) {
-        const struct cecl_buffer own = own_buffer(&bound->calls[part], kind);
-        *address = cecl_buffer_address(cecl_buffer_at(own, place->offset));
-        return *address ? ceclSuccess : cecl_fail(ceclInternalError, "the plan's buffer is NULL");
-    }
-    struct cecl_peer_buffer peer = peer_buffer(bound, part, place->rank, kind);
-    void *at = NULL;
-    peer.offset += place->offset;
-    CECL_TRY(cecl_window_reach(engine->windows, peer, bytes, place->rank, &at));
-    *address = at;
-    return ceclSuccess;
 }
 
 /* How many bytes lie between the beginning and the end of a copy in source or destination memory. `pitch`:
@@ -330,10 +271,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
     case CECL_STEP_WAIT: bind_wait(engine, step, bound); break;
     case CECL_STEP_COPY: return bind_copies(engine, plan, step, bound);
     case CECL_STEP_REDUCE: return cecl_bind_reductions(engine, plan, step, bound);
-    case CECL_STEP_SPLITS:
-        cecl_bound_command(bound, CECL_COMMAND_SPLITS, step->lane, step->first);
-        cecl_bind_splits(engine, plan, step->first, bound);
-        break;
+    case CECL_STEP_SPLITS: return cecl_bind_splits(engine, plan, step, bound);
     case CECL_STEP_AFTER:
         if (!follows_by_itself(bound, step->lane))
             cecl_bound_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);

@@ -12,6 +12,15 @@ void cecl_bound_free(struct cecl_bound *bound)
     free(bound);
 }
 
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        uint8_t lane, uint32_t first)
+{
+    struct cecl_command *command = &bound->commands[bound->ncommands++];
+    *command = (struct cecl_command){.kind = (uint8_t)kind, .lane = lane, .first = first};
+    bound->nlanes = lane < bound->nlanes ? bound->nlanes : lane + 1;
+    return command;
+}
+
 static uint32_t count_rows(const struct cecl_plan *plan)
 {
     uint32_t count = 0;
@@ -44,6 +53,7 @@ static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, ch
     TAKE(bound->meetings, nreductions);
     TAKE(bound->also, bound->copies);
     TAKE(bound->transfers, bound->transfers_room);
+    TAKE(bound->splits, (size_t)cecl_plan_count(plan, CECL_STEP_SPLITS));
     TAKE(bound->cells, 3 * (ncopies + nreductions + 1));
 #undef TAKE
     return bytes;
@@ -62,6 +72,7 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
                       count_rows(plan) == 0;
     bound->ncommands = bound->nops = bound->ncopies = bound->nrows = 0;
     bound->nreductions = bound->nalso = bound->ntransfers = bound->ncells = 0;
+    bound->nsplits = 0;
     bound->nlanes = 1;
     if (fits)
         return ceclSuccess;

@@ -41,7 +41,7 @@ struct cecl_bound {
     struct cecl_advance advance;  /* by how much this call advances the counters */
     uint32_t chunks, chunk_phase; /* as in the plan */
     /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
-    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, ncells;
+    uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, ntransfers, nsplits, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
     struct cecl_batch batch;    /* the contiguous copies of all commands */
@@ -51,6 +51,7 @@ struct cecl_bound {
     /* [nreductions] for reductions whose kernels signal and wait */
     struct cecl_meeting *meetings;
     struct cecl_net_transfer *transfers; /* of all exchanges */
+    struct cecl_splits *splits;          /* the steps of a call by splits on the device */
     void **also;                         /* further places to which reductions write */
     /* places in these arrays and in `small` that are filled at each issue */
     struct cecl_cell *cells;
@@ -64,7 +65,6 @@ struct cecl_bound {
     struct cecl_small small; /* used for a small call on a device that has_small */
     struct cecl_meeting small_meeting;
     struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
-    struct cecl_splits splits[2];  /* the steps of a call by splits on the device */
     ceclExplanation_t explanation;
 };
 
@@ -75,6 +75,10 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
  * has only copies, and an earlier plan had at least as many. A zeroed bound plan may be passed: it has no
  * memory yet. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
+/* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
+ * follows. */
+struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
+                                        uint8_t lane, uint32_t first);
 /* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags.
  * If two writes were more than half a cycle apart, a comparison of `done` modulo 2^32 could not tell
  * whether the call has begun. */
@@ -92,12 +96,8 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
-/* Adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
-struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
-                                        uint8_t lane, uint32_t first);
-
-/* The address at which this rank reaches `bytes` bytes at a place. Waits until new memory of a peer is
- * imported. */
+/* bind_address.c: the address at which this rank reaches `bytes` bytes at a place. Waits until new memory of
+ * a peer is imported. */
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 
@@ -105,9 +105,9 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
 void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *plan,
                      struct cecl_bound *bound);
 
-/* bind_splits.c: fills in bound->splits[which], for the only call of the plan. */
-void cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
-                      uint32_t which, struct cecl_bound *bound);
+/* bind_splits.c: binds a step of the only call of the plan. */
+ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
+                              const struct cecl_step *step, struct cecl_bound *bound);
 
 /* fuse.c: steps that one kernel carries out: a reduction, and the signals to all peers and waits for all
  * peers around it. */

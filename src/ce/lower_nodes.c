@@ -43,19 +43,13 @@ static cecl_lower_fn *const lowerings[CECL_FAMILIES] = {
     [CECL_FAMILY_OWN_LAYOUT] = cecl_lower_nodes_exchanged,
     [CECL_FAMILY_REDUCTION] = cecl_lower_nodes_reduction,
     [CECL_FAMILY_BARRIER] = lower_barrier,
+    [CECL_FAMILY_SPLITS] = cecl_lower_nodes_splits,
     [CECL_FAMILY_CARRY] = cecl_lower_carry,
 };
 
 ceclResult_t cecl_lower_nodes(const struct cecl_part *part, struct cecl_plan *plan)
 {
-    char words[CECL_NODES_WORDS];
     const enum cecl_family family = part->call.op->family;
-    if (!lowerings[family])
-        return cecl_fail(
-            ceclInvalidUsage,
-            "%s over %s: it cannot leave a node; bring the splits to the host and call "
-            "ceclAlltoAllv, or make a communicator of one node (ceclCommSplit)",
-            part->call.op->name, cecl_nodes_words(part->means.nodes, words));
     if (part->call.view.shape.width > 0 && family != CECL_FAMILY_CARRY &&
         family != CECL_FAMILY_REDUCTION)
         return cecl_lower_nodes_rows(part, plan);

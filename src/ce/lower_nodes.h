@@ -123,5 +123,6 @@ cecl_lower_fn cecl_lower_nodes_exchanged; /* also for blocks that a layout descr
 cecl_lower_fn cecl_lower_nodes_at_root;
 cecl_lower_fn cecl_lower_nodes_reduction;
 cecl_lower_fn cecl_lower_nodes_rows; /* for strided blocks */
+cecl_lower_fn cecl_lower_nodes_splits;
 
 #endif

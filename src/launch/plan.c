@@ -35,6 +35,8 @@ static struct cecl_means means_of(ceclComm_t comm)
     return (struct cecl_means){.nodes = comm->nodes,
                                .tuning = &comm->tuning,
                                .staging_bytes = (uint64_t)comm->config.staging_bytes,
+                               .table_offset = comm->engine.table_offset,
+                               .table_bytes = comm->engine.table_bytes,
                                .slots_offset = comm->engine.slots_offset,
                                .slot_bytes = comm->engine.slot_bytes,
                                .host_bytes = comm->hosted.half_bytes,
@@ -63,10 +65,6 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
     part.means.inputs_readable = told->inputs_readable;
     part.means.late = told->late;
     part.means.some_outside = !part.means.late && some_differ(&part);
-    if (call->op->family == CECL_FAMILY_SPLITS) {
-        part.means.staging_offset = comm->engine.table_offset;
-        part.means.staging_bytes = comm->engine.table_bytes;
-    }
     if (call->op->family == CECL_FAMILY_CARRY) {
         part.means.staging_offset = comm->engine.carry_offset;
         part.means.staging_bytes = comm->engine.carry_bytes;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call/splits.h"
+
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 {
     *plan = (struct cecl_plan){.part = *part};
@@ -13,7 +15,7 @@ void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)
 void cecl_plan_reset(struct cecl_plan *plan)
 {
     plan->nsteps = plan->ncopies = plan->nreductions = plan->nsources = 0;
-    plan->ntransfers = plan->nexchanges = plan->open_exchange = 0;
+    plan->ntransfers = plan->npasses = plan->nexchanges = plan->open_exchange = 0;
     memset(plan->phases, 0, sizeof(plan->phases));
     plan->lane = CECL_LANE_MAIN;
     plan->open_batch = plan->wave = plan->of = 0;
@@ -127,7 +129,15 @@ void cecl_plan_after_other(struct cecl_plan *plan)
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which)
 {
     cecl_plan_close_batch(plan);
-    add_step(plan, (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which});
+    add_step(plan,
+             (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which, .count = plan->npasses});
+}
+
+void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass)
+{
+    cecl_plan_splits(plan, CECL_SPLITS_PASS);
+    if (room(plan, &plan->passes, plan->npasses, &plan->passes_capacity, sizeof(*pass)))
+        plan->passes[plan->npasses++] = *pass;
 }
 
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
@@ -274,15 +284,21 @@ void cecl_plan_free(struct cecl_plan *plan)
     free(plan->reductions);
     free(plan->sources);
     free(plan->transfers);
+    free(plan->passes);
     *plan = (struct cecl_plan){0};
+}
+
+uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->nsteps; i++)
+        count += plan->steps[i].kind == kind;
+    return count;
 }
 
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan)
 {
-    uint32_t count = plan->nreductions;
-    for (uint32_t i = 0; i < plan->nsteps; i++)
-        count += plan->steps[i].kind == CECL_STEP_SPLITS;
-    return count;
+    return plan->nreductions + cecl_plan_count(plan, CECL_STEP_SPLITS);
 }
 
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)

@@ -17,8 +17,10 @@
 
 /* The memory that a call touches. Offset 0 is the first byte of the buffer, not of its window. */
 enum cecl_area {
-    CECL_AREA_SEND,    /* sendbuff; in place RECV is used instead */
-    CECL_AREA_RECV,    /* recvbuff */
+    CECL_AREA_SEND, /* sendbuff; in place RECV is used instead */
+    CECL_AREA_RECV, /* recvbuff */
+    /* the second array that a call by splits sends: only sends to other nodes use this area */
+    CECL_AREA_SCALES,
     CECL_AREA_STAGING, /* the communicator's own symmetric buffer */
     /* memory of the host that all ranks map: a rank writes its own part, and its peers read it */
     CECL_AREA_HOST,
@@ -78,6 +80,15 @@ struct cecl_transfer {
     bool sends;
 };
 
+/* A part of what a rank of another node sends in a call by splits: bytes [first, first + bytes) of its
+ * sendbuff or of its second array. */
+struct cecl_pass {
+    struct cecl_place at; /* this rank's memory */
+    uint64_t first, bytes;
+    uint16_t from;  /* that rank */
+    bool is_scales; /* which array */
+};
+
 /* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes
  * of one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and
  * each peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a
@@ -98,7 +109,8 @@ enum cecl_step_kind {
      * has reached `phase` as soon as the data has arrived */
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
-     * they work on the call's own table, and on the tables and recvbuffs of all ranks */
+     * they work on the call's own table, and on the tables and recvbuffs of all ranks of this node.
+     * PASS moves passes[count] */
     CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
      * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
@@ -119,7 +131,7 @@ struct cecl_step {
         uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1 */
+    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS: a pass */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -165,11 +177,13 @@ struct cecl_plan {
     struct cecl_reduce *reductions;
     struct cecl_place *sources; /* sources of reductions */
     struct cecl_transfer *transfers;
+    struct cecl_pass *passes;
     uint32_t nsteps, steps_capacity;
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
     uint32_t ntransfers, transfers_capacity;
+    uint32_t npasses, passes_capacity;
     /* by how much each counter with phases advances; equal on all ranks of a node */
     uint32_t phases[CECL_PHASED];
     uint32_t nexchanges; /* how many exchanges the plan has; CECL_COUNTER_NET advances by as many */
@@ -240,8 +254,9 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* A step of a call by splits on the device (enum cecl_splits_step). */
+/* A step of a call by splits on the device (enum cecl_splits_step), but PASS; and a step PASS. */
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
+void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
@@ -323,6 +338,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
  * runs local copies. */
 bool cecl_copy_needs_sm(const struct cecl_plan *plan, const struct cecl_copy *copy);
 uint32_t cecl_plan_sm_copies(const struct cecl_plan *plan);
+/* How many steps of one kind a plan has. */
+uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has. The kernel of a small call is not counted. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether the ranks of a node meet in the plan. If they do not, none touches memory of another. */

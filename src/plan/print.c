@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "alloc/posts.h"
+#include "call/splits.h"
 #include "plan/plan.h"
 
 /* Begins every line with the rank, because a launcher may mix the lines of ranks. */
@@ -13,7 +14,7 @@ static void begin_line(const struct cecl_plan *plan, FILE *out)
 
 static void print_place(const struct cecl_place *place, FILE *out)
 {
-    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "staging", "host"};
+    static const char *const names[CECL_AREA_COUNT] = {"send", "recv", "scales", "staging", "host"};
     fputs(names[place->area % CECL_AREA_COUNT], out);
     if (place->area >= CECL_AREA_COUNT)
         fprintf(out, " of call %u", place->area / CECL_AREA_COUNT);
@@ -106,6 +107,25 @@ static void print_exchange(const struct cecl_plan *plan, const struct cecl_step 
     }
 }
 
+static void print_pass(const struct cecl_pass *pass, FILE *out)
+{
+    fprintf(out, "move %s of rank %u by splits, on SMs: bytes %" PRIu64 " to %" PRIu64 ", from ",
+            pass->is_scales ? "scales" : "rows", pass->from, pass->first,
+            pass->first + pass->bytes - 1);
+    print_place(&pass->at, out);
+    fputc('\n', out);
+}
+
+static void print_splits(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
+{
+    if (step->first == CECL_SPLITS_TELL)
+        fprintf(out, "send splits to all ranks, on an SM\n");
+    else if (step->first == CECL_SPLITS_MOVE)
+        fprintf(out, "move rows by splits, on SMs\n");
+    else
+        print_pass(&plan->passes[step->count], out);
+}
+
 static void print_calls(const struct cecl_plan *plan, FILE *out)
 {
     begin_line(plan, out);
@@ -143,11 +163,7 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
         case CECL_STEP_POST: print_post(plan, step, out); break;
         case CECL_STEP_REDUCE: print_reductions(plan, step, out); break;
         case CECL_STEP_COPY: print_copies(plan, step, out); break;
-        case CECL_STEP_SPLITS:
-            fputs(step->first == 0 ? "send splits to all ranks, on an SM\n"
-                                   : "move rows by splits, on SMs\n",
-                  out);
-            break;
+        case CECL_STEP_SPLITS: print_splits(plan, step, out); break;
         case CECL_STEP_EXCHANGE: print_exchange(plan, step, out); break;
         }
     }

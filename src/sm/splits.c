@@ -51,8 +51,9 @@ uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *tabl
         cecl_splits_received(form, at, &from, &expert);
         if (!form->back && from == 0 && expert > 0)
             begin = next = begin + aligned(form, next - begin);
-        const uint64_t all = bounded(
-            cecl_splits_rows(cecl_splits_line_at(form, table, from))[to * form->experts + expert]);
+        const uint32_t block = to * form->experts + expert;
+        const uint64_t all =
+            bounded(cecl_splits_blocks(cecl_splits_line_at(form, table, from))[block].rows);
         const uint64_t place = least(next, form->recv_rows);
         rows[at] = least(all, form->recv_rows - place);
         places[at] = place;
@@ -94,11 +95,11 @@ struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form
     return trouble;
 }
 
-void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line,
-                           uint64_t *at)
+void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line)
 {
     const struct cecl_splits_form *form = &call->form;
-    uint64_t *sent = (uint64_t *)(line + 1), next = 0;
+    struct cecl_splits_block *sent = (struct cecl_splits_block *)(line + 1);
+    uint64_t next = 0;
     line->recv_offset = call->recv_offset;
     line->scales_offset = call->scales_offset;
     line->beyond = 0;
@@ -106,10 +107,10 @@ void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_li
         const uint32_t block = cecl_splits_input(form, i);
         const uint64_t rows = bounded(call->splits[i]),
                        begin = bounded(call->offsets ? call->offsets[i] : next),
-                       place = least(begin, form->send_rows);
-        sent[block] = least(rows, form->send_rows - place);
-        at[block] = place;
-        if (rows > 0 && sent[block] < rows && line->beyond == 0)
+                       place = least(begin, form->send_rows),
+                       fits = least(rows, form->send_rows - place);
+        sent[block] = (struct cecl_splits_block){(uint32_t)fits, (uint32_t)place};
+        if (fits < rows && line->beyond == 0)
             line->beyond = 1 + block;
         next = begin + rows;
     }

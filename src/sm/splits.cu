@@ -38,10 +38,9 @@ DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
     return sum - mine;
 }
 
-/* This rank's blocks in its sendbuff, indexed by the blocks' numbers: how many rows are sent, and the first
- * row. */
+/* This rank's blocks in its sendbuff, indexed by the blocks' numbers. */
 struct sent {
-    uint32_t rows[BLOCKS], at[BLOCKS];
+    cecl_splits_block blocks[BLOCKS];
     /* Index in the input's order of the first block that ends beyond sendbuff; BLOCKS: none. */
     uint32_t beyond;
 };
@@ -60,12 +59,16 @@ DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
             begin = bounded(call.offsets[i]);
         const uint64_t place = least(begin, form.send_rows),
                        fits = least(rows, form.send_rows - place);
-        sent->rows[block] = (uint32_t)fits;
-        sent->at[block] = (uint32_t)place;
+        sent->blocks[block] = {(uint32_t)fits, (uint32_t)place};
         if (fits < rows)
             atomicMin(&sent->beyond, i);
     }
     __syncthreads();
+}
+
+DEVICE bool is_near(const cecl_splits &call, uint32_t rank)
+{
+    return (call.near >> rank & 1) != 0;
 }
 
 /* Whether the communicator has failed; the same answer for all threads of the block. */
@@ -89,8 +92,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const uint32_t peer = rank_after(call.rank, i, form.nranks);
         cecl_splits_line *line = (cecl_splits_line *)(call.slices + peer * call.slice +
                                                       call.table_offset + call.rank * apart);
+        if (!is_near(call, peer))
+            continue;
         if (threadIdx.x < blocks)
-            ((uint64_t *)(line + 1))[threadIdx.x] = sent.rows[threadIdx.x];
+            ((cecl_splits_block *)(line + 1))[threadIdx.x] = sent.blocks[threadIdx.x];
         if (threadIdx.x == 0) {
             line->recv_offset = call.recv_offset;
             line->scales_offset = call.scales_offset;
@@ -165,7 +170,7 @@ DEVICE void find_places(const cecl_splits &call, places *p)
     const cecl_splits_form &form = call.form;
     const uint32_t blocks = form.nranks * form.experts, groups = groups_of(form);
     for (uint32_t i = threadIdx.x; i < form.nranks * blocks; i += THREADS)
-        p->rows[i] = bounded(cecl_splits_rows(line_of(call, i / blocks))[i % blocks]);
+        p->rows[i] = bounded(cecl_splits_blocks(line_of(call, i / blocks))[i % blocks].rows);
     __syncthreads();
     if (threadIdx.x < form.nranks * groups)
         p->begin[threadIdx.x] =
@@ -248,9 +253,9 @@ DEVICE void judge(const cecl_splits &call, const places &p)
 
 /* ---- sending */
 
-/* One of the call's two arrays: rows, or scales. */
+/* One of the two arrays, rows or scales, as far as it is here. */
 struct array {
-    const unsigned char *send;
+    cecl_splits_held held;
     uint64_t row_bytes;
     bool is_scales;
 };
@@ -261,35 +266,41 @@ DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
     return a.is_scales ? line->scales_offset : line->recv_offset;
 }
 
-/* This rank's blocks in the order in which they are sent: first those for the next rank. */
+/* The blocks of rank `from` in the order in which they are sent: first those for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
 };
 
-/* Fills in a thread's block: the place at the receiver. */
-DEVICE void find_block(const cecl_splits &call, const places &p, const sent &sent, blocks *b)
+/* Fills in a thread's block: its rows, and the place at the receiver. */
+DEVICE void find_block(const cecl_splits &call, const places &p, blocks *b)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, to = rank_after(call.rank, 1 + i / form.experts, form.nranks),
                    expert = i % form.experts;
-    const place there = place_of(form, p, call.rank, to, expert);
-    b->at[i] = sent.at[to * form.experts + expert];
+    const place there = place_of(form, p, call.from, to, expert);
+    b->at[i] = cecl_splits_blocks(line_of(call, call.from))[to * form.experts + expert].at;
     b->place[i] = there.at;
-    b->rows[i] = there.rows;
+    b->rows[i] = is_near(call, to) ? there.rows : 0;
 }
 
-/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array does not lie in
- * the receiver's slice. `room`: as in sum_before. */
+/* How many bytes of block `i` of an array are here. *skipped: how many come before these. */
+DEVICE uint64_t here(const array &a, const blocks &b, uint32_t i, uint64_t *skipped)
+{
+    return cecl_splits_here(&a.held, b.at[i] * a.row_bytes, b.rows[i] * a.row_bytes, skipped);
+}
+
+/* Cuts what is here of an array's blocks into chunks. A block has no chunks if the receiver's array does
+ * not lie in the receiver's slice. `room`: as in sum_before. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
-    uint64_t chunks = 0;
+    uint64_t chunks = 0, skipped;
     if (i < count) {
         const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
         if (cecl_splits_lies(&call, offset_of(call, a, to), form.recv_rows * a.row_bytes))
-            chunks = (b->rows[i] * a.row_bytes + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
+            chunks = (here(a, *b, i, &skipped) + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
     }
     const uint64_t before = sum_before(chunks, room);
     if (i < count)
@@ -318,11 +329,14 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b,
     const cecl_splits_form &form = call.form;
     const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
                    to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
-    const uint64_t first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK,
-                   left = b.rows[i] * a.row_bytes - first;
+    uint64_t skipped;
+    const uint64_t bytes = here(a, b, i, &skipped),
+                   first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK;
+    skipped += first;
     warp_copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes +
-                  first,
-              a.send + b.at[i] * a.row_bytes + first, (uint32_t)least(left, CECL_SPLITS_CHUNK));
+                  skipped,
+              (const unsigned char *)a.held.at + (b.at[i] * a.row_bytes + skipped - a.held.first),
+              (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
 /* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
@@ -341,26 +355,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 {
     extern __shared__ __align__(16) unsigned char memory[];
     places *p = (places *)memory;
-    sent *mine = (sent *)(p + 1);
-    blocks *b = (blocks *)(mine + 1);
+    blocks *b = (blocks *)(p + 1);
     if (has_ended(call))
         return;
-    find_sent(call, mine, p->begin);
     find_places(call, p);
-    if (blockIdx.x == 0) {
+    if (blockIdx.x == 0 && call.step == CECL_SPLITS_MOVE) {
         write_out(call, *p);
         if (threadIdx.x == 0)
             judge(call, *p);
     }
     if (threadIdx.x < call.form.nranks * call.form.experts)
-        find_block(call, *p, *mine, b);
+        find_block(call, *p, b);
     __syncthreads(); /* from here on p->begin is room for sums */
-    send_array(call, {(const unsigned char *)call.send, call.form.row_bytes, false}, b, p->begin);
-    if (call.form.scale_bytes > 0)
-        send_array(call, {(const unsigned char *)call.scales, call.form.scale_bytes, true}, b,
-                   p->begin);
+    if (call.rows.bytes > 0)
+        send_array(call, {call.rows, call.form.row_bytes, false}, b, p->begin);
+    if (call.scales.bytes > 0)
+        send_array(call, {call.scales, call.form.scale_bytes, true}, b, p->begin);
     fence_sys();
 }
 
-static_assert(sizeof(places) + sizeof(sent) + sizeof(blocks) <= CECL_SPLITS_SHARED,
+static_assert(sizeof(places) + sizeof(blocks) <= CECL_SPLITS_SHARED,
               "the shared memory fits into what a launch asks for");

@@ -10,7 +10,13 @@
  *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
- * Neither step waits for anything, so its kernels need not run at the same time as the peers'.
+ * Over several nodes a rank writes only to the ranks of its node. Something else brings lines and
+ * rows from other nodes, and a third step moves rows that came:
+ *
+ *     pass | a part of the rows of a rank of another node, which lies here -> the recvbuffs of this
+ *          | node
+ *
+ * No step waits for anything, so its kernels need not run at the same time as the peers'.
  *
  * Blocks lie in recvbuff one behind the other, in one of two orders:
  *
@@ -53,13 +59,18 @@ struct cecl_splits_form {
     uint64_t scale_bytes;
 };
 
+/* A block in its sender's sendbuff: how many rows it has, and the first row. */
+struct cecl_splits_block {
+    uint32_t rows, at;
+} __attribute__((aligned(8))); /* a thread of a GPU writes it at once */
+
 /* A rank's line in a table. It tells where the rank's recvbuff and second array lie, which of the
- * rank's blocks is the first that ends beyond its sendbuff, and how many rows each block has. Block
- * number to * experts + expert goes to rank `to`. */
+ * rank's blocks is the first that ends beyond its sendbuff, and where each block lies. Block number
+ * to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
-    /* behind it: [nranks * experts] rows of each block; see cecl_splits_rows */
+    /* behind it: [nranks * experts] blocks; see cecl_splits_blocks */
 };
 
 /* Functions that the host and kernels share. */
@@ -69,13 +80,15 @@ struct cecl_splits_line {
 #define CECL_SPLITS_BOTH static inline
 #endif
 
-CECL_SPLITS_BOTH const uint64_t *cecl_splits_rows(const struct cecl_splits_line *line)
+CECL_SPLITS_BOTH const struct cecl_splits_block *
+cecl_splits_blocks(const struct cecl_splits_line *line)
 {
-    return (const uint64_t *)(line + 1);
+    return (const struct cecl_splits_block *)(line + 1);
 }
 CECL_SPLITS_BOTH uint64_t cecl_splits_line_bytes(uint32_t nranks, uint32_t experts)
 {
-    return sizeof(struct cecl_splits_line) + (uint64_t)nranks * experts * sizeof(uint64_t);
+    return sizeof(struct cecl_splits_line) +
+           (uint64_t)nranks * experts * sizeof(struct cecl_splits_block);
 }
 static inline uint64_t cecl_splits_table_bytes(uint32_t nranks, uint32_t experts)
 {
@@ -99,16 +112,24 @@ struct cecl_splits_trouble {
 };
 #define CECL_SPLITS_TROUBLE_WORDS (sizeof(struct cecl_splits_trouble) / sizeof(uint32_t))
 
-enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE };
+enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE, CECL_SPLITS_PASS };
+
+/* Bytes [first, first + bytes) of one of a rank's two arrays, at an address here. */
+struct cecl_splits_held {
+    const void *at;
+    uint64_t first, bytes;
+};
 
 struct cecl_splits {
     uint32_t step; /* enum cecl_splits_step */
     uint32_t rank;
+    uint32_t from; /* whose rows the step moves; this rank, unless the step is PASS */
+    uint32_t near; /* bit r: rank r is on this rank's node, so the step may write to it */
     struct cecl_splits_form form;
-    const void *send;       /* [send_rows] */
-    const void *scales;     /* [send_rows] of scale_bytes each */
+    /* what is here of that rank's sendbuff, and of its second array; all, unless the step is PASS */
+    struct cecl_splits_held rows, scales;
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
-    /* [nranks * experts] where each block begins in `send`, in rows; NULL: one behind the other */
+    /* [nranks * experts] where each block begins in sendbuff, in rows; NULL: one behind the other */
     const uint64_t *offsets;
     /* [2][nranks * experts] written: rows of each received block, and where it begins in recvbuff,
      * in rows; both in the order of the received blocks */
@@ -169,15 +190,24 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
     return bytes <= call->slice && offset <= call->slice - bytes;
 }
 
+/* How many of `bytes` bytes from byte `begin` of an array on are here. *skipped: how many of them come
+ * before these. Whatever a line says, no step reads bytes that are not here. */
+CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, uint64_t begin,
+                                           uint64_t bytes, uint64_t *skipped)
+{
+    const uint64_t from = begin > held->first ? begin : held->first, end = begin + bytes,
+                   here = held->first + held->bytes;
+    *skipped = from - begin;
+    return from < end && from < here ? (end < here ? end : here) - from : 0;
+}
+
 /* The trouble that all ranks find in a table. It names the lowest rank that sends beyond its
  * sendbuff or, if there is none, the lowest rank whose recvbuff has too little room. */
 struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form,
                                              const void *table);
 
-/* Makes this rank's line from its splits. Rows beyond sendbuff are left out of the line. `at`:
- * [nranks * experts] where each block begins in sendbuff, indexed by the blocks' numbers. */
-void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line,
-                           uint64_t *at);
+/* Makes this rank's line from its splits. Rows beyond sendbuff are left out of the line. */
+void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line);
 
 /* Does a step on the host. */
 void cecl_splits_host(const struct cecl_splits *call);

@@ -15,20 +15,20 @@ static unsigned char *slice_of(const struct cecl_splits *call, uint32_t rank)
     return call->slices + rank * call->slice;
 }
 
-/* A line and the places of its blocks, in memory of the thread. */
-struct own {
-    uint64_t line[CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t)];
-    uint64_t at[CECL_SPLITS_BLOCKS_MAX];
-};
+static bool is_near(const struct cecl_splits *call, uint32_t rank)
+{
+    return (call->near >> rank & 1) != 0;
+}
 
 static void tell(const struct cecl_splits *call)
 {
     const struct cecl_splits_form *form = &call->form;
     const uint64_t bytes = cecl_splits_line_bytes(form->nranks, form->experts);
-    struct own own;
-    cecl_splits_line_make(call, (struct cecl_splits_line *)own.line, own.at);
+    uint64_t line[CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t)];
+    cecl_splits_line_make(call, (struct cecl_splits_line *)line);
     for (uint32_t r = 0; r < form->nranks; r++)
-        memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, own.line, bytes);
+        if (is_near(call, r))
+            memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, line, bytes);
 }
 
 static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble trouble)
@@ -41,34 +41,40 @@ static void tell_host(const struct cecl_splits *call, struct cecl_splits_trouble
     atomic_store_explicit((_Atomic uint32_t *)&call->trouble->what, what, memory_order_release);
 }
 
-/* Moves this rank's blocks in one of its arrays. */
+/* Moves what is here of one of the arrays to one rank. */
 static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t offset,
-                       const unsigned char *send, uint64_t row_bytes, const uint64_t *at,
+                       const struct cecl_splits_held *held, uint64_t row_bytes,
                        const uint64_t *rows, const uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
+    const void *table = slice_of(call, call->rank) + call->table_offset;
+    const struct cecl_splits_block *blocks =
+        cecl_splits_blocks(cecl_splits_line_at(form, table, call->from));
     unsigned char *const recv = slice_of(call, to) + offset;
     uint32_t from, expert;
-    if (row_bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
+    if (held->bytes == 0 || !cecl_splits_lies(call, offset, form->recv_rows * row_bytes))
         return;
     for (uint32_t i = 0; i < form->nranks * form->experts; i++) {
         cecl_splits_received(form, i, &from, &expert);
-        if (from == call->rank && rows[i] > 0)
-            memcpy(recv + places[i] * row_bytes, send + at[to * form->experts + expert] * row_bytes,
-                   rows[i] * row_bytes);
+        const uint64_t begin = blocks[to * form->experts + expert].at * row_bytes;
+        uint64_t skipped;
+        const uint64_t here = cecl_splits_here(held, begin, rows[i] * row_bytes, &skipped);
+        if (from == call->from && here > 0)
+            memcpy(recv + places[i] * row_bytes + skipped,
+                   (const unsigned char *)held->at + (begin + skipped - held->first), here);
     }
 }
 
-/* Moves this rank's blocks for one rank. */
-static void move_to(const struct cecl_splits *call, const void *table, uint32_t to,
-                    const uint64_t *at, uint64_t *rows, uint64_t *places)
+/* Moves what is here to one rank. */
+static void move_to(const struct cecl_splits *call, uint32_t to, uint64_t *rows, uint64_t *places)
 {
     const struct cecl_splits_form *form = &call->form;
+    const void *table = slice_of(call, call->rank) + call->table_offset;
     const struct cecl_splits_line *line = cecl_splits_line_at(form, table, to);
     uint32_t ignored;
     cecl_splits_place(form, table, to, rows, places, &ignored);
-    move_array(call, to, line->recv_offset, call->send, form->row_bytes, at, rows, places);
-    move_array(call, to, line->scales_offset, call->scales, form->scale_bytes, at, rows, places);
+    move_array(call, to, line->recv_offset, &call->rows, form->row_bytes, rows, places);
+    move_array(call, to, line->scales_offset, &call->scales, form->scale_bytes, rows, places);
 }
 
 static void move(const struct cecl_splits *call)
@@ -77,10 +83,11 @@ static void move(const struct cecl_splits *call)
     const void *table = slice_of(call, call->rank) + call->table_offset;
     const uint32_t blocks = form->nranks * form->experts;
     uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
-    struct own own;
-    cecl_splits_line_make(call, (struct cecl_splits_line *)own.line, own.at);
     for (uint32_t i = 1; i <= form->nranks; i++) /* this rank's own blocks come last */
-        move_to(call, table, (call->rank + i) % form->nranks, own.at, rows, places);
+        if (is_near(call, (call->rank + i) % form->nranks))
+            move_to(call, (call->rank + i) % form->nranks, rows, places);
+    if (call->step == CECL_SPLITS_PASS)
+        return;
     memcpy(call->out, rows, blocks * sizeof(*rows));
     memcpy(call->out + blocks, places, blocks * sizeof(*places));
     tell_host(call, cecl_splits_judge(form, table));

@@ -211,7 +211,8 @@ static void prepare(struct life *life)
     alarm(200);
     mallopt(M_ARENA_MAX, 1); /* malloc's arenas are as large as a pool and are never given back */
     setenv("CECL_DEBUG", "none", 1);
-    if (life->op == REPLAY) /* the children inherit the nodes */
+    /* the children inherit the nodes */
+    if (life->op == REPLAY || (life->op == BY_SPLITS && life->c->seed / 5 % 2))
         setenv("CECL_NODE_SIZE", life->c->seed / 7 % 2 ? "1" : "2", 1);
     if (life_on_gpus()) {
         warm_up(life);

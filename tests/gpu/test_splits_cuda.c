@@ -30,28 +30,41 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void all_do(enum cecl_splits_step step, uint32_t max_sms)
+static uint32_t sms; /* the most that a step may use */
+
+static void enqueue(const struct cecl_splits *step)
+{
+    struct cecl_splits call = *step;
+    call.max_sms = sms;
+    must(cecl_splits_cuda((ceclStream_t)stream, &call));
+}
+
+static void meet(void)
+{
+    must_cuda(cudaStreamSynchronize(stream));
+}
+
+static void all_do(enum cecl_splits_step step)
 {
     for (uint32_t r = 0; r < model.form.nranks; r++) {
-        struct cecl_splits call = model_step(&model, memory, (int)r, step);
-        call.max_sms = max_sms;
-        must(cecl_splits_cuda((ceclStream_t)stream, &call));
+        const struct cecl_splits call = model_step(&model, memory, (int)r, step);
+        enqueue(&call);
     }
-    must_cuda(cudaStreamSynchronize(stream));
+    meet();
 }
 
 static void random_splits(uint64_t times, uint64_t row_most, uint64_t seed)
 {
     print_message("seed %llu\n", (unsigned long long)seed);
     for (uint64_t i = 0; i < times; i++) {
-        static const uint32_t sms[] = {0, 1, 5, 1000};
+        static const uint32_t each[] = {0, 1, 5, 1000};
         uint64_t x = seed + i;
+        sms = each[i % 4];
         do
             model_draw(&x, 2 + (int)model_below(&x, MODEL_RANKS - 1), row_most, &model, memory);
         while (model.form.recv_rows * model.form.row_bytes > MODEL_BYTES ||
                model.form.send_rows * model.form.row_bytes > MODEL_BYTES);
-        all_do(CECL_SPLITS_TELL, 0);
-        all_do(CECL_SPLITS_MOVE, sms[i % 4]);
+        model_run(&model, memory, &x, enqueue, meet);
         model_check(&model, memory);
     }
 }
@@ -71,8 +84,8 @@ static void a_failed_communicators_kernels_touch_nothing(void **state)
     uint64_t x = 7;
     model_draw(&x, 3, 8, &model, memory);
     memory->end = 1;
-    all_do(CECL_SPLITS_TELL, 0);
-    all_do(CECL_SPLITS_MOVE, 0);
+    all_do(CECL_SPLITS_TELL);
+    all_do(CECL_SPLITS_MOVE);
     for (int r = 0; r < 3; r++)
         for (size_t i = 0; i < MODEL_SLICE; i++)
             assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
@@ -140,14 +153,15 @@ static void rows_move_at_these_rates(void **state)
         *trouble = (struct cecl_splits_trouble){0};
         const float copied = us_of(copy, &whole);
         print_message("%zu KiB: a copy %.1f us", bytes >> 10, (double)copied);
-        for (uint32_t sms = 8; sms <= 32; sms *= 2) {
+        for (uint32_t most = 8; most <= 32; most *= 2) {
             struct cecl_splits call = {.form = {.nranks = RANKS,
                                                 .experts = 1,
                                                 .align = 1,
                                                 .send_rows = RANKS * each,
                                                 .recv_rows = RANKS * each,
                                                 .row_bytes = ROW},
-                                       .send = send,
+                                       .near = (1u << RANKS) - 1,
+                                       .rows = {send, 0, whole.bytes},
                                        .splits = words,
                                        .out = words + 64,
                                        .slices = slices,
@@ -155,16 +169,16 @@ static void rows_move_at_these_rates(void **state)
                                        .recv_offset = 1 << 20,
                                        .end = (uint32_t *)(words + 256),
                                        .trouble = trouble,
-                                       .max_sms = sms};
+                                       .max_sms = most};
             for (uint32_t r = 0; r < RANKS; r++) {
-                call.rank = r;
+                call.rank = call.from = r;
                 call.step = CECL_SPLITS_TELL;
                 move(&call);
             }
-            call.rank = 0;
+            call.rank = call.from = 0;
             call.step = CECL_SPLITS_MOVE;
             const float moved = us_of(move, &call);
-            print_message("; %u SMs %.1f us, %.0f GB/s, %.2f of a copy", sms, (double)moved,
+            print_message("; %u SMs %.1f us, %.0f GB/s, %.2f of a copy", most, (double)moved,
                           (double)whole.bytes / 1e3 / (double)moved, (double)(copied / moved));
             assert_int_equal(trouble->what, CECL_SPLITS_FINE);
         }

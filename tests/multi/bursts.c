@@ -183,7 +183,7 @@ void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x)
     c->rank = team->me;
     c->nranks = team->n;
     c->seed = random_next(x);
-    if (random_next(x) % KINDS == 0 && team->n <= RANDOM_SPLITS_RANKS && !multi_over_nodes()) {
+    if (random_next(x) % KINDS == 0 && team->n <= RANDOM_SPLITS_RANKS) {
         random_draw_of(c, BY_SPLITS, x);
         s->options.smPolicy = CECL_SM_ALLOW;
     } else {

@@ -191,12 +191,6 @@ static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **s
         const struct cecl_part part = nodes_part(&c, 0, words, &sends);
         expect_words(cecl_lower(&part, &plan), ceclInvalidUsage, "2 nodes of 3 + 5 ranks");
     }
-    struct cecl_part splits = part_of(CECL_OP_DISPATCH, false, CECL_PUSH, 8);
-    struct cecl_plan plan;
-    splits.call.nranks = 8;
-    splits.means.nodes = &nodes;
-    expect_words(cecl_lower(&splits, &plan), ceclInvalidUsage,
-                 "over 2 nodes of 3 + 5 ranks: it cannot leave a node");
 }
 
 /* ---- the shape of plans */

@@ -1,6 +1,7 @@
-/* Plans of calls by splits on the device: right for all numbers of ranks, for splits of no row, of one row,
- * that just fit and that do not fit, among other calls, and captured. The verifier notices missing steps. */
-#include "plans.h"
+/* Plans of calls by splits on the device: right for all numbers of ranks and layouts of nodes, for splits of
+ * no row, of one row, that just fit and that do not fit, among other calls, and captured. The verifier notices
+ * missing steps. */
+#include "nodes_drawn.h"
 
 #include "call/splits.h"
 #include "ce/capture.h"
@@ -10,6 +11,7 @@
 #define EXPERTS 3
 #define CALLS 3
 #define TIMES 7
+#define STAGING (1u << 14) /* the table is behind it */
 #define TURNS (((1u << CECL_TURNS) - 1) << CECL_COUNTER_TURN)
 
 /* The splits, the offsets after them, and the layouts of all ranks of a call. */
@@ -43,7 +45,9 @@ static void draw(struct drawn *d, int n, enum shape shape, uint64_t rows, uint64
     }
 }
 
-static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
+/* `nodes`: which ranks share a node; NULL: all. `chunk`: as in cecl_way. */
+static struct cecl_plan *plans_over(const struct cecl_nodes *nodes, uint64_t chunk,
+                                    const struct drawn *drawn, int ncalls, int n)
 {
     struct cecl_plan *plans = calloc((size_t)(ncalls * n), sizeof(*plans));
     assert_non_null(plans);
@@ -51,11 +55,13 @@ static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
         for (int r = 0; r < n; r++) {
             const uint64_t *words = drawn[c].layouts[r];
             struct cecl_part part =
-                part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH,
+                part_of(drawn[c].op, false, CECL_PUSH,
                         words[CECL_LAYOUT_RECV_ROWS] * words[CECL_LAYOUT_ROW_BYTES]);
             part.call.nranks = n;
             part.call.rank = r;
-            part.means.staging_offset = part.means.staging_bytes = 1 << 13;
+            part.means.nodes = nodes;
+            part.means.staging_bytes = part.means.table_offset = part.means.table_bytes = STAGING;
+            part.way.net.chunk = chunk;
             set_layout(&part, words, n);
             if (cecl_lower(&part, &plans[c * n + r]) != ceclSuccess)
                 fail_msg("%s", cecl_message());
@@ -63,12 +69,26 @@ static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
     return plans;
 }
 
+static struct cecl_plan *plans_of(const struct drawn *drawn, int ncalls, int n)
+{
+    return plans_over(NULL, 0, drawn, ncalls, n);
+}
+
+static void verify_over(const struct cecl_nodes *nodes, uint64_t chunk, const struct drawn *drawn,
+                        int ncalls, int n)
+{
+    struct cecl_plan *plans = plans_over(nodes, chunk, drawn, ncalls, n);
+    char words[CECL_NODES_WORDS];
+    if (cecl_verify(plans, ncalls, n) != ceclSuccess)
+        fail_msg("%d ranks, %s, chunks of %u bytes: %s", n,
+                 nodes ? cecl_nodes_words(nodes, words) : "one node", (unsigned)chunk,
+                 cecl_message());
+    free_plans(plans, ncalls * n);
+}
+
 static void verify(const struct drawn *drawn, int ncalls, int n)
 {
-    struct cecl_plan *plans = plans_of(drawn, ncalls, n);
-    if (cecl_verify(plans, ncalls, n) != ceclSuccess)
-        fail_msg("%d ranks: %s", n, cecl_message());
-    free_plans(plans, ncalls * n);
+    verify_over(NULL, 0, drawn, ncalls, n);
 }
 
 static void rows_of_all_shapes_arrive(void **state)
@@ -96,6 +116,7 @@ static void draw_experts(struct drawn *d, int n, bool back, uint64_t rows, uint6
         words[CECL_LAYOUT_ROW_BYTES] = 2;
         words[CECL_LAYOUT_EXPERTS] = EXPERTS;
         words[CECL_LAYOUT_ALIGN] = back ? 1 : align;
+        words[CECL_LAYOUT_SCALE_BYTES] = rows; /* the verifier does not read any */
         words[CECL_LAYOUT_SPLITS] = (uintptr_t)d->splits[r];
         words[CECL_LAYOUT_SPLITS_OUT] = (uintptr_t)d->out[r];
         for (uint64_t i = 0; i < blocks; i++) {
@@ -116,6 +137,33 @@ static void rows_of_experts_arrive(void **state)
                 draw_experts(&d[c], n, (c + back) % 2, 2, &x);
             verify(d, CALLS, n);
         }
+}
+
+/* Draws a layout with MOST ranks at most. Chunks have 1 row to 16 rows. */
+static uint64_t draw_layout(uint64_t *x, struct cecl_nodes *nodes)
+{
+    do
+        draw_nodes(x, nodes, 1 + (int)(next(x) % 8), 1 + (int)(next(x) % 6), next(x) % 2,
+                   next(x) % 3 == 0);
+    while (nodes->nranks > MOST);
+    return next(x) % 4 ? 1 + next(x) % 64 : 0;
+}
+
+static void rows_cross_nodes(void **state)
+{
+    static struct drawn d[CALLS];
+    static struct cecl_nodes nodes;
+    uint64_t x = 20261126;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 300; round++) {
+        const uint64_t chunk = draw_layout(&x, &nodes);
+        for (int c = 0; c < CALLS; c++)
+            if (next(&x) % 2)
+                draw_experts(&d[c], nodes.nranks, next(&x) % 2, 1 + next(&x) % 3, &x);
+            else
+                draw(&d[c], nodes.nranks, next(&x) % SHAPES, 1 + next(&x) % 4, &x);
+        verify_over(&nodes, chunk, d, CALLS, nodes.nranks);
+    }
 }
 
 /* A call does not write its table while a rank still reads the previous call's. */
@@ -163,23 +211,27 @@ static void other_calls_stand_beside(void **state)
     verify_beside(CECL_OP_REDUCE_SCATTER);
 }
 
-/* Removes `count` steps from step `from` on, and returns the verifier's message. */
-static const char *verdict_without(uint32_t from, uint32_t count)
+/* Removes `count` steps from step `from` on from all plans, and returns the verifier's message. */
+static const char *verdict_of(struct cecl_plan *plans, int n, uint32_t from, uint32_t count)
 {
-    static struct drawn d;
     static char words[CECL_MESSAGE_BYTES];
-    uint64_t x = 8;
-    draw(&d, 3, FILLED, 2, &x);
-    struct cecl_plan *plans = plans_of(&d, 1, 3);
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < n; r++) {
         memmove(plans[r].steps + from, plans[r].steps + from + count,
                 (plans[r].nsteps - from - count) * sizeof(*plans[r].steps));
         plans[r].nsteps -= count;
     }
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclInternalError);
+    assert_int_equal(cecl_verify(plans, 1, n), ceclInternalError);
     snprintf(words, sizeof(words), "%s", cecl_message());
-    free_plans(plans, 3);
+    free_plans(plans, n);
     return words;
+}
+
+static const char *verdict_without(uint32_t from, uint32_t count)
+{
+    static struct drawn d;
+    uint64_t x = 8;
+    draw(&d, 3, FILLED, 2, &x);
+    return verdict_of(plans_of(&d, 1, 3), 3, from, count);
 }
 
 /* Steps: tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
@@ -192,18 +244,46 @@ static void a_missing_step_or_wait_is_seen(void **state)
     assert_non_null(strstr(verdict_without(8, 2), "rank"));
 }
 
-static void a_table_beyond_staging_is_refused(void **state)
+/* Two nodes of one rank; 6 rows, 2 in a window. */
+static const char *verdict_over_nodes_without(uint32_t from, uint32_t count)
 {
     static struct drawn d;
+    static struct cecl_nodes nodes;
+    uint64_t x = 8;
+    draw_nodes(&x, &nodes, 2, 1, true, false);
+    draw(&d, 2, FILLED, 3, &x);
+    return verdict_of(plans_over(&nodes, 6, &d, 1, 2), 2, from, count);
+}
+
+/* Steps: tell, after main, exchanges 1 to 3, wait for 1, move; for each window: wait, pass, and for the first
+ * one also after main, exchange 4. */
+static void a_missing_step_between_nodes_is_seen(void **state)
+{
+    assert_non_null(strstr(verdict_over_nodes_without(1, 1), "race"));
+    assert_non_null(strstr(verdict_over_nodes_without(5, 1), "rank"));
+    assert_non_null(strstr(verdict_over_nodes_without(7, 1), "race"));
+    assert_non_null(strstr(verdict_over_nodes_without(8, 1), "output"));
+    assert_non_null(strstr(verdict_over_nodes_without(9, 1), "race"));
+    assert_non_null(strstr(verdict_over_nodes_without(14, 1), "output"));
+}
+
+static void staging_without_room_for_a_window_is_refused(void **state)
+{
+    static struct drawn d;
+    static struct cecl_nodes nodes;
+    const uint16_t uneven[] = {0, 0, 0, 1, 1, 1, 1, 1};
     struct cecl_plan plan;
     uint64_t x = 9;
-    draw(&d, 4, NONE, 1, &x);
-    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 12);
-    part.call.nranks = 4;
-    set_layout(&part, d.layouts[0], 4);
-    part.means.staging_bytes = cecl_splits_table_bytes(4, 1) - 1;
+    draw(&d, 8, NONE, 1, &x);
+    struct cecl_part part = part_of(CECL_OP_ALL_TO_ALLV_DEVICE, false, CECL_PUSH, 24);
+    assert_int_equal(cecl_nodes_make(&nodes, uneven, 8), ceclSuccess);
+    part.call.nranks = 8;
+    part.means.nodes = &nodes;
+    set_layout(&part, d.layouts[0], 8);
+    part.means.staging_bytes =
+        2 * 2 * CECL_CHUNK_ALIGN - 1; /* two ranks send to one of the three */
     assert_int_equal(cecl_lower(&part, &plan), ceclInvalidUsage);
-    assert_non_null(strstr(cecl_message(), "CECL_STAGING_BYTES"));
+    assert_non_null(strstr(cecl_message(), "2 nodes of 3 + 5 ranks needs 1024 at least"));
     part.means.staging_bytes++;
     assert_int_equal(cecl_lower(&part, &plan), ceclSuccess);
     cecl_plan_free(&plan);
@@ -213,14 +293,17 @@ static void a_table_beyond_staging_is_refused(void **state)
 static void captured_calls_are_right_in_replays(void **state)
 {
     static struct drawn d[TIMES];
+    static struct cecl_nodes nodes;
     uint64_t x = 11;
-    for (int n = 2; n <= 6; n++) {
+    for (int round = 0; round < 20; round++) {
+        const uint64_t chunk = draw_layout(&x, &nodes);
+        const int n = nodes.nranks;
         struct cecl_verify_launch launches[TIMES];
         for (int c = 0; c < TIMES; c++) {
             draw(&d[c], n, RANDOM, 3, &x);
             launches[c] = (struct cecl_verify_launch){.call = c};
         }
-        struct cecl_plan *plans = plans_of(d, TIMES, n);
+        struct cecl_plan *plans = plans_over(round < 5 ? NULL : &nodes, chunk, d, TIMES, n);
         struct cecl_verify_program program = {
             .nranks = n, .plans = plans, .ncalls = TIMES, .resets = TURNS, .order = next(&x) | 1};
         for (int i = 0; i < TIMES * n; i++) {
@@ -243,10 +326,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_all_shapes_arrive),
         cmocka_unit_test(rows_of_experts_arrive),
+        cmocka_unit_test(rows_cross_nodes),
         cmocka_unit_test(calls_follow_each_other),
         cmocka_unit_test(other_calls_stand_beside),
         cmocka_unit_test(a_missing_step_or_wait_is_seen),
-        cmocka_unit_test(a_table_beyond_staging_is_refused),
+        cmocka_unit_test(a_missing_step_between_nodes_is_seen),
+        cmocka_unit_test(staging_without_room_for_a_window_is_refused),
         cmocka_unit_test(captured_calls_are_right_in_replays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,9 @@ static uint64_t staging_end(const struct cecl_plan *plan)
             end = means->staging_offset + means->staging_bytes;
         if (part->way.small)
             end = means->slots_offset + slots;
+        if (part->call.op->family == CECL_FAMILY_SPLITS &&
+            means->table_offset + means->table_bytes > end)
+            end = means->table_offset + means->table_bytes;
     }
     return end;
 }
@@ -150,10 +153,11 @@ static ceclResult_t check_rows(const struct cecl_copy *copy, uint64_t pitch, con
 static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
                              uint32_t kind)
 {
-    return kind == CECL_AREA_SEND   ? verify_send_bytes(call)
-           : kind == CECL_AREA_RECV ? verify_recv_bytes(call)
-           : kind == CECL_AREA_HOST ? 2 * plan->part.means.host_bytes
-                                    : staging_end(plan);
+    return kind == CECL_AREA_SEND     ? verify_send_bytes(call)
+           : kind == CECL_AREA_RECV   ? verify_recv_bytes(call)
+           : kind == CECL_AREA_SCALES ? verify_scales_bytes(call)
+           : kind == CECL_AREA_HOST   ? 2 * plan->part.means.host_bytes
+                                      : staging_end(plan);
 }
 
 static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan *plan,
@@ -209,7 +213,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     const uint32_t kind = copy->dst.area % CECL_AREA_COUNT;
     const struct cecl_call *call =
         &verify_part_at(v, plan, copy->dst.area / CECL_AREA_COUNT, copy->dst.rank)->call;
-    if (kind == CECL_AREA_SEND)
+    if (kind == CECL_AREA_SEND || kind == CECL_AREA_SCALES)
         return VERIFY_FAULT("a copy writes to the sendbuff of rank %u", copy->dst.rank);
     if (kind == CECL_AREA_RECV && call->in_place && call->op->family != CECL_FAMILY_REDUCTION)
         for (uint64_t row = 0; row < copy->rows; row++)

@@ -278,6 +278,7 @@ ceclResult_t verify_awaited(const struct verifier *v);
  * checks the form of such a step, and of such a call; checks the call's output on a rank. */
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
 uint64_t verify_splits_staging(const struct cecl_plan *plan);
+uint64_t verify_scales_bytes(const struct cecl_call *call); /* of the second array that it sends */
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step);
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero);

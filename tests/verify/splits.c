@@ -8,12 +8,11 @@
 #include "call/splits.h"
 #include "verify/internal.h"
 
-/* The contents of a table once all ranks have sent their lines, and where this rank's blocks lie in
- * sendbuff. */
+/* The contents of a table once all ranks have sent their lines. */
 struct told {
+    struct cecl_splits_form form;
     uint64_t table[CECL_SPLITS_RANKS_MAX *
                    (CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t))];
-    uint64_t at[CECL_SPLITS_BLOCKS_MAX];
 };
 
 static const struct cecl_call *call_of(const struct verifier *v, int call, int rank)
@@ -21,19 +20,25 @@ static const struct cecl_call *call_of(const struct verifier *v, int call, int r
     return &verify_plan(v, call, rank)->part.call;
 }
 
-static void tell_all(const struct verifier *v, int call, int rank, struct told *told)
+static void tell_all(const struct verifier *v, int call, struct told *told)
 {
-    const struct cecl_splits_form form = cecl_call_splits(call_of(v, call, rank));
-    uint64_t ignored[CECL_SPLITS_BLOCKS_MAX];
-    for (uint32_t r = 0; r < form.nranks; r++) {
+    told->form = cecl_call_splits(call_of(v, call, 0));
+    for (uint32_t r = 0; r < told->form.nranks; r++) {
         const struct cecl_splits step = {
-            .form = form,
+            .form = told->form,
             .splits = cecl_call_address(call_of(v, call, (int)r), CECL_LAYOUT_SPLITS),
             .offsets = cecl_call_offsets(call_of(v, call, (int)r))};
-        cecl_splits_line_make(&step,
-                              (struct cecl_splits_line *)cecl_splits_line_at(&form, told->table, r),
-                              (int)r == rank ? told->at : ignored);
+        cecl_splits_line_make(
+            &step, (struct cecl_splits_line *)cecl_splits_line_at(&told->form, told->table, r));
     }
+}
+
+/* Where a block lies in its sender's sendbuff. */
+static const struct cecl_splits_block *sent_block(const struct told *told, uint32_t from,
+                                                  uint32_t to, uint32_t expert)
+{
+    return &cecl_splits_blocks(
+        cecl_splits_line_at(&told->form, told->table, from))[to * told->form.experts + expert];
 }
 
 static uint64_t line_bytes(const struct cecl_splits_form *form)
@@ -50,7 +55,7 @@ static uint32_t line_tag(const struct verifier *v, int call, int rank)
 static struct cecl_place line_place(const struct cecl_plan *plan, int holder, int rank)
 {
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
-    return (struct cecl_place){.offset = plan->part.means.staging_offset +
+    return (struct cecl_place){.offset = plan->part.means.table_offset +
                                          (uint64_t)rank * line_bytes(&form),
                                .area = CECL_AREA_STAGING,
                                .rank = (uint16_t)holder};
@@ -69,6 +74,8 @@ static ceclResult_t do_tell(struct verifier *v, int call, int rank, int actor)
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
     for (int holder = 0; holder < v->nranks; holder++) {
         const struct cecl_place line = line_place(plan, holder, rank);
+        if (!verify_reaches(plan, rank, holder))
+            continue;
         CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, true, 0));
         set_tags(v, &line, line_bytes(&form), line_tag(v, call, rank));
     }
@@ -104,25 +111,36 @@ static ceclResult_t move_block(struct verifier *v, int actor, struct cecl_place 
     return ceclSuccess;
 }
 
-static ceclResult_t do_move(struct verifier *v, int call, int rank, int actor)
+/* What a step moves: a pass, or all rows of this rank. */
+static struct cecl_pass pass_of(const struct cecl_plan *plan, const struct cecl_step *step)
 {
-    const struct cecl_splits_form form = cecl_call_splits(call_of(v, call, rank));
-    uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
-    struct told told;
-    CECL_TRY(read_table(v, call, rank, actor));
-    tell_all(v, call, rank, &told);
-    for (uint32_t to = 0; to < form.nranks; to++) {
-        uint32_t from, expert, ignored;
-        cecl_splits_place(&form, told.table, to, rows, places, &ignored);
-        for (uint32_t i = 0; i < form.nranks * form.experts; i++) {
-            cecl_splits_received(&form, i, &from, &expert);
-            const struct cecl_place src = {told.at[to * form.experts + expert] * form.row_bytes,
-                                           CECL_AREA_SEND, (uint16_t)rank},
-                                    dst = {places[i] * form.row_bytes, CECL_AREA_RECV,
-                                           (uint16_t)to};
-            if ((int)from == rank)
-                CECL_TRY(move_block(v, actor, src, dst, rows[i] * form.row_bytes));
-        }
+    const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
+    const uint16_t rank = (uint16_t)plan->part.call.rank;
+    return step->first == CECL_SPLITS_PASS
+               ? plan->passes[step->count]
+               : (struct cecl_pass){.at = {0, CECL_AREA_SEND, rank},
+                                    .bytes = form.send_rows * form.row_bytes,
+                                    .from = rank};
+}
+
+/* Moves what a pass has of the blocks for one rank. */
+static ceclResult_t move_to(struct verifier *v, const struct told *told,
+                            const struct cecl_pass *pass, uint32_t to, int actor)
+{
+    const uint64_t row_bytes = told->form.row_bytes;
+    const struct cecl_splits_held held = {NULL, pass->first, pass->bytes};
+    uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX], skipped;
+    uint32_t from, expert, ignored;
+    cecl_splits_place(&told->form, told->table, to, rows, places, &ignored);
+    for (uint32_t i = 0; i < told->form.nranks * told->form.experts; i++) {
+        cecl_splits_received(&told->form, i, &from, &expert);
+        const uint64_t begin = sent_block(told, from, to, expert)->at * row_bytes,
+                       here = cecl_splits_here(&held, begin, rows[i] * row_bytes, &skipped);
+        struct cecl_place src = pass->at,
+                          dst = {places[i] * row_bytes + skipped, CECL_AREA_RECV, (uint16_t)to};
+        src.offset += begin + skipped - pass->first;
+        if (from == pass->from)
+            CECL_TRY(move_block(v, actor, src, dst, here));
     }
     return ceclSuccess;
 }
@@ -130,14 +148,48 @@ static ceclResult_t do_move(struct verifier *v, int call, int rank, int actor)
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step)
 {
     const int actor = verify_actor(v, rank, step->lane);
-    return step->first == CECL_SPLITS_TELL ? do_tell(v, call, rank, actor)
-                                           : do_move(v, call, rank, actor);
+    const struct cecl_plan *plan = verify_plan(v, call, rank);
+    struct told told;
+    if (step->first == CECL_SPLITS_TELL)
+        return do_tell(v, call, rank, actor);
+    const struct cecl_pass pass = pass_of(plan, step);
+    CECL_TRY(read_table(v, call, rank, actor));
+    if (pass.is_scales)
+        return verify_note(v, &pass.at, pass.at.offset, pass.bytes, actor, false, 0);
+    tell_all(v, call, &told);
+    for (int to = 0; to < v->nranks; to++)
+        if (verify_reaches(plan, rank, to))
+            CECL_TRY(move_to(v, &told, &pass, (uint32_t)to, actor));
+    return ceclSuccess;
 }
 
 uint64_t verify_splits_staging(const struct cecl_plan *plan)
 {
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
-    return plan->part.means.staging_offset + cecl_splits_table_bytes(form.nranks, form.experts);
+    return plan->part.means.table_offset + cecl_splits_table_bytes(form.nranks, form.experts);
+}
+
+uint64_t verify_scales_bytes(const struct cecl_call *call)
+{
+    const struct cecl_splits_form form = cecl_call_splits(call);
+    return call->op->family == CECL_FAMILY_SPLITS ? form.send_rows * form.scale_bytes : 0;
+}
+
+static ceclResult_t check_pass(const struct verifier *v, const struct cecl_plan *plan,
+                               const struct cecl_step *step)
+{
+    const struct cecl_call *call = &plan->part.call;
+    if (step->count >= plan->npasses)
+        return VERIFY_FAULT("pass %" PRIu32 " of %" PRIu32, step->count, plan->npasses);
+    const struct cecl_pass *pass = &plan->passes[step->count];
+    const uint64_t size = pass->is_scales ? verify_scales_bytes(call) : verify_send_bytes(call);
+    if (pass->from >= v->nranks || pass->at.rank != call->rank || pass->bytes > size ||
+        pass->first > size - pass->bytes)
+        return VERIFY_FAULT("bytes %" PRIu64 " to %" PRIu64 " of an array of %" PRIu64
+                            " bytes of rank %u, at rank %u",
+                            pass->first, pass->first + pass->bytes, size, pass->from,
+                            pass->at.rank);
+    return verify_range_form(v, plan, &pass->at, pass->bytes, false);
 }
 
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
@@ -145,14 +197,14 @@ ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan
 {
     const struct cecl_part *part = &plan->part;
     if (part->call.op->family != CECL_FAMILY_SPLITS || cecl_plan_parts(plan) != 1 ||
-        step->lane != CECL_LANE_MAIN || step->first > CECL_SPLITS_MOVE ||
+        step->lane != CECL_LANE_MAIN || step->first > CECL_SPLITS_PASS ||
         v->nranks > CECL_SPLITS_RANKS_MAX)
         return VERIFY_FAULT("step %" PRIu32 " of a call by splits, where there is none",
                             step->first);
-    if (verify_splits_staging(plan) > part->means.staging_offset + part->means.staging_bytes)
+    if (verify_splits_staging(plan) > part->means.table_offset + part->means.table_bytes)
         return VERIFY_FAULT("a table of splits ends at byte %" PRIu64 " of staging",
                             verify_splits_staging(plan));
-    return ceclSuccess;
+    return step->first == CECL_SPLITS_PASS ? check_pass(v, plan, step) : ceclSuccess;
 }
 
 ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl_call *zero)
@@ -170,25 +222,23 @@ ceclResult_t verify_splits_alike(const struct cecl_call *mine, const struct cecl
 
 ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank)
 {
-    const struct cecl_splits_form form = cecl_call_splits(call_of(v, call, rank));
     const uint32_t *tags = verify_tags(v, CECL_AREA_RECV, rank);
     uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
+    uint32_t from, expert, ignored;
     struct told told;
-    for (int from = 0; from < v->nranks; from++) {
-        uint32_t sender, expert, ignored;
-        tell_all(v, call, from, &told); /* for the places in this sender's sendbuff */
-        cecl_splits_place(&form, told.table, (uint32_t)rank, rows, places, &ignored);
-        for (uint32_t i = 0; i < form.nranks * form.experts; i++) {
-            cecl_splits_received(&form, i, &sender, &expert);
-            const uint64_t src = told.at[(uint32_t)rank * form.experts + expert] * form.row_bytes,
-                           dst = places[i] * form.row_bytes;
-            for (uint64_t b = 0; (int)sender == from && b < rows[i] * form.row_bytes; b++) {
-                CECL_TRY(verify_writes_of(v, call, 0, rank, dst + b, 1));
-                if (tags[dst + b] != verify_tag(v, call, 0, from, src + b))
-                    return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
-                                        " of the output is not byte %" PRIu64 " of rank %d's rows",
-                                        call, rank, dst + b, src + b, from);
-            }
+    tell_all(v, call, &told);
+    const uint64_t row_bytes = told.form.row_bytes;
+    cecl_splits_place(&told.form, told.table, (uint32_t)rank, rows, places, &ignored);
+    for (uint32_t i = 0; i < told.form.nranks * told.form.experts; i++) {
+        cecl_splits_received(&told.form, i, &from, &expert);
+        const uint64_t src = sent_block(&told, from, (uint32_t)rank, expert)->at * row_bytes,
+                       dst = places[i] * row_bytes;
+        for (uint64_t b = 0; b < rows[i] * row_bytes; b++) {
+            CECL_TRY(verify_writes_of(v, call, 0, rank, dst + b, 1));
+            if (tags[dst + b] != verify_tag(v, call, 0, (int)from, src + b))
+                return VERIFY_FAULT("call %d, rank %d: byte %" PRIu64
+                                    " of the output is not byte %" PRIu64 " of rank %u's rows",
+                                    call, rank, dst + b, src + b, from);
         }
     }
     return ceclSuccess;

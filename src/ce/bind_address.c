@@ -1,0 +1,58 @@
+/* Binds places: where this rank reaches the memory that a plan names. */
+#include "call/splits.h"
+#include "ce/bound.h"
+
+/* This rank's buffer in a call: its input (CECL_AREA_SEND) or its recvbuff. */
+static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind)
+{
+    return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
+}
+
+/* A peer's buffer in a call; own_buffer returns this rank's buffer. */
+static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
+                                           uint32_t kind)
+{
+    const struct cecl_call *call = &bound->calls[part];
+    if (bound->told->nbuffers == 0)
+        return cecl_buffer_told(own_buffer(call, kind));
+    const size_t at = (size_t)part * (size_t)call->nranks + (size_t)rank;
+    return bound->told->buffers[2 * at + (kind == CECL_AREA_RECV)];
+}
+
+ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
+                                const struct cecl_place *place, uint64_t bytes, char **address)
+{
+    const uint32_t kind = place->area % CECL_AREA_COUNT, part = place->area / CECL_AREA_COUNT;
+    if (engine->nodes && engine->nodes->node[place->rank] != engine->nodes->node[engine->rank])
+        return cecl_fail(ceclInternalError, "a copy with rank %d, which is on another node",
+                         (int)place->rank);
+    if (kind == CECL_AREA_HOST) {
+        *address = cecl_hosted_part(engine->hosted, place->rank) + place->offset;
+        return ceclSuccess;
+    }
+    if (kind == CECL_AREA_STAGING) {
+        *address = cecl_pool_at(engine->pool, place->rank, engine->staging_offset + place->offset);
+        return ceclSuccess;
+    }
+    if (bound->ends) {
+        const struct cecl_ends *ends = &bound->ends[part];
+        *address = (char *)(place->rank == engine->rank ? ends->here : ends->there) + place->offset;
+        return ceclSuccess;
+    }
+    if (kind == CECL_AREA_SCALES) {
+        char *scales = cecl_call_address(&bound->calls[part], CECL_LAYOUT_SEND_SCALES);
+        *address = scales + place->offset;
+        return ceclSuccess;
+    }
+    if (place->rank == engine->rank) {
+        const struct cecl_buffer own = own_buffer(&bound->calls[part], kind);
+        *address = cecl_buffer_address(cecl_buffer_at(own, place->offset));
+        return *address ? ceclSuccess : cecl_fail(ceclInternalError, "the plan's buffer is NULL");
+    }
+    struct cecl_peer_buffer peer = peer_buffer(bound, part, place->rank, kind);
+    void *at = NULL;
+    peer.offset += place->offset;
+    CECL_TRY(cecl_window_reach(engine->windows, peer, bytes, place->rank, &at));
+    *address = at;
+    return ceclSuccess;
+}
