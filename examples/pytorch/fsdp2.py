@@ -6,7 +6,7 @@
 The first line runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
 blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients. With
---alone each rank trains the whole model by itself, which is as fast as a step can become.
+--alone each rank trains the whole model by itself: no step can be shorter.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def main():
         action="store_true",
         help="communicate from memory of ncclMemAlloc (set_allocate_memory_from_process_group_for_comm)",
     )
-    parser.add_argument("--alone", action="store_true", help="share nothing: a step without communication")
+    parser.add_argument("--alone", action="store_true", help="each rank trains the whole model by itself")
     parser.add_argument("--json", metavar="FILE", help="write the slowest rank's times, and the losses")
     args = parser.parse_args()
 

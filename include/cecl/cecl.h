@@ -270,8 +270,8 @@ typedef struct ceclConfig {
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Bound of every wait for peers, ms; 0: none; default 30000; CECL_TIMEOUT_MS. The error comes
      * up to 1.2 s later; up to 3.2 s later if several peers are late, because one of them may name
-     * the rank at fault. While calls are pending, seconds for which this process stands still do
-     * not count, except for small calls made by a kernel, which limits its waits itself. */
+     * the rank at fault. If this process stands still for more than 1.2 s while enqueued calls wait for
+     * peers, that time does not count. It counts in waits of the host, and in small calls by a kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -1207,9 +1207,9 @@ typedef struct {
  *     sendbuff on rank 1: [c c][d d]
  *                         [C C][D D]                         width 2, rows 2, count 1
  *
- * No kernel packs rows: copy engines move the rows of tiles to the receiver's staging (over several
- * nodes to that of a rank of the same node), as ceclAlltoAllStrided does, and a kernel reduces them
- * there in chunks, whatever the number of tiles.
+ * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
+ * a kernel reduces them there in chunks, whatever the number of tiles. The staging is the receiver's, or,
+ * if the receiver is on another node, that of a rank of the sender's node.
  * (A rank's own tiles are copied within its GPU, which takes SMs.) Results have the bits of
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
@@ -1404,8 +1404,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherInit(const void *sendbuff, void 
  * chunks  1 .. 64, equal on all ranks. Chunk c of each block has the elements from
  *         c * n on, where n is sendcount / chunks, rounded up; the last chunks may have fewer, or none.
  * Chunks are announced where ranks push into recvbuff: not with CECL_DIRECTION_PULL, not in a small
- * call, not into private memory, and over several nodes only those of ranks of the same node. Where
- * chunks are not announced, ceclWaitChunk waits for the end of the gather.
+ * call, not into private memory, and over several nodes only by ranks of the same node (to kernels only
+ * if the numbers of these ranks have no gap). Where chunks are not announced, or for all blocks over
+ * several nodes, ceclWaitChunk waits for the end of the gather.
  * Other parameters, collective, threads, ownership, errors: see ceclAllGatherInit;
  * ceclInvalidArgument also for chunks out of range. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherChunksInit(const void *sendbuff, void *recvbuff,
@@ -1889,12 +1890,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     which the host makes them, on any streams.
  *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
  *     ceclStart is refused. One-sided calls have rules of their own; see there.
- *   - While a call is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at most).
- *   - ceclSend and ceclRecv: both ranks of a message capture it, in the same order, and wait for each
- *     other meanwhile; no other rank does. So put a send and a receive that the peer captures in the
- *     other order into one group. A captured group has at most 32 messages to a rank and 32 from it
- *     (fewer if groupMessages of ceclCommLimits is less), and none between nodes. If different graphs of a rank send to several ranks in a group, launch the
- *     graphs in the order in which they were captured.
+ *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
+ *     most).
+ *   - ceclSend and ceclRecv: only the two ranks of a message capture it. Both capture their messages in
+ *     the same order, and each host waits for the other. So put a send and a receive that the peer
+ *     captures in the other order into one group. A captured group has at most 32 messages to a rank and
+ *     32 from it (fewer if groupMessages of ceclCommLimits is less), and no messages between nodes. If a
+ *     rank's graphs send to several ranks in a group, launch the graphs in the order in which they were
+ *     captured.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator. */
 typedef struct ceclGraph *ceclGraph_t;
 

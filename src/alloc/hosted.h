@@ -78,8 +78,9 @@ static inline uint32_t *cecl_hosted_signals(const struct cecl_hosted *hosted, in
 {
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->signals);
 }
-/* Next in each row are two arrays of words for captured calls, [CECL_HANDED][nranks] each (flags/handed.h):
- * for one-sided signals, and for messages. A group may have CECL_HANDED_MESSAGES captured messages to a peer. */
+/* Next in each row are the arrays HANDED and TAKEN of captured calls, [CECL_HANDED][nranks] words each
+ * (flags/handed.h): first those of one-sided signals, then those of messages. A captured group may have
+ * CECL_HANDED_MESSAGES messages to a peer. */
 #define CECL_HANDED_MESSAGES 32u
 #define CECL_HANDED (CECL_SIGNALS + CECL_HANDED_MESSAGES)
 static inline uint32_t cecl_hosted_handed_words(int nranks)

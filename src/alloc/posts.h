@@ -78,7 +78,7 @@ bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int pe
  * next message, 2 the one after it. That message must have a slot. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
-/* A number that rises from call to call, on whatever ranks the calls are. */
+/* Returns the next ticket: higher than all tickets that any rank has got before. */
 uint64_t cecl_posts_ticket(const struct cecl_posts *posts);
 
 /* Posts the next message in this role with a peer. cecl_posts_room must have returned true. A captured

@@ -10,8 +10,8 @@
 #include "boot/net.h"
 #include "util/clock.h"
 
-/* ms in which a caller must send all its bytes, if put_off asks it to connect again after that, and if it cannot
- * connect again. A process may stand still for some seconds. */
+/* ms in which a caller must send all its bytes. A process may stand still for some seconds, so a caller that
+ * cannot connect again has longer than one that put_off can ask to. */
 #define PATIENCE_MS 5000
 #define LONG_PATIENCE_MS 60000
 #define HEARING_MS 1000 /* ms that a caller has before a newer one may replace it */
@@ -93,7 +93,7 @@ static void take_off(struct cecl_door *door, int which)
     door->callers[door->count].said = said;
 }
 
-/* Closes a caller's connection after asking it to connect again, if it can. */
+/* Drops a caller. If callers can connect again, asks it to do so first. */
 static void send_away(const struct cecl_door *door, const struct cecl_caller *one)
 {
     if (door->put_off)

@@ -227,8 +227,8 @@ static void attend(struct cecl_mesh *mesh, const void *context, struct cecl_door
     (void)admit_callers(mesh, context, door, wait_ms);
 }
 
-/* Whether a rank still listens, which means that its name is taken. A call would tell that, too, but would take
- * a place in the rank's queue. */
+/* Whether a rank still listens: then its name cannot be bound. Connecting would show this, too, but would take a
+ * place in the rank's queue. */
 static bool listens(const struct cecl_invitation *theirs)
 {
     struct sockaddr_un address;

@@ -19,7 +19,7 @@ static uint32_t near_of(const struct cecl_part *part)
     return near;
 }
 
-/* What a rank of another node sent lies in this rank's staging. */
+/* Sets what a pass moves: bytes that a rank of another node has sent to this rank's staging. */
 static ceclResult_t use_pass(const struct cecl_engine *engine, const struct cecl_bound *bound,
                              const struct cecl_pass *pass, struct cecl_splits *splits)
 {

@@ -16,9 +16,9 @@
  *     lane of b   wait for ready, copies, signal moved  |
  *
  * There is no deadlock. A group begins when its stream reaches the group. A message ends once the sender's
- * group and the receiver's group have begun, whatever other messages do: - The first rank signals as its
- * group begins, and waits for nothing before that. - The second rank waits for that signal on the lane of
- * that peer. Before it on the lane are only
+ * group and the receiver's group have begun, whatever other messages do:
+ * - The first rank signals as its group begins, and waits for nothing before that.
+ * - The second rank waits for that signal on the lane of that peer. Before it on the lane are only
  *   messages with earlier groups of the same peer. The peer's groups follow each other, so these
  *   messages have ended when the peer's group begins. That is why a lane has the messages of one
  *   peer, in the order of that peer's groups.

@@ -11,9 +11,9 @@ struct cecl_message {
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
     bool away;    /* the peer is on another node: the network moves the bytes */
-    /* A graph captures the message. Then the sender is `second`, and three pairs of a slot and a value are
-     * given for it, from given[first_given] on: of its words, and of the host's word while a stream waits
-     * for it and after that (flags/handed.h). Alike for all messages of a group. */
+    /* A graph captures the message; the same for all messages of a group. Then the sender is `second`.
+     * given[first_given] and the five values after it are three pairs of a slot and a value: for HANDED and
+     * TAKEN; for the host's word when a wait begins; for the host's word when it ends (flags/handed.h). */
     bool captured;
     uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */

@@ -38,8 +38,8 @@ static inline uint32_t cecl_handed_index(const struct cecl_flags *flags, int pee
 {
     return (uint32_t)(number * flags->nranks + peer);
 }
-/* The slot of the counter HOLDS for a wait. sends: for TAKEN, as a rank that signals waits; otherwise for
- * HANDED. */
+/* The slot of the counter HOLDS for a wait. sends: the wait of a sender, for TAKEN; otherwise that of a
+ * receiver, for HANDED. */
 static inline uint32_t cecl_handed_hold(const struct cecl_flags *flags, int peer, int number,
                                         bool sends)
 {
@@ -55,7 +55,7 @@ bool cecl_handed_waits(const struct cecl_flags *flags);
 /* What a captured call waits for. */
 struct cecl_handed_wait {
     int peer, number; /* peer -1: nothing; number CECL_SIGNALS or more: a message */
-    /* this rank's signal waits until the peer has taken the previous one, or its message for the receiver */
+    /* true: this rank waits for TAKEN, before it signals or sends; false: it waits for HANDED */
     bool sends;
     int64_t since; /* ms; the time when the wait was first seen */
 };

@@ -17,8 +17,8 @@ ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch);
 /* Adds the launch's program to the graph; NULL: it has none. From then on the graph holds the launch. */
 ceclResult_t cecl_captured_issue(struct cecl_launch *launch, const struct cecl_bound *program);
 
-/* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls are still held by
- * graphs. The caller must be inside the communicator, or be ending it. */
+/* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many
+ * calls graphs still hold. The caller must be inside the communicator, or be ending it. */
 uint32_t cecl_captured_await(ceclComm_t comm);
 /* Returns an error if a captured call uses the allocation at `offset` of the pool. */
 ceclResult_t cecl_captured_check_free(ceclComm_t comm, uint64_t offset);

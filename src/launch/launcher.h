@@ -19,7 +19,7 @@ struct cecl_messenger {
     /* the plan of the last launch of messages; later launches reuse the memory */
     struct cecl_plan plan;
     struct cecl_bound bound;
-    uint64_t groups; /* how many groups that no graph captures this rank has posted */
+    uint64_t groups; /* how many groups this rank has posted, without captured ones */
     uint64_t group;  /* the number of the group that is being posted, or its ticket */
     /* [CECL_ROLES][nranks] messages of the group that is being made, by role and peer */
     uint32_t *counts;

@@ -9,7 +9,7 @@
 
 /* ---- meeting */
 
-/* Whether the peer waits in a capture for a message of this rank, which comes after the one being captured. */
+/* Whether the peer has captured its end of a later message with this rank, in the other direction. */
 static bool waits_for_this_rank(ceclComm_t comm, const struct cecl_message *m)
 {
     const enum cecl_role back = cecl_role_other((enum cecl_role)m->role);
@@ -32,16 +32,17 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
                       m->peer, mine, theirs);
     else
         cecl_fail(result,
-                  "a captured %s has waited for rank %d for %d ms (CECL_TIMEOUT_MS), which has not "
+                  "a captured %s has waited %d ms (CECL_TIMEOUT_MS) for rank %d: that rank has not "
                   "captured its %s%s; put messages that wait for each other into one group "
                   "(ceclGroupStart, ceclGroupEnd)",
-                  mine, m->peer, comm->config.timeout_ms, theirs,
-                  waits_for_this_rank(comm, m) ? ", but another message with this rank" : "");
+                  mine, comm->config.timeout_ms, m->peer, theirs,
+                  waits_for_this_rank(comm, m) ? ", but waits for another message with this rank"
+                                               : "");
     cecl_comm_set_async(comm, result, cecl_message());
     return cecl_comm_async(comm);
 }
 
-/* Whether the peer has left is asked first, because it may have posted before. */
+/* Asks whether the peer has left before it looks for its post: a peer may post and then leave. */
 static ceclResult_t meet_one(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -22,7 +22,7 @@
 #define CECL_CLASS_QUIET 512u /* calls without a period until classes are tried */
 #define CECL_CLASS_EVERY 16u  /* calls of the class from one boundary to the next */
 #define CECL_CLASS_NEAR                                                                            \
-    4u /* so many of them have the turn's arm: the boundary's own call and those before it */
+    4u /* how many of each 16 calls have the turn's arm: the boundary's own call, and those before it */
 
 struct cecl_class {
     uint32_t key;     /* 0: the place is free */
@@ -65,7 +65,8 @@ struct cecl_class *cecl_classes_find(struct cecl_classes *classes, uint32_t key)
 /* Call this when a period was found, which is then the trial's subject. Verdicts are kept. */
 void cecl_classes_leave(struct cecl_classes *classes);
 
-/* Whether a call of a class that waits does no more than wear its `wait`, if no period is found. */
+/* Whether classes may be tried and none is being tried. Then a call of a class that waits changes only the
+ * class's `wait`, unless a period is found. */
 static inline bool cecl_classes_rest(const struct cecl_classes *classes)
 {
     return !classes->current && classes->quiet == CECL_CLASS_QUIET;

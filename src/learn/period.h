@@ -57,13 +57,13 @@ static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
     return arguments << 1 | begins_group;
 }
 
-/* Whether the latest call is in a period that was found: the next period may be late, but has not begun. */
+/* Whether the latest call belongs to the period that began last. If not, the next period is overdue. */
 static inline bool cecl_period_is_within(const struct cecl_period *period)
 {
     return period->calls - period->begun <= period->length;
 }
 
-/* How many of the next calls may be added by cecl_period_add: until the search comes, if no period was found. */
+/* How many of the next calls cecl_period_add may add: those before the next search; 0 if a period was found. */
 static inline uint32_t cecl_period_quiet(const struct cecl_period *period)
 {
     const uint32_t done = (uint32_t)(period->calls % CECL_PERIOD_SEARCH);

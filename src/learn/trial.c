@@ -6,8 +6,8 @@
  * next offer lasts four times as long, but never more than LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
-/* A subject whose repetitions are joined must have come for this many periods. A turn of such a subject takes
- * hundreds of calls, which a benchmark of one size may not even make. */
+/* If several repetitions of a subject make one period, the trial begins only after this many periods. A turn
+ * of such a subject takes hundreds of calls, which a benchmark of one size may not even make. */
 #define EARLY_PERIODS 8u
 #define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if they were not whole */
 /* Shorter repetitions are joined to periods of this length, because measuring times costs something. */

@@ -15,10 +15,9 @@ enum {
     CECL_DECISION_VERDICT =
         4 << 24, /* + arm. A verdict of an earlier run: + RECALLED(arm) + START's number */
     CECL_DECISION_NOTHING = 5 << 24,
-    /* with PUT_OFF: a rank's process tries another communicator; or the subject has not come for long enough. With
-     * neither: a rank had not offered yet */
-    CECL_DECISION_BUSY = 1 << 23,
-    CECL_DECISION_EARLY = 1 << 22
+    /* reasons for PUT_OFF. With neither, a rank had not offered yet */
+    CECL_DECISION_BUSY = 1 << 23, /* a rank's process tries another communicator */
+    CECL_DECISION_EARLY = 1 << 22 /* the subject is short, and has not come often enough */
 };
 
 #define CECL_DECISION_RECALLED(arm) ((uint32_t)(arm) << 12)

@@ -2,9 +2,9 @@
  * Factors are NCCL's time divided by cecl's. Sizes between two measured ones count as measured.
  *
  * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the loops of
- * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). A row begins at the size from which both
- * programs measured cecl faster. Rows of 4 ranks begin at the same sizes, because nccl-tests was not run there.
- * Trials decide on small calls that a program repeats. */
+ * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from
+ * which both programs measured cecl faster. nccl-tests was not run on 4 ranks, so no row for 4 ranks begins
+ * at a smaller size. Trials decide on small calls that a program repeats. */
 #include "nccl/gains.h"
 
 #include "nccl/learned.h"
@@ -25,21 +25,19 @@ static const struct gain gains[] = {
      * was not measured. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
     /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of
-     * place: 26.2 us, NCCL 36.6 ("What cecl_tune finds on 2 GPUs"). */
+     * place: 26.2 us (below that table), NCCL 36.5. */
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
     /* "Small calls by one kernel": 1.84 to 1.43 x. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, KIB(8), KIB(256)},
     /* "All-to-all, out of place", CECL_SM_ALLOW: 1.28, 1.11, 1.07 and 1.06 x; 0.88 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAlltoAll, 4, MIB(4), MIB(256)},
-    /* "2 GPUs, CECL_SM_ALLOW": 1.40 to 1.87 x, and 1.27 to 1.37 x; 0.96 x at 2 MiB. In place nccl-tests
-     * measured 0.93 x at 8 MiB, and from 32 MiB on 1.02 x. */
+    /* "2 GPUs, CECL_SM_ALLOW": 1.40 to 1.87 x up to 512 KiB, 1.27 and 1.29 x from 32 MiB on; 0.96 x at
+     * 2 MiB. At 8 MiB nccl-tests measured cecl slower in place. */
     {CECL_NCCL_OP_ncclAlltoAll, 2, KIB(8), KIB(512)},
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(32), MIB(128)},
     /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. In programs it is out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). In nccl-tests
-     * one loop at 2 MiB took 0.79 x and one at 4 MiB 0.40 x ("nccl-tests, times"), probably because
-     * one rank stayed ahead. */
+    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), MIB(1024)},
@@ -49,14 +47,14 @@ static const struct gain gains[] = {
 
 /* For communicators with symmetric windows, for which NCCL uses other kernels. */
 static const struct gain gains_on_windows[] = {
-    /* "nccl-tests, times", -R 2: 1.10 to 1.64 x. All-to-alls took the same time, or more. */
+    /* "nccl-tests with -R 2": 1.11 to 1.64 x. All-to-alls took the same time, or more. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
     /* "Reduce-scatter, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.21 x, but
      * 0.86 x at 1 MiB on 2 GPUs. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, MIB(1), MIB(256)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, MIB(4), MIB(256)},
     /* "All-reduce, 4 GPUs" and "Reductions, 2 GPUs", the same column: at least 1.12 x. nccl-tests: 1.2 to
-     * 1.65 x ("nccl-tests, times", -R 2). */
+     * 1.65 x ("nccl-tests with -R 2"). */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(512), MIB(1024)},
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(512), MIB(1024)},
 };

@@ -1,12 +1,12 @@
-/* Passes calls of which learning need not hear at once, because a verdict by which NCCL makes them stays in force:
+/* Passes calls that learning need not follow one by one, because a verdict for NCCL stays in force for them:
  *
- * - A period is settled while a verdict is in force by which NCCL makes all of its calls. A call is only compared
- *   with the one that the period expects next. If they are equal, it is passed
- * - Without a period, a call is passed if an equal call was passed by the verdict on its class. Each
- *   CECL_PERIOD_SEARCH-th call is heard, because a period may then be found
+ * - A period is settled while a verdict is in force by which NCCL makes all of its calls. A call is only
+ *   compared with the one that the period expects next. If they are equal, it is passed.
+ * - Without a period, a call is passed if an equal call was passed by the verdict on its class. Learning
+ *   follows each CECL_PERIOD_SEARCH-th call, because a period may then be found.
  *
- * The first call that is not passed here ends this: learning then catches up on the calls that it has missed, so that
- * its state is as if it had heard of each.
+ * The first call that is not passed here ends this. Learning then catches up on the calls that it has missed,
+ * so its state is as if it had followed each call.
  *
  * What this file decides follows from the sequence of calls, so ranks do not differ. Nobody asks whether a call that
  * is passed here is captured: captured calls count as calls of the sequence.

@@ -110,7 +110,7 @@ enum cecl_step_kind {
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
      * they work on the call's own table, and on the tables and recvbuffs of all ranks of this node.
-     * PASS moves passes[count] */
+     * A step PASS moves plan->passes[count] */
     CECL_STEP_SPLITS,
     /* hand transfers [first, first + count) to the network, as one group without order among them, and wait
      * until all of them have been sent and received. The step is on CECL_LANE_NET, and is exchange `phase`
@@ -131,7 +131,7 @@ struct cecl_step {
         uint32_t first;   /* COPY, REDUCE, POST, EXCHANGE; AFTER: a lane; SPLITS: its step */
         uint32_t counter; /* SIGNAL, WAIT */
     };
-    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS: a pass */
+    uint32_t count; /* COPY, REDUCE, EXCHANGE: >= 1; SPLITS, step PASS: an index in passes */
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
@@ -254,7 +254,7 @@ void cecl_plan_after_exchange(struct cecl_plan *plan, uint32_t k);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* A step of a call by splits on the device (enum cecl_splits_step), but PASS; and a step PASS. */
+/* Steps of a call by splits: cecl_plan_splits adds TELL or MOVE (enum cecl_splits_step), cecl_plan_pass PASS. */
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 void cecl_plan_pass(struct cecl_plan *plan, const struct cecl_pass *pass);
 /* Sets the text by which ceclExplain describes how the plan moves data. */

@@ -10,11 +10,10 @@
  *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
- * Over several nodes a rank writes only to the ranks of its node. Something else brings lines and
- * rows from other nodes, and a third step moves rows that came:
+ * Over several nodes a rank writes only to the ranks of its node. The caller has lines and rows brought
+ * from other nodes, and a third step moves these rows on:
  *
- *     pass | a part of the rows of a rank of another node, which lies here -> the recvbuffs of this
- *          | node
+ *     pass | some rows of a rank of another node, in this rank's memory -> the recvbuffs of this node
  *
  * No step waits for anything, so its kernels need not run at the same time as the peers'.
  *
@@ -114,7 +113,7 @@ struct cecl_splits_trouble {
 
 enum cecl_splits_step { CECL_SPLITS_TELL, CECL_SPLITS_MOVE, CECL_SPLITS_PASS };
 
-/* Bytes [first, first + bytes) of one of a rank's two arrays, at an address here. */
+/* A part of a rank's array that lies at `at` in this rank's memory: bytes [first, first + bytes) of the array. */
 struct cecl_splits_held {
     const void *at;
     uint64_t first, bytes;
@@ -190,8 +189,8 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
     return bytes <= call->slice && offset <= call->slice - bytes;
 }
 
-/* How many of `bytes` bytes from byte `begin` of an array on are here. *skipped: how many of them come
- * before these. Whatever a line says, no step reads bytes that are not here. */
+/* How many of the bytes [begin, begin + bytes) of an array lie in `held`. *skipped: how many of them come
+ * before that part. Whatever a line says, no step reads bytes outside of `held`. */
 CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, uint64_t begin,
                                            uint64_t bytes, uint64_t *skipped)
 {

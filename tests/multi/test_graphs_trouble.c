@@ -349,7 +349,8 @@ static bool captures_that_wait_are_named(int limit_ms)
     if (has_message()) {
         right = message(true, COUNT) != ceclSuccess;
         const char *said = ceclGetLastError(comm);
-        right = right && strstr(said, "has not captured its ceclRecv, but another message") &&
+        right = right &&
+                strstr(said, "has not captured its ceclRecv, but waits for another message") &&
                 strstr(said, "into one group (ceclGroupStart");
         if (!right)
             print_message("rank %d, limit %d ms: %s\n", multi_rank, limit_ms, said);

@@ -255,7 +255,7 @@ static void age(struct side *side, uint32_t wait)
             side->learn.classes.places[i].wait = wait;
 }
 
-/* Most calls are of one class. Learning hears of those in groups, and not at once of the others. */
+/* Most calls are of one class. Learning follows those in groups at once, and the others later. */
 static void make_one(uint64_t *seed, struct side *plain, struct side *settling, bool in_group)
 {
     struct cecl_nccl_call call = {.op = CECL_NCCL_OP_ncclAllGather, .count = 2};
