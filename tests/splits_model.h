@@ -252,7 +252,7 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
 static inline uint32_t model_near(const struct model *m, int rank)
 {
     uint32_t near = 0;
-    for (uint32_t r = 0; r < m->form.nranks; r++)
+    for (uint32_t r = 0; r < MODEL_RANKS && r < m->form.nranks; r++)
         near |= (uint32_t)(m->node[r] == m->node[rank]) << r;
     return near;
 }

@@ -86,7 +86,8 @@
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
  * moves, a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells
- * which are small) and barriers are compared afterwards: ceclStreamSynchronize,
+ * which are small), barriers and calls by splits on the device are compared afterwards, among the ranks
+ * of a host: ceclStreamSynchronize,
  * ceclCommGetAsyncError and the watchdog find the difference, and the communicator fails with
  * ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are not compared.) With
  * CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an exchange
@@ -368,10 +369,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more where
  * several ranks are late.
  * Nodes: ranks may be on several hosts, and each host is a node. CECL_NODE_SIZE makes pretended nodes of
- * one host. Over nodes a collective waits on the host until all ranks have made it. Refused over
- * nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
- * ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes; over hosts also ceclCommGetSharedMemory. On the
- * host device only communicators of ceclCommInitMpi and their children have a network between
+ * one host. Over nodes a collective waits on the host until all ranks have made it. Barriers and calls
+ * by splits on the device do not, but the first one may wait until NCCL has connected the ranks. Refused
+ * over nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
+ * ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes; over hosts also
+ * ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi and their children have a network between
  * hosts; others refuse calls over hosts. Other hosts reach the ranks of a host through the process
  * of its first rank, so let that process end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
@@ -963,14 +965,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             after it may read recvsplits.
  * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
- * No kernel waits for a peer. A peer without rows costs nothing. Because kernels move the rows, the
+ * No kernel of cecl waits for a peer. A peer of the same node without rows costs nothing. Because kernels move the rows, the
  * call is refused unless the policy is CECL_SM_ALLOW.
  * Over nodes the network carries all sendrows rows of each rank once to each other node, because only
  * the device knows the splits. Further kernels move the rows on to their ranks.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has
  * room for. Then the rows that fit are moved, and nothing is written or read beyond the buffers.
  * After that the communicator fails on every rank with ceclInvalidUsage, which names the rank. Over
- * nodes a rank may fail before all of its rows have come.
+ * nodes a rank may fail before all of its rows have come, and with ceclRemoteError if it has not seen
+ * the splits yet.
  * In a group it must be the only call.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
  * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.

@@ -69,7 +69,7 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
 {
     const bool fits = plan->nsteps <= bound->steps && plan->ncopies <= bound->copies &&
                       plan->ntransfers <= bound->transfers_room && plan->nreductions == 0 &&
-                      count_rows(plan) == 0;
+                      cecl_plan_count(plan, CECL_STEP_SPLITS) == 0 && count_rows(plan) == 0;
     bound->ncommands = bound->nops = bound->ncopies = bound->nrows = 0;
     bound->nreductions = bound->nalso = bound->ntransfers = bound->ncells = 0;
     bound->nsplits = 0;

@@ -1,6 +1,6 @@
 /* Calls by splits on the device, over several nodes.
  *
- * Only kernels know which rows go to which node, and the network needs sizes when it is enqueued. So each
+ * Only kernels know which rows go to which node, and an exchange needs its sizes when it is enqueued. So each
  * rank sends all rows of its sendbuff to its carrier in each other node. The carrier's kernel reads the
  * sender's splits, and moves the rows that are for its own node, as the sender's kernel does in the
  * sender's node. Thus a row crosses the network once for each node, and not once for each rank:
@@ -8,11 +8,12 @@
  *     main | my line -> my node's tables | barrier | after 1: my rows -> my node | after 2: pass 0 | ...
  *     net  |                    my node's lines -> other nodes: 1 | rows, window 0: 2 | window 1: 3 | ...
  *
- * A window is as much of sendbuff, or of the second array, as a slot of staging has room for. All ranks
- * have the same windows, so all make equally many exchanges. A sendbuff of one window goes with the lines.
+ * A window is as much of sendbuff, or of the second array, as a slot of staging has room for. (No window of
+ * memory is meant.) All ranks have the same windows, so all make equally many exchanges. If sendbuff and the
+ * second array have at most one window each, they go with the lines in one exchange.
  *
  * The network writes only to this rank's own staging and table, after the barrier: by then the peers' earlier
- * calls no longer use them. A last barrier says that all rows have been moved. */
+ * calls no longer use them. The last barrier says that all rows for this node have been moved. */
 #include <inttypes.h>
 
 #include "call/splits.h"
@@ -75,6 +76,8 @@ static ceclResult_t make_windows(struct passing *p)
         rails->part->means.staging_bytes / (ROOMS * most) / CECL_CHUNK_ALIGN * CECL_CHUNK_ALIGN;
     p->room = most * p->slot;
     p->window = p->slot < rails->chunk ? p->slot : rails->chunk;
+    if (p->window >= CECL_CHUNK_ALIGN) /* the kernel copies aligned bytes faster */
+        p->window -= p->window % CECL_CHUNK_ALIGN;
     if (p->window == 0)
         return cecl_rails_too_small(rails, ROOMS * most * CECL_CHUNK_ALIGN);
     p->of_rows = windows_in(p, p->form.send_rows * p->form.row_bytes);

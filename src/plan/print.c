@@ -119,7 +119,7 @@ static void print_pass(const struct cecl_pass *pass, FILE *out)
 static void print_splits(const struct cecl_plan *plan, const struct cecl_step *step, FILE *out)
 {
     if (step->first == CECL_SPLITS_TELL)
-        fprintf(out, "send splits to all ranks, on an SM\n");
+        fprintf(out, "send splits to the ranks of this node, on an SM\n");
     else if (step->first == CECL_SPLITS_MOVE)
         fprintf(out, "move rows by splits, on SMs\n");
     else

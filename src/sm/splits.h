@@ -119,6 +119,13 @@ struct cecl_splits_held {
     uint64_t first, bytes;
 };
 
+/* near has a bit for each rank */
+#ifdef __cplusplus
+static_assert(CECL_SPLITS_RANKS_MAX <= 32, "near has 32 bits");
+#else
+_Static_assert(CECL_SPLITS_RANKS_MAX <= 32, "near has 32 bits");
+#endif
+
 struct cecl_splits {
     uint32_t step; /* enum cecl_splits_step */
     uint32_t rank;

@@ -2,6 +2,7 @@
 #include "tune/choose.h"
 
 #include "call/nodes.h"
+#include "call/splits.h"
 #include "sm/reduce.h"
 #include "tune/table.h"
 #include "util/round.h"
@@ -280,6 +281,15 @@ static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, ui
     return chunk < least ? least : chunk > most ? most : chunk;
 }
 
+/* The bytes that a call over nodes is cut into chunks: those of a block, or of a sendbuff. */
+static uint64_t net_bytes(const struct cecl_call *call)
+{
+    if (call->op->family != CECL_FAMILY_SPLITS)
+        return call->bytes;
+    const struct cecl_splits_form form = cecl_call_splits(call);
+    return form.send_rows * form.row_bytes;
+}
+
 static void choose_net(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
@@ -290,7 +300,7 @@ static void choose_net(const struct cecl_call *call, const struct cecl_means *me
     way->net.chunk = way->net.chain ? net_chunk_of(call->bytes, GET(means, NET_CHAIN_CHUNKS),
                                                    GET(means, NET_CHAIN_CHUNK_MIN_BYTES),
                                                    GET(means, NET_CHAIN_CHUNK_MAX_BYTES))
-                                    : net_chunk_of(call->bytes, GET(means, NET_CHUNKS),
+                                    : net_chunk_of(net_bytes(call), GET(means, NET_CHUNKS),
                                                    GET(means, NET_CHUNK_MIN_BYTES),
                                                    GET(means, NET_CHUNK_MAX_BYTES));
 }

@@ -179,36 +179,52 @@ static void calls_follow_each_other(void **state)
 }
 
 /* Other calls come before and after. When `op` has ended on this rank, peers may still read their staging. */
-static void verify_beside(enum cecl_op_index op)
+static void verify_beside(enum cecl_op_index op, const struct cecl_nodes *nodes, uint64_t chunk,
+                          int n, uint64_t *x)
 {
     static struct drawn d;
-    uint64_t x = 6;
-    for (int n = 2; n <= 6; n++) {
-        struct cecl_part parts[2] = {reduction_of(op, (uint64_t)n, 40, 4),
-                                     part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 12)};
-        parts[0].means.staging_bytes = parts[1].means.staging_bytes = 1 << 13;
-        parts[0].way.reduce.chunk = 8;
-        parts[1].way.move.no_sm = true;
-        struct cecl_plan *others = lower_all(parts, 2, n);
-        draw(&d, n, RANDOM, 3, &x);
-        struct cecl_plan *mine = plans_of(&d, 1, n), *all = calloc(4 * (size_t)n, sizeof(*all));
-        assert_non_null(all);
-        memcpy(all, others, (size_t)n * sizeof(*all));
-        memcpy(all + n, mine, (size_t)n * sizeof(*all));
-        memcpy(all + 2 * n, others + n, (size_t)n * sizeof(*all));
-        memcpy(all + 3 * n, mine, (size_t)n * sizeof(*all));
-        if (cecl_verify(all, 4, n) != ceclSuccess)
-            fail_msg("%d ranks: %s", n, cecl_message());
-        free(all);
-        free_plans(mine, n);
-        free_plans(others, 2 * n);
+    char words[CECL_NODES_WORDS];
+    struct cecl_part parts[2] = {reduction_of(op, (uint64_t)n, 40, 4),
+                                 part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 12)};
+    for (int i = 0; i < 2; i++) {
+        parts[i].means.nodes = nodes;
+        parts[i].means.staging_bytes = STAGING;
+        parts[i].way.net.chunk = chunk / 4 * 4; /* whole elements of the reduction */
+        parts[i].way.net.wave = 2;
     }
+    if (!nodes)
+        parts[0].way.reduce.chunk = 8;
+    parts[1].way.move.no_sm = !nodes;
+    struct cecl_plan *others = lower_all(parts, 2, n);
+    draw(&d, n, RANDOM, 3, x);
+    struct cecl_plan *mine = plans_over(nodes, chunk, &d, 1, n),
+                     *all = calloc(4 * (size_t)n, sizeof(*all));
+    assert_non_null(all);
+    memcpy(all, others, (size_t)n * sizeof(*all));
+    memcpy(all + n, mine, (size_t)n * sizeof(*all));
+    memcpy(all + 2 * n, others + n, (size_t)n * sizeof(*all));
+    memcpy(all + 3 * n, mine, (size_t)n * sizeof(*all));
+    if (cecl_verify(all, 4, n) != ceclSuccess)
+        fail_msg("%d ranks, %s, chunks of %u bytes: %s", n,
+                 nodes ? cecl_nodes_words(nodes, words) : "one node", (unsigned)chunk,
+                 cecl_message());
+    free(all);
+    free_plans(mine, n);
+    free_plans(others, 2 * n);
 }
 
 static void other_calls_stand_beside(void **state)
 {
-    verify_beside(CECL_OP_ALL_REDUCE);
-    verify_beside(CECL_OP_REDUCE_SCATTER);
+    static struct cecl_nodes nodes;
+    uint64_t x = 6;
+    for (int n = 2; n <= 6; n++)
+        for (int all = 0; all < 2; all++)
+            verify_beside(all ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, NULL, 0, n, &x);
+    for (int round = 0; round < 60; round++) {
+        const uint64_t chunk = draw_layout(&x, &nodes);
+        verify_beside(round % 2 ? CECL_OP_ALL_REDUCE : CECL_OP_REDUCE_SCATTER, &nodes, chunk,
+                      nodes.nranks, &x);
+    }
 }
 
 /* Removes `count` steps from step `from` on from all plans, and returns the verifier's message. */

@@ -384,7 +384,8 @@ static bool is_same_call(const struct cecl_part *mine, const struct cecl_part *z
            mine->way.by_host == zero->way.by_host && m->host_bytes == n->host_bytes &&
            m->staging_bytes == n->staging_bytes && m->staging_offset == n->staging_offset &&
            m->half == n->half && m->late == n->late && m->slots_offset == n->slots_offset &&
-           m->slot_bytes == n->slot_bytes && is_same_layout(m->nodes, n->nodes);
+           m->slot_bytes == n->slot_bytes && m->table_offset == n->table_offset &&
+           m->table_bytes == n->table_bytes && is_same_layout(m->nodes, n->nodes);
 }
 
 static ceclResult_t check_one_call(const struct verifier *v, int rank, const struct cecl_part *mine,

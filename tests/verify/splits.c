@@ -89,9 +89,12 @@ static ceclResult_t read_table(struct verifier *v, int call, int rank, int actor
     const struct cecl_splits_form form = cecl_call_splits(&plan->part.call);
     for (int r = 0; r < v->nranks; r++) {
         const struct cecl_place line = line_place(plan, rank, r);
+        const uint32_t *tags = verify_tags(v, line.area, line.rank) + line.offset;
         CECL_TRY(verify_note(v, &line, line.offset, line_bytes(&form), actor, false, 0));
-        if (verify_tags(v, line.area, line.rank)[line.offset] != line_tag(v, call, r))
-            return VERIFY_FAULT("call %d, rank %d: rank %d has not told its splits", call, rank, r);
+        for (uint64_t i = 0; i < line_bytes(&form); i++)
+            if (tags[i] != line_tag(v, call, r))
+                return VERIFY_FAULT("call %d, rank %d: rank %d has not told its splits", call, rank,
+                                    r);
     }
     return ceclSuccess;
 }
