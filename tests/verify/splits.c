@@ -174,8 +174,10 @@ uint64_t verify_splits_staging(const struct cecl_plan *plan)
 
 uint64_t verify_scales_bytes(const struct cecl_call *call)
 {
+    if (call->op->family != CECL_FAMILY_SPLITS)
+        return 0;
     const struct cecl_splits_form form = cecl_call_splits(call);
-    return call->op->family == CECL_FAMILY_SPLITS ? form.send_rows * form.scale_bytes : 0;
+    return form.send_rows * form.scale_bytes;
 }
 
 static ceclResult_t check_pass(const struct verifier *v, const struct cecl_plan *plan,
