@@ -190,6 +190,8 @@ static void calls_that_a_layout_cannot_take_are_refused_with_the_layout(void **s
         c.part.means.staging_bytes = 3;
         const struct cecl_part part = nodes_part(&c, 0, words, &sends);
         expect_words(cecl_lower(&part, &plan), ceclInvalidUsage, "2 nodes of 3 + 5 ranks");
+        free(sends);
+        free_nodes_call(&c);
     }
 }
 
