@@ -86,13 +86,13 @@
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
  * moves, a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells
- * which are small), barriers and calls by splits on the device are compared afterwards, among the ranks
- * of a host: ceclStreamSynchronize,
- * ceclCommGetAsyncError and the watchdog find the difference, and the communicator fails with
- * ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are not compared.) With
- * CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an exchange
- * between their host threads; if calls differ, all ranks refuse (ceclInvalidUsage, naming the
- * difference). Run every new program once with CECL_CHECK=1.
+ * which are small), barriers and calls by splits on the device are compared afterwards, among the
+ * ranks of a host: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the
+ * difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than
+ * 64 calls ahead are not compared.) With CECL_CHECK=1 in the environment ranks compare every
+ * collective before it starts, by an exchange between their host threads; if calls differ, all
+ * ranks refuse (ceclInvalidUsage, naming the difference). Run every new program once with
+ * CECL_CHECK=1.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
  * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
@@ -373,9 +373,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * by splits on the device do not, but the first one may wait until NCCL has connected the ranks. Refused
  * over nodes (ceclInvalidUsage; the message has the layout of nodes, and what to call instead):
  * ceclCommGetDeviceComm, and pointers and one-sided calls to other nodes; over hosts also
- * ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi and their children have a network between
- * hosts; others refuse calls over hosts. Other hosts reach the ranks of a host through the process
- * of its first rank, so let that process end last.
+ * ceclCommGetSharedMemory. On the host device only communicators of ceclCommInitMpi and their children
+ * have a network between hosts; others refuse calls over hosts. Other hosts reach the ranks of a host
+ * through the process of its first rank, so let that process end last.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
  * means the device that is current then, and all ranks join at the outermost ceclGroupEnd. If one
@@ -965,8 +965,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             after it may read recvsplits.
  * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
- * No kernel of cecl waits for a peer. A peer of the same node without rows costs nothing. Because kernels move the rows, the
- * call is refused unless the policy is CECL_SM_ALLOW.
+ * No kernel of cecl waits for a peer. A peer of the same node without rows costs nothing. Because
+ * kernels move the rows, the call is refused unless the policy is CECL_SM_ALLOW.
  * Over nodes the network carries all sendrows rows of each rank once to each other node, because only
  * the device knows the splits. Further kernels move the rows on to their ranks.
  * Rows that do not fit: a rank's splits may end beyond its sendbuff, or be more than a recvbuff has

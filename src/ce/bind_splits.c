@@ -10,6 +10,8 @@ static uint64_t offset_of(const struct cecl_engine *engine, const void *at)
     return at ? (uint64_t)((const char *)at - slice) : 0;
 }
 
+_Static_assert(CECL_SPLITS_RANKS_MAX <= 32, "a bit for each rank");
+
 /* One bit for each rank of this rank's node. */
 static uint32_t near_of(const struct cecl_part *part)
 {

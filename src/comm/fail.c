@@ -97,9 +97,10 @@ static void name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trou
                   trouble->rank, trouble->room, expert, trouble->rank, cecl_comm_last_call(comm));
 }
 
-/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks of this node moved their
- * rows and noticed that some do not fit. (Ranks of other nodes may still be moving theirs: see cecl.h.) A rank that failed earlier would cut off its peers' part of the call. The
- * call counts as ended once all calls have ended that were enqueued before this rank first saw the trouble. */
+/* Whether the call whose rows do not fit has ended on this rank. Only then have all ranks of this node moved
+ * their rows and noticed that some do not fit. (Ranks of other nodes may still be moving theirs: see cecl.h.) A
+ * rank that failed earlier would cut off its peers' part of the call. The call counts as ended once all calls
+ * have ended that were enqueued before this rank first saw the trouble. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;

@@ -33,8 +33,8 @@ static void empty(struct cecl_launch *launch)
         cecl_call_let_go(&launch->calls[--launch->ncalls]);
     cecl_bound_free(launch->program);
     launch->program = NULL;
-    cecl_imports_drop(
-        &launch->imports); /* captured messages have imports, but no program of their own */
+    /* captured messages have imports, but no program of their own */
+    cecl_imports_drop(&launch->imports);
     launch->nfull = launch->nmessages = 0;
     launch->nlayouts = 0;
 }

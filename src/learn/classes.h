@@ -21,8 +21,8 @@
 #define CECL_CLASS_MOST 48u   /* the most classes; later ones get no place, and are not tried */
 #define CECL_CLASS_QUIET 512u /* calls without a period until classes are tried */
 #define CECL_CLASS_EVERY 16u  /* calls of the class from one boundary to the next */
-#define CECL_CLASS_NEAR                                                                            \
-    4u /* how many of each 16 calls have the turn's arm: the boundary's own call, and those before it */
+/* how many of these calls have the turn's arm: the boundary's own call, and those before it */
+#define CECL_CLASS_NEAR 4u
 
 struct cecl_class {
     uint32_t key;     /* 0: the place is free */

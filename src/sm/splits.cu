@@ -66,11 +66,6 @@ DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
     __syncthreads();
 }
 
-DEVICE bool is_near(const cecl_splits &call, uint32_t rank)
-{
-    return (call.near >> rank & 1) != 0;
-}
-
 /* Whether the communicator has failed; the same answer for all threads of the block. */
 DEVICE bool has_ended(const cecl_splits &call)
 {
@@ -92,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const uint32_t peer = rank_after(call.rank, i, form.nranks);
         cecl_splits_line *line = (cecl_splits_line *)(call.slices + peer * call.slice +
                                                       call.table_offset + call.rank * apart);
-        if (!is_near(call, peer))
+        if (!cecl_splits_near(&call, peer))
             continue;
         if (threadIdx.x < blocks)
             ((cecl_splits_block *)(line + 1))[threadIdx.x] = sent.blocks[threadIdx.x];
@@ -281,7 +276,7 @@ DEVICE void find_block(const cecl_splits &call, const places &p, blocks *b)
     const place there = place_of(form, p, call.from, to, expert);
     b->at[i] = cecl_splits_blocks(line_of(call, call.from))[to * form.experts + expert].at;
     b->place[i] = there.at;
-    b->rows[i] = is_near(call, to) ? there.rows : 0;
+    b->rows[i] = cecl_splits_near(&call, to) ? there.rows : 0;
 }
 
 /* How many bytes of block `i` of an array are here. *skipped: how many come before these. */

@@ -119,13 +119,6 @@ struct cecl_splits_held {
     uint64_t first, bytes;
 };
 
-/* near has a bit for each rank */
-#ifdef __cplusplus
-static_assert(CECL_SPLITS_RANKS_MAX <= 32, "near has 32 bits");
-#else
-_Static_assert(CECL_SPLITS_RANKS_MAX <= 32, "near has 32 bits");
-#endif
-
 struct cecl_splits {
     uint32_t step; /* enum cecl_splits_step */
     uint32_t rank;
@@ -194,6 +187,12 @@ CECL_SPLITS_BOTH bool cecl_splits_lies(const struct cecl_splits *call, uint64_t 
                                        uint64_t bytes)
 {
     return bytes <= call->slice && offset <= call->slice - bytes;
+}
+
+/* Whether a rank is on this rank's node. */
+CECL_SPLITS_BOTH bool cecl_splits_near(const struct cecl_splits *call, uint32_t rank)
+{
+    return (call->near >> rank & 1) != 0;
 }
 
 /* How many of the bytes [begin, begin + bytes) of an array lie in `held`. *skipped: how many of them come

@@ -15,11 +15,6 @@ static unsigned char *slice_of(const struct cecl_splits *call, uint32_t rank)
     return call->slices + rank * call->slice;
 }
 
-static bool is_near(const struct cecl_splits *call, uint32_t rank)
-{
-    return (call->near >> rank & 1) != 0;
-}
-
 static void tell(const struct cecl_splits *call)
 {
     const struct cecl_splits_form *form = &call->form;
@@ -27,7 +22,7 @@ static void tell(const struct cecl_splits *call)
     uint64_t line[CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t)];
     cecl_splits_line_make(call, (struct cecl_splits_line *)line);
     for (uint32_t r = 0; r < form->nranks; r++)
-        if (is_near(call, r))
+        if (cecl_splits_near(call, r))
             memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, line, bytes);
 }
 
@@ -84,7 +79,7 @@ static void move(const struct cecl_splits *call)
     const uint32_t blocks = form->nranks * form->experts;
     uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
     for (uint32_t i = 1; i <= form->nranks; i++) /* this rank's own blocks come last */
-        if (is_near(call, (call->rank + i) % form->nranks))
+        if (cecl_splits_near(call, (call->rank + i) % form->nranks))
             move_to(call, (call->rank + i) % form->nranks, rows, places);
     if (call->step == CECL_SPLITS_PASS)
         return;

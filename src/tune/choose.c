@@ -281,7 +281,7 @@ static uint64_t net_chunk_of(uint64_t bytes, uint64_t chunks, uint64_t least, ui
     return chunk < least ? least : chunk > most ? most : chunk;
 }
 
-/* The bytes that a call over nodes is cut into chunks: those of a block, or of a sendbuff. */
+/* The bytes that a call over nodes cuts into chunks: those of a block, or of a sendbuff. */
 static uint64_t net_bytes(const struct cecl_call *call)
 {
     if (call->op->family != CECL_FAMILY_SPLITS)
