@@ -1548,7 +1548,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  * Collective as ceclStart is: a peer may start its request by ceclStart, or with another word or value. The
  * wait counts as a part of the start, so later calls of the communicator wait, too. It is bounded by
  * ceclConfig_t.timeoutMs from the moment when the stream has reached it, and the error names the word. In a
- * failed communicator cecl writes `value` to the word, so that the stream goes on.
+ * failed communicator cecl writes `value` to the word, so that the stream goes on; so let no other
+ * communicator's start wait for the same word.
  * The host waits only while 256 starts wait for words. Threads: one call at a time on the request's
  * communicator. Ownership: the word and the request stay the caller's.
  * Errors, nothing enqueued: as ceclStart; also ceclInvalidArgument (a word that is NULL, not aligned, or not

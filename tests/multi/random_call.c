@@ -454,32 +454,42 @@ static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclReque
     CALLS(Init, request)
 }
 
-/* Requests that were started and not yet freed. */
-static ceclRequest_t *requests;
-static size_t nrequests, requests_room;
+/* A request that was started and not yet freed. The word is for its starts alone: a communicator that fails sets
+ * the words that its starts wait for. */
+struct kept {
+    ceclRequest_t request;
+    uint32_t word, value;
+};
+static struct kept **kept;
+static size_t nkept, kept_room;
 
 void random_free_requests(void)
 {
     size_t left = 0;
-    for (size_t i = 0; i < nrequests; i++)
-        if (ceclRequestFree(requests[i]) != ceclSuccess)
-            requests[left++] = requests[i];
-    nrequests = left;
+    for (size_t i = 0; i < nkept; i++)
+        if (ceclRequestFree(kept[i]->request) == ceclSuccess)
+            free(kept[i]);
+        else
+            kept[left++] = kept[i];
+    nkept = left;
     if (left > 0)
         return;
-    free(requests);
-    requests = NULL;
-    requests_room = 0;
+    free(kept);
+    kept = NULL;
+    kept_room = 0;
 }
 
-static void keep(ceclRequest_t request)
+static struct kept *keep(ceclRequest_t request)
 {
-    if (nrequests == requests_room) {
-        requests_room = requests_room ? 2 * requests_room : 16;
-        requests = realloc(requests, requests_room * sizeof(*requests));
-        assert_non_null(requests);
+    if (nkept == kept_room) {
+        kept_room = kept_room ? 2 * kept_room : 16;
+        kept = realloc(kept, kept_room * sizeof(struct kept *));
+        assert_non_null(kept);
     }
-    requests[nrequests++] = request;
+    struct kept *k = calloc(1, sizeof(*k));
+    assert_non_null(k);
+    k->request = request;
+    return kept[nkept++] = k;
 }
 
 /* Whether the test makes the request ready before it starts it; only gathers can. */
@@ -490,13 +500,12 @@ static bool is_made_ready(const struct random_call *c)
 }
 
 /* On some ranks of the host device the start waits for a word, which this thread counts up instead of a kernel. */
-static ceclResult_t start(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
+static ceclResult_t start(ceclComm_t comm, const struct random_call *c, struct kept *k)
 {
-    static uint32_t word, value;
     if ((c->seed / 128 + (uint64_t)c->rank) % 3 > 0 || multi_on_gpus(comm))
-        return ceclStart(request, c->stream);
-    const ceclResult_t result = ceclStartOnSignal(request, &word, ++value, c->stream);
-    ceclDeviceCount(&word, 1);
+        return ceclStart(k->request, c->stream);
+    const ceclResult_t result = ceclStartOnSignal(k->request, &k->word, ++k->value, c->stream);
+    ceclDeviceCount(&k->word, 1);
     return result;
 }
 
@@ -549,12 +558,12 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
     ceclResult_t result = init(comm, c, &request);
     if (result != ceclSuccess)
         return result;
-    keep(request);
+    struct kept *k = keep(request);
     for (int i = 0; i < starts && result == ceclSuccess; i++) {
         if (is_made_ready(c))
             result = ceclReady(request, c->stream);
         if (result == ceclSuccess)
-            result = start(comm, c, request);
+            result = start(comm, c, k);
         if (result == ceclSuccess && chunks_of(c) > 0)
             look_at_chunk(comm, c, request);
         if (result == ceclSuccess && chunks_of(c) > 0)
