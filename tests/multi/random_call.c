@@ -454,42 +454,32 @@ static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclReque
     CALLS(Init, request)
 }
 
-/* A request that was started and not yet freed. The word is for its starts alone: a communicator that fails sets
- * the words that its starts wait for. */
-struct kept {
-    ceclRequest_t request;
-    uint32_t word, value;
-};
-static struct kept **kept;
-static size_t nkept, kept_room;
+/* Requests that were started and not yet freed. */
+static ceclRequest_t *requests;
+static size_t nrequests, requests_room;
 
 void random_free_requests(void)
 {
     size_t left = 0;
-    for (size_t i = 0; i < nkept; i++)
-        if (ceclRequestFree(kept[i]->request) == ceclSuccess)
-            free(kept[i]);
-        else
-            kept[left++] = kept[i];
-    nkept = left;
+    for (size_t i = 0; i < nrequests; i++)
+        if (ceclRequestFree(requests[i]) != ceclSuccess)
+            requests[left++] = requests[i];
+    nrequests = left;
     if (left > 0)
         return;
-    free(kept);
-    kept = NULL;
-    kept_room = 0;
+    free(requests);
+    requests = NULL;
+    requests_room = 0;
 }
 
-static struct kept *keep(ceclRequest_t request)
+static void keep(ceclRequest_t request)
 {
-    if (nkept == kept_room) {
-        kept_room = kept_room ? 2 * kept_room : 16;
-        kept = realloc(kept, kept_room * sizeof(struct kept *));
-        assert_non_null(kept);
+    if (nrequests == requests_room) {
+        requests_room = requests_room ? 2 * requests_room : 16;
+        requests = realloc(requests, requests_room * sizeof(*requests));
+        assert_non_null(requests);
     }
-    struct kept *k = calloc(1, sizeof(*k));
-    assert_non_null(k);
-    k->request = request;
-    return kept[nkept++] = k;
+    requests[nrequests++] = request;
 }
 
 /* Whether the test makes the request ready before it starts it; only gathers can. */
@@ -499,13 +489,17 @@ static bool is_made_ready(const struct random_call *c)
            c->seed / 4 % 2;
 }
 
-/* On some ranks of the host device the start waits for a word, which this thread counts up instead of a kernel. */
-static ceclResult_t start(ceclComm_t comm, const struct random_call *c, struct kept *k)
+/* On some ranks of the host device the start waits for a word, which this thread counts up instead of a kernel.
+ * Each start has a word of its own: a communicator that fails sets the words that its starts wait for. A word is
+ * used again long after its start has ended. */
+static ceclResult_t start(ceclComm_t comm, const struct random_call *c, ceclRequest_t request)
 {
+    static uint32_t words[4096], starts;
     if ((c->seed / 128 + (uint64_t)c->rank) % 3 > 0 || multi_on_gpus(comm))
-        return ceclStart(k->request, c->stream);
-    const ceclResult_t result = ceclStartOnSignal(k->request, &k->word, ++k->value, c->stream);
-    ceclDeviceCount(&k->word, 1);
+        return ceclStart(request, c->stream);
+    uint32_t *word = &words[starts++ % 4096];
+    const ceclResult_t result = ceclStartOnSignal(request, word, cecl_device_load(word) + 1, c->stream);
+    ceclDeviceCount(word, 1);
     return result;
 }
 
@@ -558,12 +552,12 @@ static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c
     ceclResult_t result = init(comm, c, &request);
     if (result != ceclSuccess)
         return result;
-    struct kept *k = keep(request);
+    keep(request);
     for (int i = 0; i < starts && result == ceclSuccess; i++) {
         if (is_made_ready(c))
             result = ceclReady(request, c->stream);
         if (result == ceclSuccess)
-            result = start(comm, c, k);
+            result = start(comm, c, request);
         if (result == ceclSuccess && chunks_of(c) > 0)
             look_at_chunk(comm, c, request);
         if (result == ceclSuccess && chunks_of(c) > 0)
