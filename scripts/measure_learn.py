@@ -383,7 +383,7 @@ def large_once(args, side, batch, number, clock):
     result = os.path.join(args.keep, f"{name}.json")
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(args.ranks[-1]), os.path.join(ROOT, "examples/pytorch/fsdp2.py"), "--json", result]
-    command += ["--batch", str(batch), "--warm", str(args.warm if side == "cecl" else 10), "--steps", "20"]
+    command += ["--batch", str(batch), "--warm", str(args.warm), "--steps", "20"]
     command += ["--alone"] if side == "alone" else []
     said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
     with open(result, encoding="utf-8") as file:
@@ -538,7 +538,7 @@ def parse():
     parser.add_argument("--share-gpu", action="store_true", help="all ranks share a GPU, also if there are several")
     parser.add_argument("--ranks", type=numbers, metavar="N[,N]", help="of rows and (the last) large; else 2, or 4 if there are as many GPUs")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of large (1)")
-    parser.add_argument("--warm", type=int, default=90, help="steps of large with cecl before the timed ones, for trials (90)")
+    parser.add_argument("--warm", type=int, default=120, help="steps of large before the timed ones, on all sides; with cecl for trials (120)")
     parser.add_argument("--seconds", type=float, help="time limit of all parts together; rows makes as many rounds as fit")
     parser.add_argument("--keep", metavar="FOLDER", help="where logs go; else they are lost")
     args = parser.parse_args()

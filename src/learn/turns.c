@@ -105,12 +105,12 @@ static uint32_t alive_of(const struct cecl_trial *trial)
     return alive;
 }
 
-/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
- * further round fits. */
-static int next_arm(const struct cecl_trial *trial)
+/* The next of `arms`: one that has had the fewest turns. -1: only arm 0 is left, or no further round fits in `most`
+ * turns. */
+static int next_arm(const struct cecl_trial *trial, uint32_t choice, uint32_t most)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
-    const uint32_t turns = turns_of(trial, arms), alive = alive_of(trial);
+    const uint32_t turns = turns_of(trial, arms), alive = alive_of(trial) & choice;
     uint64_t lowest = 0;
     bool is_round_done = true;
     int next = -1;
@@ -129,19 +129,45 @@ static int next_arm(const struct cecl_trial *trial)
             next = (int)arm;
         }
     }
-    const bool fits = turns + (is_round_done ? nalive : 1) <= CECL_TRIAL_TURNS;
+    const bool fits = turns + (is_round_done ? nalive : 1) <= most;
     return nalive > 1 && fits ? next : -1;
+}
+
+/* The arms of the further rounds. 0: the trial is in its first rounds. */
+static uint32_t further_of(const struct cecl_trial *trial)
+{
+    for (uint32_t d = trial->decisions - 1; d > trial->first; d--)
+        if ((decision(trial, d) & CECL_DECISION_KIND) == CECL_DECISION_TURN)
+            return CECL_DECISION_FURTHER_ARMS(decision(trial, d));
+    return 0;
+}
+
+/* The arms that seem better than arm 0, and arm 0. 0: there are none, or an arm is clearly better. */
+static uint32_t seem_better(const struct cecl_verdict *verdict)
+{
+    uint32_t arms = 1;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        if (verdict->arms[arm].gain >= CECL_VERDICT_LEAST)
+            arms |= UINT32_C(1) << arm;
+    return verdict->arm > 0 || arms == 1 ? 0 : arms;
 }
 
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
-    const int arm = next_arm(trial);
+    const uint32_t further = further_of(trial);
+    int arm = further ? next_arm(trial, further, CECL_TRIAL_TURNS)
+                      : next_arm(trial, ~0u, CECL_TRIAL_FIRST);
     if (arm >= 0)
-        return CECL_DECISION_TURN | (uint32_t)arm;
+        return CECL_DECISION_TURN | CECL_DECISION_FURTHER(further) | (uint32_t)arm;
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing;
     const size_t count = samples_of(trial, samples, &missing);
-    if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
-        return CECL_DECISION_PUT_OFF;
-    return CECL_DECISION_VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
+    if (missing > 0)
+        return trial->put_off < CECL_TRIAL_PUT_OFF ? CECL_DECISION_PUT_OFF : CECL_DECISION_VERDICT;
+    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
+    const uint32_t better = further ? 0 : seem_better(&verdict);
+    arm = next_arm(trial, better, CECL_TRIAL_TURNS);
+    if (arm >= 0)
+        return CECL_DECISION_TURN | CECL_DECISION_FURTHER(better) | (uint32_t)arm;
+    return CECL_DECISION_VERDICT | verdict.arm;
 }

@@ -79,10 +79,18 @@ static void tell_recalled(const struct cecl_nccl_comm *comm, const struct ruling
                  ruling->what, way);
 }
 
+/* A difference of times that is not clear looks as if a faster way were left. */
+static const char *way_of(const struct ruling *ruling, const struct summary *found)
+{
+    const bool is_unclear = ruling->arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;
+    return is_unclear ? "the difference is not clear, so passed to NCCL"
+                      : cecl_nccl_arm_words[ruling->arm];
+}
+
 static void tell(const struct cecl_nccl_comm *comm, const struct ruling *ruling,
                  const struct summary *found)
 {
-    const char *way = cecl_nccl_arm_words[ruling->arm];
+    const char *way = way_of(ruling, found);
     if (comm->rank != 0)
         return;
     if (ruling->is_recalled) {

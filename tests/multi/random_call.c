@@ -498,7 +498,8 @@ static ceclResult_t start(ceclComm_t comm, const struct random_call *c, ceclRequ
     if ((c->seed / 128 + (uint64_t)c->rank) % 3 > 0 || multi_on_gpus(comm))
         return ceclStart(request, c->stream);
     uint32_t *word = &words[starts++ % 4096];
-    const ceclResult_t result = ceclStartOnSignal(request, word, cecl_device_load(word) + 1, c->stream);
+    const uint32_t value = cecl_device_load(word) + 1;
+    const ceclResult_t result = ceclStartOnSignal(request, word, value, c->stream);
     ceclDeviceCount(word, 1);
     return result;
 }
