@@ -538,7 +538,7 @@ def parse():
     parser.add_argument("--share-gpu", action="store_true", help="all ranks share a GPU, also if there are several")
     parser.add_argument("--ranks", type=numbers, metavar="N[,N]", help="of rows and (the last) large; else 2, or 4 if there are as many GPUs")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of large (1)")
-    parser.add_argument("--warm", type=int, default=120, help="steps of large before the timed ones, on all sides; with cecl for trials (120)")
+    parser.add_argument("--warm", type=int, default=90, help="steps of large before the timed ones, on all sides; with cecl for trials (90)")
     parser.add_argument("--seconds", type=float, help="time limit of all parts together; rows makes as many rounds as fit")
     parser.add_argument("--keep", metavar="FOLDER", help="where logs go; else they are lost")
     args = parser.parse_args()

@@ -100,8 +100,8 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms,
         return;
     }
     /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is
-     * put off: after the first rounds and after the further ones */
-    if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + 2 * CECL_TRIAL_PUT_OFF <
+     * put off */
+    if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
         CECL_TRIAL_DECISIONS) {
         trial->state = CECL_TRIAL_WAITING;
         trial->wait = 1;
@@ -246,10 +246,7 @@ static void go_on(struct cecl_trial *trial)
     trial->has_turn = (word & CECL_DECISION_KIND) == CECL_DECISION_TURN;
     trial->arm = trial->has_turn ? word & CECL_DECISION_NUMBER : 0;
     trial->turn += trial->has_turn;
-    if (trial->has_turn)
-        trial->put_off = 0;
-    else
-        trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
+    trial->put_off += (word & CECL_DECISION_KIND) == CECL_DECISION_PUT_OFF;
     if ((word & CECL_DECISION_KIND) == CECL_DECISION_VERDICT)
         settle(trial, word & CECL_DECISION_NUMBER, trial->merged, false);
 }

@@ -21,12 +21,10 @@
  * A turn has three periods of one arm. The first period is not counted, because work of the turn before still
  * runs. Each rank publishes how long the second and the third took, once its GPU has reached their end. A
  * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is
- * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. The
- * decision behind the last turn is the verdict (verdict.h). If times are missing because a GPU is behind, the
- * verdict is put off by one period, and from the fifth time on by more.
- *
- * If no arm is clearly better, but some arms seem better, only these and arm 0 have further rounds, and the verdict
- * comes after them.
+ * drawn from a hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three
+ * rounds only arm 0 and the arm that seems best go on, so that small gains become clear. The decision behind the
+ * last turn is the verdict (verdict.h). If times are missing because a GPU is behind, the verdict is put off by
+ * one period, and from the fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */
@@ -43,8 +41,7 @@
 enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNING };
 
 #define CECL_TRIAL_COUNTED 2u /* counted periods of a turn */
-#define CECL_TRIAL_FIRST 20u  /* most turns of a trial's first rounds: 60 periods */
-#define CECL_TRIAL_TURNS 32u  /* most turns of a trial: 96 periods */
+#define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
 #define CECL_TRIAL_SLOTS (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
 #define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after these it learns no more */
 #define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
@@ -134,7 +131,7 @@ struct cecl_trial {
     uint32_t counted; /* how many of these periods were counted */
     /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;
-    uint32_t put_off; /* how often the verdict was put off since the last turn */
+    uint32_t put_off; /* how often the verdict was put off */
     struct cecl_learned learned[CECL_TRIAL_LEARNED];
     uint32_t nlearned; /* verdicts so far; a new verdict replaces the oldest */
 };

@@ -3,6 +3,8 @@
 
 /* an arm is dropped if its periods take more than this many times those of arm 0 */
 #define TOO_LONG 1.25
+/* after so many turns of each arm only arm 0 and the best other arm go on */
+#define EVEN_TURNS 3u
 
 static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
 {
@@ -92,30 +94,44 @@ static double typical_of(const struct cecl_trial *trial, const struct cecl_sampl
     return trial->kind == CECL_TRIAL_CALLS || n <= 0 ? least : sum / n;
 }
 
-/* The arms that are still worth a turn. */
-static uint32_t alive_of(const struct cecl_trial *trial)
+static uint32_t best_of(const struct cecl_sample *samples, size_t count, uint32_t alive)
+{
+    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
+    uint32_t best = 0;
+    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS; arm++)
+        if (alive >> arm & 1 && (best == 0 || verdict.arms[arm].gain > verdict.arms[best].gain))
+            best = arm;
+    return best;
+}
+
+/* The arms that are still worth a turn. had: the turns of each arm. */
+static uint32_t alive_of(const struct cecl_trial *trial, const uint32_t *had)
 {
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing, alive = trial->arms;
     const size_t count = samples_of(trial, samples, &missing);
     const double base = typical_of(trial, samples, count, 0);
+    bool are_even = true;
     for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS && base > 0; arm++)
         if (typical_of(trial, samples, count, arm) > TOO_LONG * base)
             alive &= ~(UINT32_C(1) << arm);
-    return alive;
+    for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++)
+        are_even = are_even && (!(alive >> arm & 1) || had[arm] >= EVEN_TURNS);
+    return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(samples, count, alive) : alive;
 }
 
-/* The next of `arms`: one that has had the fewest turns. -1: only arm 0 is left, or no further round fits in `most`
- * turns. */
-static int next_arm(const struct cecl_trial *trial, uint32_t choice, uint32_t most)
+/* The next arm: one that has had the fewest turns. -1: the trial is over, because only arm 0 is left or no
+ * further round fits. */
+static int next_arm(const struct cecl_trial *trial)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
-    const uint32_t turns = turns_of(trial, arms), alive = alive_of(trial) & choice;
+    const uint32_t turns = turns_of(trial, arms);
     uint64_t lowest = 0;
     bool is_round_done = true;
     int next = -1;
     for (uint32_t t = 0; t < turns; t++)
         had[arms[t]]++;
+    const uint32_t alive = alive_of(trial, had);
     for (uint32_t arm = 0; arm < CECL_VERDICT_ARMS; arm++) {
         if (!(alive >> arm & 1))
             continue;
@@ -129,45 +145,20 @@ static int next_arm(const struct cecl_trial *trial, uint32_t choice, uint32_t mo
             next = (int)arm;
         }
     }
-    const bool fits = turns + (is_round_done ? nalive : 1) <= most;
+    const bool fits = turns + (is_round_done ? nalive : 1) <= CECL_TRIAL_TURNS;
     return nalive > 1 && fits ? next : -1;
-}
-
-/* The arms of the further rounds. 0: the trial is in its first rounds. */
-static uint32_t further_of(const struct cecl_trial *trial)
-{
-    for (uint32_t d = trial->decisions - 1; d > trial->first; d--)
-        if ((decision(trial, d) & CECL_DECISION_KIND) == CECL_DECISION_TURN)
-            return CECL_DECISION_FURTHER_ARMS(decision(trial, d));
-    return 0;
-}
-
-/* The arms that seem better than arm 0, and arm 0. 0: there are none, or an arm is clearly better. */
-static uint32_t seem_better(const struct cecl_verdict *verdict)
-{
-    uint32_t arms = 1;
-    for (uint32_t arm = 1; arm < CECL_VERDICT_ARMS; arm++)
-        if (verdict->arms[arm].gain >= CECL_VERDICT_LEAST)
-            arms |= UINT32_C(1) << arm;
-    return verdict->arm > 0 || arms == 1 ? 0 : arms;
 }
 
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
-    const uint32_t further = further_of(trial);
-    int arm = further ? next_arm(trial, further, CECL_TRIAL_TURNS)
-                      : next_arm(trial, ~0u, CECL_TRIAL_FIRST);
+    /* no turn follows when the verdict was put off, even if another arm seems best now */
+    const int arm = trial->put_off == 0 ? next_arm(trial) : -1;
     if (arm >= 0)
-        return CECL_DECISION_TURN | CECL_DECISION_FURTHER(further) | (uint32_t)arm;
+        return CECL_DECISION_TURN | (uint32_t)arm;
     struct cecl_sample samples[CECL_TRIAL_SLOTS];
     uint32_t missing;
     const size_t count = samples_of(trial, samples, &missing);
-    if (missing > 0)
-        return trial->put_off < CECL_TRIAL_PUT_OFF ? CECL_DECISION_PUT_OFF : CECL_DECISION_VERDICT;
-    const struct cecl_verdict verdict = cecl_verdict_of(samples, count);
-    const uint32_t better = further ? 0 : seem_better(&verdict);
-    arm = next_arm(trial, better, CECL_TRIAL_TURNS);
-    if (arm >= 0)
-        return CECL_DECISION_TURN | CECL_DECISION_FURTHER(better) | (uint32_t)arm;
-    return CECL_DECISION_VERDICT | verdict.arm;
+    if (missing > 0 && trial->put_off < CECL_TRIAL_PUT_OFF)
+        return CECL_DECISION_PUT_OFF;
+    return CECL_DECISION_VERDICT | (missing > 0 ? 0 : cecl_verdict_of(samples, count).arm);
 }

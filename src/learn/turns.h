@@ -11,7 +11,7 @@
 enum {
     CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
     CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number) or the verdict is put off */
-    CECL_DECISION_TURN = 3 << 24,    /* + arm. A turn of the further rounds: + FURTHER(arms) */
+    CECL_DECISION_TURN = 3 << 24,    /* + arm */
     CECL_DECISION_VERDICT =
         4 << 24, /* + arm. A verdict of an earlier run: + RECALLED(arm) + START's number */
     CECL_DECISION_NOTHING = 5 << 24,
@@ -23,11 +23,7 @@ enum {
 #define CECL_DECISION_RECALLED(arm) ((uint32_t)(arm) << 12)
 #define CECL_DECISION_RECALLED_ARM(word) ((word) >> 12 & 15)
 
-/* bit a: arm a has further rounds */
-#define CECL_DECISION_FURTHER(arms) ((uint32_t)(arms) << 12)
-#define CECL_DECISION_FURTHER_ARMS(word) ((word) >> 12 & 15)
-
-#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most, after the last turn */
+#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most */
 
 static inline uint64_t cecl_trial_mix(uint64_t hash)
 {

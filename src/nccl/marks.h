@@ -11,9 +11,9 @@
 #include "nccl/abi.h"
 
 /* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has two marks for each of
- * 96 calls, or one for each of 96 periods. So a trial's times are not lost even if the host has enqueued the whole
+ * 60 calls, or one for each of 60 periods. So a trial's times are not lost even if the host has enqueued the whole
  * trial before the GPU begins with it. */
-#define CECL_NCCL_MARKS 256u
+#define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= 2 * (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS,
                "a trial's marks");
 

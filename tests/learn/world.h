@@ -9,7 +9,7 @@
 #include "learn/period.h"
 #include "learn/trial.h"
 
-enum { MOST_RANKS = 8, MOST_COMMS = 4, MOST_PENDING = 128 };
+enum { MOST_RANKS = 8, MOST_COMMS = 4, MOST_PENDING = 64 };
 
 /* splitmix64 */
 static inline uint64_t draw(uint64_t *seed)
