@@ -332,11 +332,12 @@ def part_jax(args, clock):
         note("jax", "skipped", f"{sys.executable} has no JAX for GPUs")
         return
     address = f"127.0.0.1:{29900 + os.getpid() % 90}"
-    environment = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0"}
+    # captured calls are not tried
+    environment = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0", "XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
     both = []
     for rank in (1, 0):
         log = open(os.path.join(args.keep, f"jax_{rank}.log"), "w", encoding="utf-8")
-        command = [*auto(args), "--stats", sys.executable, test, str(rank), "2", address]
+        command = [*auto(args), "--stats", sys.executable, test, str(rank), "2", address, "200"]
         both.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment))
     try:
         ends = [process.wait(timeout=clock.left()) for process in both]
@@ -347,7 +348,8 @@ def part_jax(args, clock):
     with open(os.path.join(args.keep, "jax_0.log"), encoding="utf-8") as file:
         said = file.read()
     need(ends == [0, 0], f"ended with {ends}\n{said[-3000:]}")
-    note("jax", "calls under auto", "0 wrong")
+    need(decision_lines(said), f"200 steps, and no decision\n{said[-3000:]}")
+    note("jax", "calls under auto, and 200 steps", f"0 wrong; {'; '.join(decision_lines(said))}")
 
 
 def nccl_of_pytorch():

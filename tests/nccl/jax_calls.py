@@ -1,8 +1,9 @@
 """JAX's collectives with cecl in NCCL's place, one process a GPU. Results are compared with plain arithmetic.
 
-    cecl-run --policy all python3 jax_calls.py RANK RANKS ADDRESS
+    cecl-run --policy all python3 jax_calls.py RANK RANKS ADDRESS [STEPS]
 
-ADDRESS is a free HOST:PORT of rank 0. A process ends with status 1 if anything is wrong.
+ADDRESS is a free HOST:PORT of rank 0. A process ends with status 1 if anything is wrong. With STEPS a function of two collectives
+is called as many times, so that under --policy auto its steps are tried.
 
 With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL takes that if they seem to be on different hosts.
 """
@@ -11,6 +12,7 @@ import os
 import sys
 
 RANK, RANKS, ADDRESS = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+STEPS = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 SHARES = os.environ.get("CECL_SHARE_GPU") == "1"
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 if SHARES:
@@ -30,16 +32,25 @@ def draw(count, seed):
     return np.random.default_rng(seed).integers(-8, 8, (RANKS, count)).astype(np.float32)
 
 
-def run(function, rows):
-    """Applies `function` to each rank's row. Returns this rank's result."""
+def spread(function, rows):
+    """Returns `function` for each rank's row, compiled, and the rows."""
     sharding = jax.sharding.NamedSharding(MESH, PartitionSpec("ranks"))
     mine = jax.make_array_from_process_local_data(sharding, rows[RANK : RANK + 1], rows.shape)
     shard_map = getattr(jax, "shard_map", None)
     if shard_map is None:
         from jax.experimental.shard_map import shard_map
-    spread = shard_map(function, mesh=MESH, in_specs=PartitionSpec("ranks"), out_specs=PartitionSpec("ranks"))
-    out = jax.jit(spread)(mine)
+    mapped = shard_map(function, mesh=MESH, in_specs=PartitionSpec("ranks"), out_specs=PartitionSpec("ranks"))
+    return jax.jit(mapped), mine
+
+
+def mine_of(out):
     return np.asarray(out.addressable_shards[0].data)
+
+
+def run(function, rows):
+    """Applies `function` to each rank's row. Returns this rank's result."""
+    compiled, mine = spread(function, rows)
+    return mine_of(compiled(mine))
 
 
 def expect(got, wanted, what):
@@ -59,7 +70,23 @@ def check(count, seed):
     expect(got, rows.reshape(RANKS, RANKS, part)[:, RANK].reshape(-1), f"all_to_all of {count}")
 
 
+def repeat(steps, count, seed):
+    """Parameters are gathered and gradients reduced, as in a training."""
+    rows = draw(count, seed)
+
+    def step(x):
+        reduced = jax.lax.psum_scatter(x[0], "ranks", tiled=True)
+        return jax.lax.all_gather(reduced, "ranks").reshape(1, -1)
+
+    compiled, mine = spread(step, rows)
+    for number in range(steps):
+        out = compiled(mine)
+        if number % 20 == 19 or number == steps - 1:
+            expect(mine_of(out), rows.sum(0), f"step {number}")
+
+
 for number, size in enumerate([RANKS * 128, RANKS * 4096, RANKS << 20]):
     check(size, number)
+repeat(STEPS, RANKS << 20, 4)
 if RANK == 0:
     print("ok  psum, all_gather, psum_scatter, all_to_all", flush=True)
