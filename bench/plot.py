@@ -247,7 +247,7 @@ def draw_fsdp2(data, figure):
     if "no_communication" in data:
         alone = data["no_communication"]["ms"]
         axes.axhline(alone, color="black", linestyle="--", linewidth=0.9,
-                     label=f"no communication: {alone:g} ms, in another run")
+                     label=f"no communication: {alone:.1f} ms")
         axes.legend(fontsize=8, loc="upper right")
     axes.set_xticks(range(len(sides)), [{"cecl": "cecl in NCCL's place"}.get(side, name_of(side)) for side, _ in sides])
     axes.set_ylim(0, 1.2 * max(ms["most"] for _, ms in sides))

@@ -43,6 +43,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
+sys.path.insert(0, os.path.join(ROOT, "examples/pytorch"))
+import compare  # noqa: E402
 import nccl_tests as rows_reader  # noqa: E402
 STEPS = os.path.join(ROOT, "tests/gpu/learn_steps.py")
 # Programs of nccl-tests. MESSAGES: they send and receive, which has no trials.
@@ -380,7 +382,7 @@ def part_tune(args, clock):
 
 
 def large_once(args, side, batch, number, clock):
-    """One run of a side: ms of a step after trials, the last loss, and what was decided."""
+    """One run of a side: what fsdp2.py wrote, and what was decided."""
     name = f"large_{batch}_{side}_{number}"
     result = os.path.join(args.keep, f"{name}.json")
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -389,8 +391,15 @@ def large_once(args, side, batch, number, clock):
     command += ["--alone"] if side == "alone" else []
     said = run(command, {}, clock, os.path.join(args.keep, f"{name}.log"))
     with open(result, encoding="utf-8") as file:
-        got = json.load(file)
-    return statistics.median(got["step_ms"]), got["losses"], "; ".join(decision_lines(said))
+        return json.load(file), "; ".join(decision_lines(said))
+
+
+def write_chart(args, batch, runs, times):
+    """Writes what docs/data keeps of a batch."""
+    what = {name: runs["nccl"][0][0][name] for name in ("ranks", "blocks", "width", "sequence", "batch")}
+    steps = {side: compare.summary([run for run, _ in runs[side]]) for side in ("nccl", "cecl")}
+    with open(os.path.join(args.keep, f"fsdp2_{batch}.json"), "w", encoding="utf-8") as file:
+        json.dump({"fsdp2": what, "step_ms": steps, "no_communication": {"ms": round(times["alone"], 2)}}, file, indent=1)
 
 
 def part_large(args, clock):
@@ -400,13 +409,14 @@ def part_large(args, clock):
         for number in range(args.rounds):
             for side, runs in got.items():
                 runs.append(large_once(args, side, batch, number, clock))
-        times = {side: statistics.median(ms for ms, _, _ in runs) for side, runs in got.items()}
-        loss = max(abs(a - b) for a, b in zip(got["nccl"][-1][1], got["cecl"][-1][1]))  # of the steps that both made
+        times = {side: compare.summary([run for run, _ in runs])["median"] for side, runs in got.items()}
+        loss = max(abs(a - b) for a, b in zip(got["nccl"][-1][0]["losses"], got["cecl"][-1][0]["losses"]))
         need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
         note("large", f"FSDP2, {args.ranks[-1]} ranks, batch {batch}",
              f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
              f"without communication {times['alone']:.1f} ms ({times['nccl'] / times['alone']:.3f} x), "
-             f"losses within {loss:.1g}; {got['cecl'][-1][2] or 'no decision'}")
+             f"losses within {loss:.1g}; {got['cecl'][-1][1] or 'no decision'}")
+        write_chart(args, batch, got, times)
 
 
 # nccl-tests' reductions of bfloat16; the other programs move bytes

@@ -1399,8 +1399,8 @@ static bool send_by_size(struct rank *r)
     static const struct {
         size_t bytes; /* of a block */
         bool is_served;
-    } sizes[] = {{(8 << 10) - 2, false},
-                 {8 << 10, true},
+    } sizes[] = {{(128 << 10) - 2, false},
+                 {128 << 10, true},
                  {512 << 10, true},
                  {1 << 20, false},
                  {32 << 20, true}};
