@@ -3,12 +3,11 @@
  * The ranks' kernels run one after the other on one GPU, because no kernel waits for another. The
  * last test prints how fast rows are moved.
  *
- * CECL_TEST_SHORT=1: fewer random splits, and no times, for tools that observe kernels. */
+ * CECL_TEST_SHORT=N: only N random splits of each kind, and no times, for tools that observe kernels. */
 #include "../splits_model.h"
 #include "cuda_fixture.h"
 
 #define TIMES 600
-#define TIMES_SHORT 25
 
 static struct model model;
 static struct model_memory *memory; /* pinned: kernels and the host use the same addresses */
@@ -53,8 +52,10 @@ static void all_do(enum cecl_splits_step step)
     meet();
 }
 
-static void random_splits(uint64_t times, uint64_t row_most, uint64_t seed)
+static void random_splits(uint64_t row_most, uint64_t seed)
 {
+    const char *few = getenv("CECL_TEST_SHORT");
+    const uint64_t times = few ? strtoull(few, NULL, 10) : TIMES;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (uint64_t i = 0; i < times; i++) {
         static const uint32_t each[] = {0, 1, 5, 1000};
@@ -71,12 +72,12 @@ static void random_splits(uint64_t times, uint64_t row_most, uint64_t seed)
 
 static void random_splits_give_what_the_model_gives(void **state)
 {
-    random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 40, 20261125);
+    random_splits(40, 20261125);
 }
 
 static void long_rows_arrive_whole(void **state)
 {
-    random_splits(getenv("CECL_TEST_SHORT") ? TIMES_SHORT : TIMES, 3000, 37);
+    random_splits(3000, 37);
 }
 
 static void a_failed_communicators_kernels_touch_nothing(void **state)
