@@ -21,6 +21,7 @@ Parts (default: all but the last two), each of at most --limit seconds:
   periods       5 programs of nccl-tests with several sizes and -n 200
   classes       nccl-tests whose sizes make no period, until a decision
   jax           tests/nccl/jax_calls.py under auto with trials
+  jax_graphs    the same under all, with collectives in XLA's command buffers, which are CUDA graphs
   tune          cecl_tune --against nccl, all-gathers, and a program that begins with its file
   large         FSDP2 of 2.4 billion parameters at batch 2 and 1: NCCL, cecl-run and no communication in turn; a GPU for
                 each rank
@@ -327,19 +328,19 @@ def part_classes(args, clock):
         note("classes", op, f"0 wrong; {'; '.join(decision_lines(said))}")
 
 
-def part_jax(args, clock):
+def jax_calls(args, clock, name, policy, flags, steps):
+    """Runs jax_calls.py with 2 ranks. Returns what rank 0 printed; None: there is no JAX for GPUs."""
     test = os.path.join(ROOT, "tests/nccl/jax_calls.py")
     missing = subprocess.run([sys.executable, "-c", 'import jax; assert jax.default_backend() == "gpu"'], capture_output=True, check=False)
     if missing.returncode != 0:
-        note("jax", "skipped", f"{sys.executable} has no JAX for GPUs")
-        return
+        note(name, "skipped", f"{sys.executable} has no JAX for GPUs")
+        return None
     address = f"127.0.0.1:{29900 + os.getpid() % 90}"
-    # captured calls are not tried
-    environment = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0", "XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
+    environment = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0", "XLA_FLAGS": flags}
     both = []
     for rank in (1, 0):
-        log = open(os.path.join(args.keep, f"jax_{rank}.log"), "w", encoding="utf-8")
-        command = [*auto(args), "--stats", sys.executable, test, str(rank), "2", address, "200"]
+        log = open(os.path.join(args.keep, f"{name}_{rank}.log"), "w", encoding="utf-8")
+        command = [*cecl(args, "--policy", policy), "--stats", sys.executable, test, str(rank), "2", address, str(steps)]
         both.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment))
     try:
         ends = [process.wait(timeout=clock.left()) for process in both]
@@ -347,11 +348,32 @@ def part_jax(args, clock):
         for process in both:
             process.kill()
         raise Wrong(f"not done after {clock.limit} s") from None
-    with open(os.path.join(args.keep, "jax_0.log"), encoding="utf-8") as file:
+    with open(os.path.join(args.keep, f"{name}_0.log"), encoding="utf-8") as file:
         said = file.read()
     need(ends == [0, 0], f"ended with {ends}\n{said[-3000:]}")
+    return said
+
+
+def part_jax(args, clock):
+    # without command buffers, because captured calls are not tried
+    said = jax_calls(args, clock, "jax", "auto", "--xla_gpu_enable_command_buffer=", 200)
+    if said is None:
+        return
     need(decision_lines(said), f"200 steps, and no decision\n{said[-3000:]}")
     note("jax", "calls under auto, and 200 steps", f"0 wrong; {'; '.join(decision_lines(said))}")
+
+
+def part_jax_graphs(args, clock):
+    flags = "--xla_gpu_enable_command_buffer=+COLLECTIVES --xla_gpu_graph_min_graph_size=1"
+    said = jax_calls(args, clock, "jax_graphs", "all", flags, 100)
+    if said is None:
+        return
+    calls = [line.split() for line in said.splitlines() if line.startswith("cecl: nccl")]
+    # cecl: ncclAllGather  to 4 KiB  CALLS  BYTES  BY ...
+    gathers = [int(row[5]) for row in calls if row[1] == "ncclAllGather" and row[7] == "cecl"]
+    need(gathers, f"no all-gather was served\n{said[-3000:]}")
+    # a replayed call counts once, when it is captured
+    note("jax_graphs", "calls under all, and 100 steps, in command buffers", f"0 wrong; {sum(gathers)} all-gathers counted as served")
 
 
 def nccl_of_pytorch():
@@ -529,7 +551,7 @@ def part_rows(args, clock):
 NAMED_ONLY = {"large": part_large, "rows": part_rows}
 PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop, "late": part_late,
          "tune": part_tune, "files": part_files, "moves2": part_moves2, "moves4": part_moves4,
-         "periods": part_periods, "classes": part_classes, "jax": part_jax}
+         "periods": part_periods, "classes": part_classes, "jax": part_jax, "jax_graphs": part_jax_graphs}
 NEEDS = {"rows": "nccl_tests", "one": "nccl_tests", "programs": "nccl_tests", "periods": "nccl_tests", "classes": "nccl_tests", "tune": "cecl_tune"}
 
 
