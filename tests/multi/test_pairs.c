@@ -579,14 +579,15 @@ static void ranks_that_all_receive_first_are_told_to_group(void **state)
 }
 
 /* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for
- * rank 2, which makes no call. So rank 0's time limit passes first. */
-static void the_end_of_a_chain_of_waits_is_named(void **state)
+ * rank 2, which makes no call. So rank 0's time limit passes first. Returns whether rank 2 is named on both. */
+static bool is_end_of_chain_named_within(int ms)
 {
     const int last = multi_nranks > 2 ? 2 : 1;
     unsigned char *buffer = NULL;
     char words[64];
     snprintf(words, sizeof(words), "waited for rank %d for", last);
-    ceclComm_t comm = comm_and_buffer(3000, &buffer);
+    ceclComm_t comm = comm_and_buffer(ms, &buffer);
+    bool named = true;
     if (multi_rank < last) {
         usleep((useconds_t)multi_rank * 500000);
         ceclResult_t result = ceclRecv(buffer, 7, ceclInt8, multi_rank + 1, comm, 0);
@@ -594,10 +595,20 @@ static void the_end_of_a_chain_of_waits_is_named(void **state)
             result = ceclSend(buffer, 7, ceclInt8, multi_rank - 1, comm, 0);
         if (result == ceclSuccess)
             result = ceclStreamSynchronize(comm, 0);
-        multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError, words);
+        multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
+                      "waited for rank");
+        named = strstr(ceclGetLastError(comm), words) != NULL;
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    named = multi_how_many(named) == multi_nranks;
     multi_ok(NULL, ceclCommAbort(comm));
+    return named;
+}
+
+/* On a busy machine rank 1 may begin to wait after rank 0's time is over. */
+static void the_end_of_a_chain_of_waits_is_named(void **state)
+{
+    assert_true(is_end_of_chain_named_within(3000) || is_end_of_chain_named_within(9000) ||
+                is_end_of_chain_named_within(30000));
 }
 
 /* Rank 0 receives from all others, and none of them sends. Returns whether its error names all. */
