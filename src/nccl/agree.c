@@ -70,6 +70,7 @@ ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     void *shared;
     size_t bytes;
+    entry->has_pairs = false;
     if (entry->rails.exist) /* ranks on several hosts share no memory */
         return ceclSuccess;
     CECL_TRY(cecl_nccl_library()->ceclCommGetSharedMemory(entry->ours, &shared, &bytes));
@@ -114,8 +115,10 @@ void cecl_nccl_agree_note(struct cecl_nccl_comm *comm, const struct cecl_nccl_ca
         return;
     }
     struct pair *mine = pair_of(comm, comm->rank, call->root, call->op == CECL_NCCL_OP_ncclSend);
-    if (mine)
-        atomic_fetch_add_explicit(&mine->eager, 1, memory_order_release);
+    if (mine) /* only this thread writes it */
+        atomic_store_explicit(&mine->eager,
+                              atomic_load_explicit(&mine->eager, memory_order_relaxed) + 1,
+                              memory_order_release);
 }
 
 uint32_t cecl_nccl_agree_tell_message(struct cecl_nccl_comm *comm,

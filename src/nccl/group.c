@@ -1,8 +1,9 @@
-/* Keeps the calls of a group, and divides them into turns; see group.h. A turn is a cecl group. Most NCCL groups are carried out in one turn. Calls that cecl
- * refuses to have in one group go into consecutive turns. Sends and receives have their own turns after
- * all others, because ranks need not have the same ones in their groups. Before these come the passed
- * collectives and the passed messages, each in an NCCL group. NCCL orders only the streams of its own group's
- * calls, so a turn also waits for the streams of the group's other calls, and they wait for the turn. */
+/* Keeps the calls of a group, and divides them into turns; see group.h. A turn is a cecl group. Most NCCL groups
+ * are carried out in one turn. Calls that cecl refuses to have in one group go into consecutive turns. Sends
+ * and receives have their own turns after all others, because ranks need not have the same ones in their groups;
+ * those that are captured come last. Before them come the passed collectives and the passed messages, each in
+ * an NCCL group. NCCL orders only the streams of its own group's calls, so a turn also waits for the streams of
+ * the group's other calls, and they wait for the turn. */
 #include "nccl/group.h"
 
 #include <stdlib.h>
