@@ -16,7 +16,11 @@
 #define WORDS 50u /* words of a message */
 
 static struct standin_streams standin;
-static uint32_t seeds = 40;
+#ifdef __SANITIZE_THREAD__
+static uint32_t seeds = 8;
+#else
+static uint32_t seeds = 20;
+#endif
 
 /* ---- one rank's messages: steps in the order in which the program makes them */
 
