@@ -10,6 +10,7 @@
 #include "nccl/depth.h"
 #include "nccl/gains.h"
 #include "nccl/group.h"
+#include "nccl/kept.h"
 #include "nccl/learn.h"
 #include "nccl/one_sided.h"
 #include "nccl/passed.h"
@@ -109,7 +110,8 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
  * wait for each other. */
 static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
-    return cecl_nccl_is_message(call->op) || (comm->together > 1 && cecl_nccl_group_depth() == 0);
+    return (cecl_nccl_is_message(call->op) && !comm->has_pairs) ||
+           (comm->together > 1 && cecl_nccl_group_depth() == 0);
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
@@ -183,8 +185,8 @@ static bool serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm
         return false;
     if (cecl_nccl_process()->counts)
         cecl_nccl_stats_count(call, CECL_NCCL_NO_REASON, cecl_nccl_serve_uses_sms(call, comm));
-    if (!call->is_captured && !cecl_nccl_is_message(call->op) && cecl_nccl_group_depth() == 0)
-        cecl_nccl_agree_note_calls(comm, 1);
+    if (!call->is_captured && cecl_nccl_group_depth() == 0)
+        cecl_nccl_agree_note(comm, call);
     if (is_timed)
         cecl_nccl_learn_time(call, comm, false);
     *result = cecl_nccl_group_depth() > 0
@@ -253,6 +255,33 @@ bool cecl_nccl_settle(const struct cecl_nccl_call *call, enum cecl_nccl_reason r
     return settle(call, cecl_nccl_comm_find(call->comm), reason, false, result);
 }
 
+ncclResult_t cecl_nccl_settle_message(const struct cecl_nccl_call *call,
+                                      const struct cecl_nccl_comm *comm,
+                                      enum cecl_nccl_reason reason)
+{
+    const bool is_served = reason == CECL_NCCL_NO_REASON,
+               refused = !is_served && is_refused(cecl_nccl_process(), call, reason);
+    if (cecl_nccl_process()->counts)
+        cecl_nccl_stats_count(call, reason,
+                              is_served ? cecl_nccl_serve_uses_sms(call, comm) : refused);
+    return refused ? refuse(call, reason) : ceclSuccess;
+}
+
+/* Waits until the ranks of a captured call outside of a group have decided on it. */
+static ncclResult_t decide(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
+                           bool *serves)
+{
+    struct cecl_nccl_kept message = {.call = *call, .comm = comm};
+    if (!cecl_nccl_is_message(call->op)) {
+        cecl_nccl_captured_tell(comm, call, 1, true);
+        return cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, serves));
+    }
+    cecl_nccl_messages_tell(&message, 1);
+    const ncclResult_t result = cecl_nccl_messages_await(&message, 1);
+    *serves = message.answer == CECL_NCCL_TO_SERVE;
+    return result;
+}
+
 /* Ranks decide together on a captured call outside of a group. On failure the call returns the error. */
 static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                             enum cecl_nccl_reason reason, ncclResult_t *result)
@@ -260,8 +289,7 @@ static bool settle_captured(const struct cecl_nccl_call *call, struct cecl_nccl_
     bool serves = false;
     if (reason != CECL_NCCL_NO_REASON || !cecl_nccl_comm_enter(comm, call->comm, CECL_NCCL_MADE))
         return settle(call, comm, reason, false, result);
-    cecl_nccl_captured_tell(comm, call, 1, true);
-    *result = cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, &serves));
+    *result = decide(call, comm, &serves);
     cecl_nccl_comm_leave(comm);
     return *result != ceclSuccess ||
            settle(call, comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED, false, result);

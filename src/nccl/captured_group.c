@@ -8,10 +8,11 @@
 
 /* The calls on one communicator. */
 struct part {
-    const struct cecl_nccl_call *calls; /* [count] */
-    int count;
+    struct cecl_nccl_call *calls; /* [count]; collectives come first */
+    int count, collectives;
     struct cecl_nccl_comm *comm; /* this thread has entered it; NULL: it was aborted */
-    bool decides;                /* ranks decide together; otherwise all ranks pass the part */
+    bool has_one_stream;
+    bool decides; /* ranks decide together; otherwise all ranks pass the collectives */
 };
 
 static void move_up(struct cecl_nccl_call *calls, int from, int to)
@@ -22,7 +23,8 @@ static void move_up(struct cecl_nccl_call *calls, int from, int to)
     calls[to] = call;
 }
 
-/* Sorts the calls by communicator, and otherwise keeps their order. Returns how many parts there are. */
+/* Sorts the calls by communicator, and collectives before messages, and otherwise keeps their order. Returns how
+ * many parts there are. */
 static int divide(struct cecl_nccl_call *calls, int count, struct part *parts)
 {
     int nparts = 0;
@@ -31,27 +33,34 @@ static int divide(struct cecl_nccl_call *calls, int count, struct part *parts)
         for (int i = end; i < count; i++)
             if (calls[i].comm == calls[first].comm)
                 move_up(calls, i, end++);
-        parts[nparts++] = (struct part){.calls = &calls[first], .count = end - first};
+        int messages = first; /* the first message */
+        for (int i = first; i < end; i++)
+            if (!cecl_nccl_is_message(calls[i].op))
+                move_up(calls, i, messages++);
+        parts[nparts++] = (struct part){
+            .calls = &calls[first], .count = end - first, .collectives = messages - first};
     }
     return nparts;
 }
 
-/* Tells the peers whether this rank can serve a part. Ranks need not have the same messages in the group,
- * so ranks decide only if the part has collectives. A part on several streams is passed, because cecl does
- * not capture the order among streams. */
+/* Tells the peers whether this rank can serve the collectives of a part. They are passed if the part is on
+ * several streams, because cecl does not capture the order among streams. */
 static void tell(struct part *part)
 {
     const struct cecl_nccl_call *calls = part->calls;
     struct cecl_nccl_comm *comm = cecl_nccl_comm_find(calls->comm);
     bool may = true;
-    for (int i = 0; i < part->count; i++) {
+    part->has_one_stream = true;
+    for (int i = 0; i < part->count; i++)
+        part->has_one_stream = part->has_one_stream && calls[i].stream == calls->stream;
+    for (int i = 0; i < part->collectives; i++) {
         const bool is_wanted = calls[i].reason == CECL_NCCL_NO_REASON;
-        may = may && is_wanted && calls[i].stream == calls->stream;
-        part->decides = part->decides || (is_wanted && !cecl_nccl_is_message(calls[i].op));
+        may = may && is_wanted;
+        part->decides = part->decides || is_wanted;
     }
     part->comm = comm && cecl_nccl_comm_enter(comm, calls->comm, CECL_NCCL_MADE) ? comm : NULL;
     if (part->comm && part->decides)
-        cecl_nccl_captured_tell(comm, calls, part->count, may);
+        cecl_nccl_captured_tell(comm, calls, part->collectives, may && part->has_one_stream);
 }
 
 static ncclResult_t pass(const struct cecl_nccl_call *call)
@@ -60,20 +69,37 @@ static ncclResult_t pass(const struct cecl_nccl_call *call)
     return cecl_nccl_pass(call);
 }
 
+/* Keeps a message until its turn, in which its two ranks decide on it. Only then do they wait for each other,
+ * because one of them may have the message in a later group than this group's collectives. */
+static ncclResult_t keep(const struct part *part, const struct cecl_nccl_call *message)
+{
+    struct cecl_nccl_call kept = *message;
+    kept.reason = part->has_one_stream ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED;
+    return cecl_nccl_group_keep(&kept, true);
+}
+
+static ncclResult_t settle_one(const struct part *part, const struct cecl_nccl_call *call,
+                               bool serves)
+{
+    const bool is_message = cecl_nccl_is_message(call->op);
+    enum cecl_nccl_reason reason = call->reason;
+    ncclResult_t result = ceclSuccess;
+    if (is_message && part->comm && reason == CECL_NCCL_NO_REASON)
+        return keep(part, call);
+    if (reason == CECL_NCCL_NO_REASON && !serves)
+        reason = CECL_NCCL_CAPTURED;
+    return cecl_nccl_settle(call, reason, &result) ? result : pass(call);
+}
+
 static ncclResult_t settle(const struct part *part)
 {
     ncclResult_t result = ceclSuccess;
     bool serves = false;
     if (part->comm && part->decides)
         result = cecl_nccl_comm_own_result(
-            part->comm, cecl_nccl_captured_await(part->comm, part->count, &serves));
-    for (int i = 0; i < part->count && result == ceclSuccess; i++) {
-        const struct cecl_nccl_call *call = &part->calls[i];
-        const enum cecl_nccl_reason reason =
-            serves || call->reason != CECL_NCCL_NO_REASON ? call->reason : CECL_NCCL_CAPTURED;
-        if (!cecl_nccl_settle(call, reason, &result))
-            result = pass(call);
-    }
+            part->comm, cecl_nccl_captured_await(part->comm, part->collectives, &serves));
+    for (int i = 0; i < part->count && result == ceclSuccess; i++)
+        result = settle_one(part, &part->calls[i], serves);
     return result;
 }
 

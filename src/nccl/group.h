@@ -1,7 +1,7 @@
 /* The calls of the calling thread's NCCL group that are kept until the outermost group ends. Then they are
- * carried out: served collectives, passed collectives, passed messages, served messages. Messages come last,
- * because a peer may have the same messages in a later group, or in none; NCCL also carries out the messages
- * of a group after its collectives. */
+ * carried out: served collectives, passed collectives, passed messages, served messages, captured messages.
+ * Messages come last, because a peer may have the same messages in a later group, or in none; NCCL also carries
+ * out the messages of a group after its collectives. */
 #ifndef CECL_NCCL_GROUP_H
 #define CECL_NCCL_GROUP_H
 
@@ -28,7 +28,7 @@ ncclResult_t cecl_nccl_group_pass_all(void);
  * ranks must enqueue the two parts in the same order, or they wait for each other. */
 void cecl_nccl_group_await_passed(void);
 
-/* Carries out the kept calls, turn by turn (see group.c), until a turn fails. Then drops the rest. */
+/* turns.c. Carries out the kept calls, turn by turn (see group.c), until a turn fails. Then drops the rest. */
 ncclResult_t cecl_nccl_group_serve(void);
 /* Drops the kept calls. */
 void cecl_nccl_group_forget(void);

@@ -225,37 +225,6 @@ static void all_ranks_pass_what_one_cannot_capture(void **state)
     assert_true(run_ranks(RANKS, pass_a_group));
 }
 
-/* Only two of the ranks have a message in their group. */
-static bool group_with_a_message(const struct rank *r, struct data *d, cudaStream_t on)
-{
-    uint32_t *word = d->scatter_out;
-    return ncclGroupStart() == 0 && gather(r, d, on) &&
-           (r->rank != 0 || ncclSend(d->gather_in, 1, ncclUint32, 1, r->comm, on) == 0) &&
-           (r->rank != 1 || ncclRecv(word, 1, ncclUint32, 0, r->comm, on) == 0) &&
-           ncclGroupEnd() == 0;
-}
-
-static bool pass_with_a_message(struct rank *r)
-{
-    struct data d;
-    struct standin_graph *graph = NULL;
-    const cudaStream_t on = standin.stream();
-    bool is = capture(r, &d, on, group_with_a_message, &graph) == PASSED;
-    for (uint32_t round = 0; round < SOME && is; round++) {
-        fill(&d, r, round);
-        is = standin.launch(graph) == 0 && has_gathered(&d, r, round) &&
-             (r->rank != 1 || d.scatter_out[0] == element(round, 0, 0));
-    }
-    standin.graph_free(graph);
-    standin.stream_free(on);
-    return is;
-}
-
-static void a_captured_group_with_a_message_is_passed_whole(void **state)
-{
-    assert_true(run_ranks(RANKS, pass_with_a_message));
-}
-
 static bool is_refused_by_all(struct rank *r)
 {
     struct data d;
@@ -475,7 +444,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(captured_calls_are_served_and_replay_with_eager_calls_between),
         cmocka_unit_test(every_byte_is_right_in_many_replays_of_two_graphs),
         cmocka_unit_test(all_ranks_pass_what_one_cannot_capture),
-        cmocka_unit_test(a_captured_group_with_a_message_is_passed_whole),
         cmocka_unit_test(captured_calls_over_nodes_are_passed),
         cmocka_unit_test(one_thread_captures_the_calls_of_all_ranks_in_groups),
         cmocka_unit_test(a_call_that_only_one_rank_captures_fails_on_all_soon),
