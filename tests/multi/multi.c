@@ -73,6 +73,21 @@ bool multi_over_nodes(void)
     return sizes && *sizes;
 }
 
+/* A lone size is that of each node. */
+int multi_node_of(int rank)
+{
+    const char *sizes = multi_over_nodes() ? getenv("CECL_NODE_SIZE") : "65536";
+    char *rest;
+    long size = strtol(sizes, &rest, 10);
+    int node = 0;
+    for (; rank >= size; node++) {
+        rank -= (int)size;
+        if (*rest == ',')
+            size = strtol(rest + 1, &rest, 10);
+    }
+    return node;
+}
+
 void multi_setenv(const char *name, const char *value)
 {
     if (value)

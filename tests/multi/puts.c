@@ -26,13 +26,23 @@ static int find_relay(int count, int mover)
     return found;
 }
 
-/* In a captured program, all calls are on one stream. */
-static void draw_transfers(int n, bool is_captured, uint64_t *x)
+/* Two ranks of one node. */
+static void draw_ends(const struct puts *puts, struct transfer *t, uint64_t *x)
 {
-    for (int i = 0; i < PUTS_TRANSFERS; i++) {
-        struct transfer *t = &transfers[i];
+    const int n = puts->n;
+    do {
         t->owner = (int)multi_draw_below(x, (uint64_t)n);
         t->mover = (t->owner + 1 + (int)multi_draw_below(x, (uint64_t)n - 1)) % n;
+    } while (puts->nodes && puts->nodes[t->owner] != puts->nodes[t->mover]);
+}
+
+/* In a captured program, all calls are on one stream. */
+static void draw_transfers(const struct puts *puts, uint64_t *x)
+{
+    const bool is_captured = puts->launches > 0;
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
+        struct transfer *t = &transfers[i];
+        draw_ends(puts, t, x);
         t->gets = multi_draw_below(x, 2);
         t->number = (int)multi_draw_below(x, 3) * 31;
         t->bytes = 1 + (size_t)multi_draw_below(x, multi_draw_below(x, 2) ? 300 : PUTS_SLOT - 1);
@@ -135,7 +145,7 @@ static void check(const struct puts *puts)
 
 void puts_prepare(const struct puts *puts, uint64_t *x)
 {
-    draw_transfers(puts->n, puts->launches > 0, x);
+    draw_transfers(puts, x);
     prepare(puts);
 }
 

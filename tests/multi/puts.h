@@ -13,7 +13,8 @@
 
 struct puts {
     ceclComm_t comm;
-    int rank, n; /* of comm */
+    int rank, n;      /* of comm */
+    const int *nodes; /* [n] the node of each rank; some ranks share one. NULL: all do */
     ceclWindow_t window;
     /* PUTS_BYTES each: this rank's memory in the window, and any other memory */
     unsigned char *shared, *local;

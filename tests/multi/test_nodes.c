@@ -584,6 +584,34 @@ static void ends_of_a_message_that_differ_are_named(void **state)
     (void)!ceclCommAbort(comm);
 }
 
+/* Some rank aborts while others send to it, and receives nothing. What the network still carries then must not
+ * reach the next communicator. */
+static void messages_to_a_rank_that_aborted_reach_no_later_communicator(void **state)
+{
+    for (int round = 0; round < 12; round++) {
+        const int culprit = round % multi_nranks;
+        ceclComm_t comm = comm_over("1");
+        void *buffer;
+        if (multi_on_gpus(comm)) { /* NCCL may wait for the culprit to connect */
+            multi_ok(NULL, ceclCommDestroy(comm));
+            skip();
+        }
+        multi_ok(comm, ceclMemAlloc(comm, &buffer, 4096));
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int i = 0; i < 1 + round % 4 && multi_rank != culprit; i++)
+            (void)!ceclSend(buffer, 100, ceclInt8, culprit, comm, 0);
+        if (multi_rank != culprit)
+            (void)!ceclStreamSynchronize(comm, 0);
+        multi_ok(NULL, ceclCommAbort(comm));
+        comm = comm_over("1");
+        for (uint64_t seed = 0; seed < 3; seed++)
+            multi_check(comm,
+                        &(struct multi_case){.op = ceclOpAlltoAll, .count = 99, .type = ceclInt8},
+                        seed);
+        multi_ok(NULL, ceclCommDestroy(comm));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +633,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_stays_away_from_a_collective_is_named_on_all),
         cmocka_unit_test(a_rank_that_does_not_start_is_named_on_all),
         cmocka_unit_test(ends_of_a_message_that_differ_are_named),
+        cmocka_unit_test(messages_to_a_rank_that_aborted_reach_no_later_communicator),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

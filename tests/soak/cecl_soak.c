@@ -5,9 +5,10 @@
  * communicators that are created, split, ended, aborted and revoked, and ends everything that it
  * created. Resources of the process after an epoch are compared with those after the first
  * epochs. An epoch depends only on the seed and on its number, so a failed epoch can be repeated:
- * the output has SEED and EPOCH. The default of SEED comes from the clock.
+ * the output has SEED and EPOCH. Without SEED, or with 0, the seed comes from the clock.
  *
- * The default of SECONDS is CECL_SOAK_SECONDS, or 10. */
+ * The default of SECONDS is CECL_SOAK_SECONDS, or 10. CECL_NODE_SIZE makes pretended nodes; then one-sided
+ * calls stay within nodes. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,15 +55,29 @@ static void tell_hang(int signal)
     _exit(128 + signal);
 }
 
+/* Writes the nodes of the team's members. Returns whether some members share a node. */
+static bool find_nodes(const struct team *team, int *nodes)
+{
+    bool shared = false;
+    for (int r = 0; r < team->n; r++) {
+        nodes[r] = multi_node_of(team->world[r]);
+        for (int q = 0; q < r; q++)
+            shared = shared || nodes[q] == nodes[r];
+    }
+    return shared;
+}
+
 /* One-sided calls on some communicator, in a window that is shared and freed. */
 static void put(uint64_t *x)
 {
     const struct team *team = teams_pick(x);
+    int nodes[RANKS];
     uint64_t program = random_next(x);
     struct puts puts = {.comm = team->comm, .rank = team->me, .n = team->n, .seed = random_next(x)};
     puts.launches = (int)(puts.seed % 6 < 3 ? 0 : puts.seed % 3 + 1);
-    if (team->me < 0 || team->n < 2)
+    if (team->me < 0 || !find_nodes(team, nodes))
         return;
+    puts.nodes = nodes;
     struct memory shared = memory_new(team->comm, MEMORY_SHARED, PUTS_BYTES),
                   local = memory_new(team->comm, MEMORY_PRIVATE, PUTS_BYTES);
     puts.shared = shared.at;
@@ -178,7 +193,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(everything_is_right_for_as_long_as_asked)};
     const char *given = argc > 1 ? argv[1] : getenv("CECL_SOAK_SECONDS");
     seconds = given ? strtod(given, NULL) : seconds;
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)(multi_seconds() * 1e6);
+    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+    seed = seed ? seed : (uint64_t)(multi_seconds() * 1e6);
     first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
     setenv("CECL_DEBUG", "none", 0); /* intended failures need no warning */

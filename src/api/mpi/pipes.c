@@ -1,6 +1,7 @@
 /* Pipes that are made of MPI messages. The messages of a failed communicator may stay in flight for ever, so
  * all messages lie in buffers of the pipes, and MPI never touches memory of the program. Between two ranks at
- * most one message in each direction is in flight. */
+ * most one message in each direction is in flight. A message lands at its sender when its receiver takes it
+ * (MPI_Issend), so each rank knows which of its messages MPI still carries. */
 #include "api/mpi/pipes.h"
 
 #include <mpi.h>
@@ -35,6 +36,7 @@ struct base {
     int64_t most_tag;
     _Atomic int64_t drawn; /* tags that this rank has given */
     _Atomic int users;
+    _Atomic bool carries; /* MPI carries a message, perhaps for ever */
 };
 
 struct pipes {
@@ -91,9 +93,9 @@ static size_t put(void *context, int peer, const void *bytes, size_t count, size
         !has_room(pipes, out))
         return 0;
     memcpy(out->buffer->bytes, bytes, now);
-    if (MPI_Isend(out->buffer->bytes, (int)now, MPI_BYTE, pipes->ranks[peer], pipes->tag,
-                  pipes->base->comm, &out->request) != MPI_SUCCESS) {
-        pipes->error = "MPI_Isend failed";
+    if (MPI_Issend(out->buffer->bytes, (int)now, MPI_BYTE, pipes->ranks[peer], pipes->tag,
+                   pipes->base->comm, &out->request) != MPI_SUCCESS) {
+        pipes->error = "MPI_Issend failed";
         return 0;
     }
     out->flies = true;
@@ -175,12 +177,14 @@ static void free_pipes(struct pipes *pipes)
     free(pipes);
 }
 
-/* usable: MPI has not ended */
+/* While MPI carries a message, its communicator is kept: MPI would give the communicator's number to a new one,
+ * and deliver the message there.
+ * usable: MPI has not ended */
 static void leave(struct base *base, bool usable)
 {
     if (atomic_fetch_sub(&base->users, 1) > 1)
         return;
-    if (usable)
+    if (usable && !atomic_load(&base->carries))
         (void)MPI_Comm_free(&base->comm);
     free(base);
 }
@@ -196,6 +200,8 @@ static void close_pipes(void *context)
     for (int i = 0; i < LANDING_MS && usable && !have_landed(pipes); i++)
         nanosleep(&pause, NULL);
     for (int r = 0; r < pipes->nranks; r++) {
+        if (pipes->out[r].flies || pipes->in[r].flies)
+            atomic_store(&pipes->base->carries, true);
         let_go(&pipes->out[r], usable);
         let_go(&pipes->in[r], usable);
     }
