@@ -307,8 +307,12 @@ def tensor_parallel():
 def graph():
     n, count = ranks(), 30000
     mine, gathered, reduced = draw(count, RANK), poisoned(n * count), poisoned(count)
+    received, left, right = poisoned(count), (RANK - 1) % n, (RANK + 1) % n
 
     def work():
+        messages = [dist.P2POp(dist.isend, mine, right), dist.P2POp(dist.irecv, received, left)]
+        for message in dist.batch_isend_irecv(messages):
+            message.wait()
         reduced.copy_(mine)
         dist.all_reduce(reduced)
         dist.all_gather_into_tensor(gathered, mine)
@@ -324,6 +328,7 @@ def graph():
         mine.copy_(draw(count, 10 * step + RANK))
         recorded.replay()
         inputs = [draw(count, 10 * step + rank) for rank in range(n)]
+        expect(received, inputs[left], f"message of replay {step}")
         expect(gathered, torch.cat(inputs), f"all-gather of replay {step}")
         expect(reduced, sum(x.double() for x in inputs), f"all-reduce of replay {step}")
         out = mine.clone()
