@@ -26,11 +26,20 @@ struct cecl_nccl_line {
  * captured messages. That is enough: a rank tells at most CECL_NCCL_CAPTURED_AT_ONCE of them before it
  * waits for the peer's words, so the peer reads words that are at most twice as many messages old. */
 struct pair {
-    _Atomic uint64_t can;   /* bit n % 64: the rank can capture message n */
-    _Atomic uint32_t told;  /* captured messages so far */
+    _Atomic uint64_t can; /* bit n % 64: the rank can capture message n */
+    /* captured messages so far; with NO_MORE: the rank passes all later ones */
+    _Atomic uint32_t told;
     _Atomic uint32_t eager; /* served messages that were not captured */
 };
+#define NO_MORE (UINT32_C(1) << 31)
 _Static_assert(2 * CECL_NCCL_CAPTURED_AT_ONCE <= 64, "a bit for each message");
+
+/* The pairs of one rank: whole cache lines. */
+static size_t pairs_of(int nranks)
+{
+    return 2 * ((size_t)nranks + (size_t)nranks % 2);
+}
+_Static_assert(4 * sizeof(struct pair) == LINE_BYTES, "pairs of an even number of peers");
 
 /* ---- the life of a communicator's words */
 
@@ -66,7 +75,7 @@ static void leave_at_exit(void)
 ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry)
 {
     const size_t nranks = (size_t)entry->nranks, needed = nranks * sizeof(struct cecl_nccl_line),
-                 pairs = 2 * nranks * nranks * sizeof(struct pair);
+                 pairs = nranks * pairs_of(entry->nranks) * sizeof(struct pair);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     void *shared;
     size_t bytes;
@@ -93,10 +102,10 @@ static struct cecl_nccl_line *lines_of(const struct cecl_nccl_comm *comm)
 static struct pair *pair_of(const struct cecl_nccl_comm *comm, int rank, int peer, bool sends)
 {
     struct cecl_nccl_line *lines = lines_of(comm);
-    const size_t nranks = (size_t)comm->nranks;
     if (!lines || !comm->has_pairs)
         return NULL;
-    return (struct pair *)lines - 2 * nranks * nranks + ((size_t)rank * nranks + (size_t)peer) * 2 +
+    struct pair *last = (struct pair *)lines - pairs_of(comm->nranks); /* those of the last rank */
+    return last - (size_t)(comm->nranks - 1 - rank) * pairs_of(comm->nranks) + 2 * (size_t)peer +
            sends;
 }
 
@@ -125,14 +134,22 @@ uint32_t cecl_nccl_agree_tell_message(struct cecl_nccl_comm *comm,
                                       const struct cecl_nccl_call *call, bool can)
 {
     struct pair *mine = pair_of(comm, comm->rank, call->root, call->op == CECL_NCCL_OP_ncclSend);
-    if (!mine)
+    const uint32_t told = mine ? atomic_load_explicit(&mine->told, memory_order_relaxed) : NO_MORE;
+    if (told & NO_MORE)
         return 0;
-    const uint32_t number = atomic_load_explicit(&mine->told, memory_order_relaxed) + 1;
+    const uint32_t number = (told + 1) & ~NO_MORE;
     const uint64_t bit = UINT64_C(1) << number % 64,
                    others = atomic_load_explicit(&mine->can, memory_order_relaxed) & ~bit;
     atomic_store_explicit(&mine->can, others | (can ? bit : 0), memory_order_relaxed);
     atomic_store_explicit(&mine->told, number, memory_order_release);
     return number;
+}
+
+void cecl_nccl_agree_tell_no_more(struct cecl_nccl_comm *comm, const struct cecl_nccl_call *call)
+{
+    struct pair *mine = pair_of(comm, comm->rank, call->root, call->op == CECL_NCCL_OP_ncclSend);
+    if (mine)
+        atomic_fetch_or_explicit(&mine->told, NO_MORE, memory_order_release);
 }
 
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, uint32_t bits)
@@ -169,8 +186,9 @@ static bool has_told(const struct wait *wait, uint32_t *bits)
     if (wait->theirs) {
         const uint32_t told = atomic_load_explicit(&wait->theirs->told, memory_order_acquire);
         const uint64_t can = atomic_load_explicit(&wait->theirs->can, memory_order_relaxed);
-        *bits = can >> wait->number % 64 & 1;
-        return (int32_t)(told - wait->number) >= 0;
+        const bool is = (int32_t)((told - wait->number) << 1) >= 0; /* without NO_MORE */
+        *bits = is && (can >> wait->number % 64 & 1);
+        return is || (told & NO_MORE);
     }
     const uint64_t number = wait->comm->agreed;
     const uint64_t word = atomic_load_explicit(&wait->line->told[number & 1], memory_order_acquire);

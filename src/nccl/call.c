@@ -107,11 +107,11 @@ static enum cecl_nccl_reason reason_of_gain(const struct cecl_nccl_process *proc
 }
 
 /* A thread that has several ranks cannot make a captured call outside of a group, because its ranks would
- * wait for each other. */
+ * wait for each other. A message may be in a group on its other rank only, so `decide` tells that rank. */
 static bool cannot_capture(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
-    return (cecl_nccl_is_message(call->op) && !comm->has_pairs) ||
-           (comm->together > 1 && cecl_nccl_group_depth() == 0);
+    return cecl_nccl_is_message(call->op) ? !comm->has_pairs
+                                          : comm->together > 1 && cecl_nccl_group_depth() == 0;
 }
 
 static enum cecl_nccl_reason reason_of_call(const struct cecl_nccl_process *process,
@@ -275,6 +275,10 @@ static ncclResult_t decide(const struct cecl_nccl_call *call, struct cecl_nccl_c
     if (!cecl_nccl_is_message(call->op)) {
         cecl_nccl_captured_tell(comm, call, 1, true);
         return cecl_nccl_comm_own_result(comm, cecl_nccl_captured_await(comm, 1, serves));
+    }
+    if (comm->together > 1) {
+        cecl_nccl_agree_tell_no_more(comm, call);
+        return ceclSuccess;
     }
     cecl_nccl_messages_tell(&message, 1);
     const ncclResult_t result = cecl_nccl_messages_await(&message, 1);

@@ -35,7 +35,7 @@ static bool is_counted(const struct cecl_nccl_kept *kept, const struct cecl_nccl
     if (cecl_nccl_turn_is_passed(kept->turn))
         return false;
     if (cecl_nccl_is_message(call->op))
-        return is_of_one_pair(&kept->call, call);
+        return is_of_one_pair(&kept->call, call) && kept->call.is_captured == call->is_captured;
     return !cecl_nccl_is_message(kept->call.op) && kept->call.comm == call->comm;
 }
 

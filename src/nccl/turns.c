@@ -209,10 +209,11 @@ static int length_of_turn(const struct cecl_nccl_kept *kept, int count)
 
 /* ---- captured messages */
 
-/* Counts messages on which their ranks have decided. Returns the first refusal. */
-static ncclResult_t settle(struct cecl_nccl_kept *kept, int count)
+/* Counts messages on which their ranks have decided. The group's end returns the first refusal: the group goes
+ * on, because other peers wait for its later messages. */
+static void settle(struct cecl_nccl_kept *kept, int count)
 {
-    ncclResult_t refusal = ceclSuccess;
+    struct cecl_nccl_group *group = cecl_nccl_group_mine();
     for (int i = 0; i < count; i++) {
         const bool serves = kept[i].answer == CECL_NCCL_TO_SERVE;
         if (!kept[i].comm || kept[i].answer == CECL_NCCL_UNDECIDED)
@@ -221,9 +222,8 @@ static ncclResult_t settle(struct cecl_nccl_kept *kept, int count)
             &kept[i].call, kept[i].comm, serves ? CECL_NCCL_NO_REASON : CECL_NCCL_CAPTURED);
         if (result != ceclSuccess)
             kept[i].answer = CECL_NCCL_TO_REFUSE;
-        refusal = refusal == ceclSuccess ? result : refusal;
+        group->refusal = group->refusal == ceclSuccess ? result : group->refusal;
     }
-    return refusal;
 }
 
 static int by_answer(const void *left, const void *right)
@@ -246,16 +246,15 @@ static int sort(struct cecl_nccl_kept *kept, int count, enum cecl_nccl_message_a
  * other peers. Otherwise its peer, which then waits for this rank, would wait for third ranks, too. */
 static ncclResult_t messages_turn(struct cecl_nccl_kept *kept, int count)
 {
-    ncclResult_t result = ceclSuccess, refusal = ceclSuccess;
+    ncclResult_t result = ceclSuccess;
     enter(kept, count);
     cecl_nccl_messages_tell(kept, count);
     leave(kept, count);
     for (int open = count; open > 0 && result == ceclSuccess;) {
         enter(kept, open);
         result = cecl_nccl_messages_await(kept, open);
-        const ncclResult_t refused = settle(kept, open);
+        settle(kept, open);
         leave(kept, open);
-        refusal = refusal == ceclSuccess ? refused : refusal;
         const int serves = sort(kept, open, CECL_NCCL_TO_SERVE);
         if (serves > 0 && result == ceclSuccess)
             result = serve_turn(kept, serves);
@@ -266,8 +265,7 @@ static ncclResult_t messages_turn(struct cecl_nccl_kept *kept, int count)
     const int passes = sort(kept, count, CECL_NCCL_TO_PASS);
     if (passes > 0 && result == ceclSuccess)
         result = pass_turn(kept, passes);
-    return refusal != ceclSuccess && (result == ceclSuccess || result == ceclInProgress) ? refusal
-                                                                                         : result;
+    return result;
 }
 
 /* ---- all turns */
@@ -299,6 +297,7 @@ ncclResult_t cecl_nccl_group_serve(void)
             result = ceclSuccess;
         }
     }
+    result = result == ceclSuccess ? group->refusal : result;
     cecl_nccl_group_forget();
     return result == ceclSuccess && is_in_progress ? ceclInProgress : result;
 }

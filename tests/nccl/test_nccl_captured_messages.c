@@ -352,6 +352,60 @@ static void strict_refuses_on_both_ranks_a_message_that_one_cannot_capture(void 
     assert_true(run_ranks(RANKS, refuse_what_rank_1_cannot));
 }
 
+/* Rank 0 sends to rank 2, which cannot capture it, and sends more to rank 1 than it captures at a time. */
+static bool refuse_one_of_many(struct rank *r)
+{
+    static _Thread_local struct data d;
+    const cudaStream_t on = standin.stream(), other = standin.stream();
+    standin.capture(on);
+    standin.capture(other);
+    bool is = ncclGroupStart() == 0;
+    if (r->rank == 0)
+        is = is && ncclSend(d.in[0], WORDS, ncclUint32, 2, r->comm, on) == 0;
+    if (r->rank == 2)
+        is = is && ncclRecv(d.out[0], WORDS, ncclUint32, 0, r->comm, on) == 0 &&
+             ncclSend(d.in[1], WORDS, ncclUint32, 2, r->comm, other) == 0 &&
+             ncclRecv(d.out[1], WORDS, ncclUint32, 2, r->comm, other) == 0;
+    for (uint32_t m = 2; m < 42 && is && r->rank < 2; m++)
+        is = r->rank == 0 ? ncclSend(d.in[m], WORDS, ncclUint32, 1, r->comm, on) == 0
+                          : ncclRecv(d.out[m], WORDS, ncclUint32, 0, r->comm, on) == 0;
+    is = (ncclGroupEnd() == 0) == (r->rank == 1) && is;
+    standin.graph_free(standin.end_capture(on));
+    standin.graph_free(standin.end_capture(other));
+    standin.stream_free(other);
+    standin.stream_free(on);
+    return is && pass_along(r, SERVED);
+}
+
+static void a_refused_message_does_not_keep_other_peers_waiting(void **state)
+{
+    assert_true(run_ranks(RANKS, refuse_one_of_many));
+}
+
+/* A group has a captured and an eager message between the same ranks. */
+static bool mix(struct rank *r)
+{
+    static _Thread_local struct data d;
+    const struct step captured = {r->rank == 0 ? SEND : RECEIVE, 1 - r->rank, 0},
+                      eager = {captured.what, captured.peer, 1};
+    const cudaStream_t on = standin.stream();
+    fill(&d, r, 0);
+    standin.capture(on);
+    bool is = ncclGroupStart() == 0 && make(r, &d, &captured, on) && make(r, &d, &eager, NULL) &&
+              ncclGroupEnd() == 0;
+    struct standin_graph *graph = standin.end_capture(on);
+    is = is && has_all(r, &d, &eager, 1, 0) && (r->rank == 0 || d.out[0][0] == 0xeeeeeeee);
+    is = is && standin.launch(graph) == 0 && has_all(r, &d, &captured, 1, 0);
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return is;
+}
+
+static void a_group_captures_only_what_is_on_a_captured_stream(void **state)
+{
+    assert_true(run_ranks(2, mix));
+}
+
 /* ---- one thread that has all ranks */
 
 static bool has_passed_along(const struct data *d, uint32_t round)
@@ -399,6 +453,52 @@ static void one_thread_captures_the_messages_of_all_ranks_in_a_group(void **stat
 static void messages_of_a_thread_with_several_ranks_are_passed_outside_of_groups(void **state)
 {
     capture_in_one_thread(false);
+}
+
+/* The ranks were made in one thread, and then have their own. Rank 1 makes its second message outside of a group, and
+ * rank 0 in one: both pass it, and all later ones in this direction. */
+static void *make_alone_once(void *argument)
+{
+    struct rank *r = argument;
+    static _Thread_local struct data d;
+    struct step steps[3 * 4 + 1];
+    int n = 0;
+    for (uint32_t m = 0; m < 4; m++) {
+        const bool is_alone = r->rank == 1 && m == 1;
+        if (!is_alone)
+            steps[n++] = (struct step){.what = OPEN};
+        const bool sends = r->rank == (m == 3); /* the last one goes in the other direction */
+        steps[n++] = (struct step){sends ? SEND : RECEIVE, 1 - r->rank, m};
+        if (!is_alone)
+            steps[n++] = (struct step){.what = CLOSE};
+    }
+    struct standin_graph *graph = NULL;
+    const cudaStream_t on = standin.stream();
+    r->is_right = capture(r, &d, steps, n, on, &graph) == PASSED && standin.passed(graph) == 2;
+    for (uint32_t round = 0; round < REPLAYS && r->is_right; round++) {
+        fill(&d, r, round);
+        r->is_right = standin.launch(graph) == 0 && has_all(r, &d, steps, n, round);
+    }
+    standin.graph_free(graph);
+    standin.stream_free(on);
+    return NULL;
+}
+
+static void a_message_in_a_group_on_one_rank_only_is_passed_if_the_other_cannot_wait(void **state)
+{
+    static const int devices[2] = {0, 1};
+    struct rank r[2];
+    ncclComm_t comms[2];
+    pthread_t thread;
+    assert_int_equal(ncclCommInitAll(comms, 2, devices), 0);
+    for (int i = 0; i < 2; i++)
+        r[i] = (struct rank){.rank = i, .nranks = 2, .comm = comms[i]};
+    assert_int_equal(pthread_create(&thread, NULL, make_alone_once, &r[1]), 0);
+    (void)make_alone_once(&r[0]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(r[0].is_right && r[1].is_right);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ncclCommDestroy(comms[i]), 0);
 }
 
 /* ---- errors */
@@ -467,14 +567,17 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_group_may_have_many_messages_to_one_rank),
         cmocka_unit_test(random_groups_of_messages_and_gathers_are_served),
         cmocka_unit_test(both_ranks_pass_a_message_that_one_cannot_capture),
+        cmocka_unit_test(a_group_captures_only_what_is_on_a_captured_stream),
         cmocka_unit_test(one_thread_captures_the_messages_of_all_ranks_in_a_group),
         cmocka_unit_test(messages_of_a_thread_with_several_ranks_are_passed_outside_of_groups),
+        cmocka_unit_test(a_message_in_a_group_on_one_rank_only_is_passed_if_the_other_cannot_wait),
         cmocka_unit_test(a_message_that_only_one_rank_captures_fails_on_both_soon),
         cmocka_unit_test(a_captured_message_fails_soon_if_its_peer_ends),
     };
     const struct CMUnitTest strict[] = {
         cmocka_unit_test(captured_messages_are_served_and_replay_with_eager_ones_between),
         cmocka_unit_test(strict_refuses_on_both_ranks_a_message_that_one_cannot_capture),
+        cmocka_unit_test(a_refused_message_does_not_keep_other_peers_waiting),
     };
     const struct CMUnitTest never[] = {
         cmocka_unit_test(a_captured_message_waits_for_its_peer_as_long_as_the_timeout),
