@@ -248,6 +248,7 @@ static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t
         *out = window;
         return ceclSuccess;
     }
+    result = cecl_comm_cause(comm, result); /* a peer may have told what it heard of this rank */
     cecl_keep_message(words);
     if (window)
         (void)!discard(window);
