@@ -416,12 +416,15 @@ def large_once(args, side, batch, number, clock):
         return json.load(file), "; ".join(decision_lines(said))
 
 
-def write_chart(args, batch, runs, times):
-    """Writes what docs/data keeps of a batch."""
-    what = {name: runs["nccl"][0][0][name] for name in ("ranks", "blocks", "width", "sequence", "batch")}
-    steps = {side: compare.summary([run for run, _ in runs[side]]) for side in ("nccl", "cecl")}
+def write_chart(args, batch, runs):
+    """Writes what docs/data keeps of a batch. Returns the median of each side, ms."""
+    kept = compare.chart(runs)
+    times = {side: got["median"] for side, got in kept["step_ms"].items()}
+    del kept["step_ms"]["alone"]
+    kept["no_communication"] = {"ms": round(times["alone"], 2)}
     with open(os.path.join(args.keep, f"fsdp2_{batch}.json"), "w", encoding="utf-8") as file:
-        json.dump({"fsdp2": what, "step_ms": steps, "no_communication": {"ms": round(times["alone"], 2)}}, file, indent=1)
+        json.dump(kept, file, indent=1)
+    return times
 
 
 def part_large(args, clock):
@@ -431,14 +434,13 @@ def part_large(args, clock):
         for number in range(args.rounds):
             for side, runs in got.items():
                 runs.append(large_once(args, side, batch, number, clock))
-        times = {side: compare.summary([run for run, _ in runs])["median"] for side, runs in got.items()}
+        times = write_chart(args, batch, {side: [run for run, _ in runs] for side, runs in got.items()})
         loss = max(abs(a - b) for a, b in zip(got["nccl"][-1][0]["losses"], got["cecl"][-1][0]["losses"]))
         need(loss <= 1e-3, f"batch {batch}: losses differ by {loss:.2g}")
         note("large", f"FSDP2, {args.ranks[-1]} ranks, batch {batch}",
              f"NCCL {times['nccl']:.1f} ms, cecl {times['cecl']:.1f} ms ({times['nccl'] / times['cecl']:.3f} x), "
              f"without communication {times['alone']:.1f} ms ({times['nccl'] / times['alone']:.3f} x), "
              f"losses within {loss:.1g}; {got['cecl'][-1][1] or 'no decision'}")
-        write_chart(args, batch, got, times)
 
 
 # nccl-tests' reductions of bfloat16; the other programs move bytes

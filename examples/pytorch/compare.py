@@ -41,6 +41,13 @@ def summary(runs):
     }
 
 
+def chart(sides):
+    """What docs/data keeps of the runs of each side."""
+    one = sides["nccl"][0]
+    kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}
+    return {"fsdp2": kept, "step_ms": {side: summary(runs) for side, runs in sides.items()}}
+
+
 def parse():
     own, rest = sys.argv[1:], []
     if "--" in own:
@@ -67,12 +74,11 @@ def main():
         for _ in range(args.rounds):
             for side, runs in sides.items():
                 runs.append(run_once(prefixes[side], environments[side], args, rest, folder))
-    results = {side: summary(runs) for side, runs in sides.items()}
-    one = sides["nccl"][0]
-    kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}
+    got = chart(sides)
+    results = got["step_ms"]
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"fsdp2": kept, "step_ms": results}, file, indent=1)
+            json.dump(got, file, indent=1)
     for side, got in results.items():
         print(
             f"{side}: a step {got['median']:.1f} ms ({got['least']:.1f} .. {got['most']:.1f}), "

@@ -37,8 +37,8 @@ ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, const char *what
 /* -- captured messages: a send or a receive, whose peer is another rank. Only if comm->has_pairs -- */
 
 /* Tells the peer whether this rank can capture its end. Returns which message it is between the two ranks in
- * this direction; 0: there are no words, or this rank tells no more. After CECL_NCCL_CAPTURED_AT_ONCE of them the caller must wait until the
- * peer has told the same. */
+ * this direction; 0: there are no words, or this rank tells no more. After CECL_NCCL_CAPTURED_AT_ONCE messages
+ * the caller must wait until the peer has told of them, too. */
 uint32_t cecl_nccl_agree_tell_message(struct cecl_nccl_comm *comm,
                                       const struct cecl_nccl_call *call, bool can);
 /* Tells the peer that this rank passes all later messages between them in this direction. The caller need not wait

@@ -73,19 +73,9 @@ bool multi_over_nodes(void)
     return sizes && *sizes;
 }
 
-/* A lone size is that of each node. */
-int multi_node_of(int rank)
+int multi_node_of(ceclComm_t comm, int rank)
 {
-    const char *sizes = multi_over_nodes() ? getenv("CECL_NODE_SIZE") : "65536";
-    char *rest;
-    long size = strtol(sizes, &rest, 10);
-    int node = 0;
-    for (; rank >= size; node++) {
-        rank -= (int)size;
-        if (*rest == ',')
-            size = strtol(rest + 1, &rest, 10);
-    }
-    return node;
+    return comm->nodes ? comm->nodes->node[rank] : 0;
 }
 
 void multi_setenv(const char *name, const char *value)

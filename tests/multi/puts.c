@@ -33,7 +33,7 @@ static void draw_ends(const struct puts *puts, struct transfer *t, uint64_t *x)
     do {
         t->owner = (int)multi_draw_below(x, (uint64_t)n);
         t->mover = (t->owner + 1 + (int)multi_draw_below(x, (uint64_t)n - 1)) % n;
-    } while (puts->nodes && puts->nodes[t->owner] != puts->nodes[t->mover]);
+    } while (multi_node_of(puts->comm, t->owner) != multi_node_of(puts->comm, t->mover));
 }
 
 /* In a captured program, all calls are on one stream. */

@@ -13,8 +13,7 @@
 
 struct puts {
     ceclComm_t comm;
-    int rank, n;      /* of comm */
-    const int *nodes; /* [n] the node of each rank; some ranks share one. NULL: all do */
+    int rank, n; /* of comm; some ranks share a node */
     ceclWindow_t window;
     /* PUTS_BYTES each: this rank's memory in the window, and any other memory */
     unsigned char *shared, *local;

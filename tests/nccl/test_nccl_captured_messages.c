@@ -124,15 +124,19 @@ static bool goes(const struct rank *r, const struct step *steps, int count, enum
 
 #define GOES(steps, expected) goes(r, steps, (int)(sizeof(steps) / sizeof(steps[0])), expected)
 
+/* The steps of three ranks. */
+#define GO_THREE(first, second, third, expected)                                                   \
+    (r->rank == 0   ? GOES(first, expected)                                                        \
+     : r->rank == 1 ? GOES(second, expected)                                                       \
+                    : GOES(third, expected))
+
 /* ---- served and passed */
 
 static bool pass_along(const struct rank *r, enum course expected)
 {
     const struct step first[] = {{SEND, 1, 0}}, second[] = {{RECEIVE, 0, 0}, {SEND, 2, 1}},
                       third[] = {{RECEIVE, 1, 1}};
-    return r->rank == 0   ? GOES(first, expected)
-           : r->rank == 1 ? GOES(second, expected)
-                          : GOES(third, expected);
+    return GO_THREE(first, second, third, expected);
 }
 
 /* Each rank has a message to each rank, also to itself. */
@@ -183,9 +187,7 @@ static bool group_with_a_gather(struct rank *r)
                                   {.what = CLOSE},
                                   {RECEIVE, 0, 2}},
                       third[] = {{.what = OPEN}, {GATHER, 0, 1}, {.what = CLOSE}};
-    return r->rank == 0   ? GOES(first, SERVED)
-           : r->rank == 1 ? GOES(second, SERVED)
-                          : GOES(third, SERVED);
+    return GO_THREE(first, second, third, SERVED);
 }
 
 static void messages_are_served_in_a_group_with_a_gather(void **state)
@@ -202,9 +204,7 @@ static bool wait_for_one_peer(struct rank *r)
                                   {RECEIVE, 2, 2},
                                   {.what = CLOSE}},
                       third[] = {{RECEIVE, 0, 1}, {SEND, 1, 2}};
-    return r->rank == 0   ? GOES(first, SERVED)
-           : r->rank == 1 ? GOES(second, SERVED)
-                          : GOES(third, SERVED);
+    return GO_THREE(first, second, third, SERVED);
 }
 
 static void a_rank_waits_for_the_peers_of_its_group_but_not_for_their_peers(void **state)

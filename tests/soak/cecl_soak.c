@@ -55,29 +55,25 @@ static void tell_hang(int signal)
     _exit(128 + signal);
 }
 
-/* Writes the nodes of the team's members. Returns whether some members share a node. */
-static bool find_nodes(const struct team *team, int *nodes)
+/* Whether some members share a node. */
+static bool share_a_node(const struct team *team)
 {
-    bool shared = false;
-    for (int r = 0; r < team->n; r++) {
-        nodes[r] = multi_node_of(team->world[r]);
+    for (int r = 0; r < team->n; r++)
         for (int q = 0; q < r; q++)
-            shared = shared || nodes[q] == nodes[r];
-    }
-    return shared;
+            if (multi_node_of(team->comm, q) == multi_node_of(team->comm, r))
+                return true;
+    return false;
 }
 
 /* One-sided calls on some communicator, in a window that is shared and freed. */
 static void put(uint64_t *x)
 {
     const struct team *team = teams_pick(x);
-    int nodes[RANKS];
     uint64_t program = random_next(x);
     struct puts puts = {.comm = team->comm, .rank = team->me, .n = team->n, .seed = random_next(x)};
     puts.launches = (int)(puts.seed % 6 < 3 ? 0 : puts.seed % 3 + 1);
-    if (team->me < 0 || !find_nodes(team, nodes))
+    if (team->me < 0 || !share_a_node(team))
         return;
-    puts.nodes = nodes;
     struct memory shared = memory_new(team->comm, MEMORY_SHARED, PUTS_BYTES),
                   local = memory_new(team->comm, MEMORY_PRIVATE, PUTS_BYTES);
     puts.shared = shared.at;
