@@ -356,11 +356,11 @@ def jax_calls(args, clock, name, policy, flags, steps):
 
 def part_jax(args, clock):
     # without command buffers, because captured calls are not tried
-    said = jax_calls(args, clock, "jax", "auto", "--xla_gpu_enable_command_buffer=", 200)
+    said = jax_calls(args, clock, "jax", "auto", "--xla_gpu_enable_command_buffer=", 600)
     if said is None:
         return
-    need(decision_lines(said), f"200 steps, and no decision\n{said[-3000:]}")
-    note("jax", "calls under auto, and 200 steps", f"0 wrong; {'; '.join(decision_lines(said))}")
+    need(decision_lines(said), f"600 steps, and no decision\n{said[-3000:]}")
+    note("jax", "calls under auto, and 600 steps", f"0 wrong; {'; '.join(decision_lines(said))}")
 
 
 def part_jax_graphs(args, clock):

@@ -47,7 +47,7 @@ def train(args):
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
-    shape = argparse.Namespace(blocks=4, width=512, heads=8, group_memory=False)
+    shape = argparse.Namespace(blocks=4, width=512, heads=8, group_memory=False, alone=False)
     torch.manual_seed(1)  # the same parameters on all ranks
     model = fsdp2.make_model(shape, DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
