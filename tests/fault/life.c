@@ -93,6 +93,11 @@ static void warm_up(struct life *life)
     snprintf(which, sizeof(which), "%d", life->me % gpus);
     setenv("CECL_CUDA_DEVICE", which, 1);
     setenv("CECL_DEVICE", "cuda", 1);
+    /* between nodes, NCCL takes ranks that share a GPU if they seem to be on different hosts */
+    if (life->n > gpus) {
+        snprintf(which, sizeof(which), "rank %d", life->me);
+        setenv("NCCL_HOSTID", which, 1);
+    }
     if (ceclGetUniqueId(&id) != ceclSuccess ||
         ceclCommInitRank(&life->warm, 1, id, 0) != ceclSuccess)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
