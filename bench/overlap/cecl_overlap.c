@@ -73,21 +73,31 @@ static bool time_load(struct bench *b, const struct load *load, const char *name
     return true;
 }
 
-static bool time_contender(struct bench *b, struct contender *c, size_t block, int round)
+static bool time_loads(struct bench *b, struct contender *c, size_t block, int round)
 {
     struct load load = {.gemm = true,
                         .side = c->side,
                         .send = send_place(c->side, &b->run, block, c->in_place),
                         .block = block};
-    ceclResult_t failure = ceclSuccess;
     if (!time_load(b, &load, c->name, &c->with[round]))
         return false;
     load.after = true;
     if (b->settings.sequential && !time_load(b, &load, c->name, &c->sequential[round]))
         return false;
     load.after = load.gemm = false;
-    if (!time_load(b, &load, c->name, &c->alone[round]))
+    return time_load(b, &load, c->name, &c->alone[round]);
+}
+
+static bool time_contender(struct bench *b, struct contender *c, size_t block, int round)
+{
+    ceclResult_t failure = ceclSuccess;
+    ceclCallStats_t before, after;
+    BENCH_TRY(&b->run, ceclCallStats(c->comm, &before));
+    if (!time_loads(b, c, block, round))
         return false;
+    BENCH_TRY(&b->run, ceclCallStats(c->comm, &after));
+    c->told += after.told - before.told;
+    c->late += after.late - before.late;
     BENCH_TRY(&b->run, ceclCommGetAsyncError(c->comm, &failure));
     return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
 }

@@ -30,6 +30,8 @@ struct contender {
     double with[MAX_ROUNDS], alone[MAX_ROUNDS];
     double sequential[MAX_ROUNDS]; /* if the settings ask for it */
     long long errors;              /* wrong bytes on all ranks */
+    /* this rank's calls, and those to which a rank came late; 0 for NCCL, and for calls that tell no places */
+    uint64_t told, late;
 };
 
 /* The measurements of one size. */

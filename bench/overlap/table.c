@@ -110,6 +110,21 @@ static void print_row(const struct run *run, const struct settings *settings, co
         printf(" %8s\n", "-");
 }
 
+/* Late calls take longer, so a reader needs to know how many there were. */
+static void print_late(const struct trial *t)
+{
+    const char *before = "# calls to which a rank came late:";
+    for (int i = 0; i < t->ncontenders; i++) {
+        const struct contender *c = &t->contenders[i];
+        if (c->told == 0)
+            continue;
+        printf("%s %s %.0f %%", before, c->name, 100 * (double)c->late / (double)c->told);
+        before = ";";
+    }
+    if (*before == ';')
+        puts("");
+}
+
 void table_size(const struct run *run, const struct settings *settings, const struct trial *t)
 {
     if (run->rank != 0)
@@ -126,6 +141,7 @@ void table_size(const struct run *run, const struct settings *settings, const st
     printf(" %8s\n", "-");
     for (int i = 0; i < t->ncontenders; i++)
         print_row(run, settings, t, &t->contenders[i]);
+    print_late(t);
     fflush(stdout);
 }
 
@@ -154,7 +170,8 @@ static void json_side(FILE *out, const struct run *run, const struct settings *s
     const int rounds = run->options.rounds;
     struct spread columns[COLUMNS];
     columns_of(run, settings, t, c, columns);
-    fprintf(out, "    {\"side\": \"%s\", \"errors\": %lld", c->name, c->errors);
+    fprintf(out, "    {\"side\": \"%s\", \"errors\": %lld, \"calls\": %llu, \"late_calls\": %llu",
+            c->name, c->errors, (unsigned long long)c->told, (unsigned long long)c->late);
     for (int i = 0; i < COLUMNS; i++) {
         fputs(",\n     ", out);
         json_spread(out, names[i], &columns[i]);

@@ -325,20 +325,20 @@ static enum missing what_is_missing(const struct cecl_places *places,
 /* No rank would arrive within a shorter wait. */
 #define LEAST_WAIT_NS 10000u
 
-/* How long a wait may go on while this rank's GPU has work. */
-static uint64_t longest(struct cecl_places *places, const struct cecl_places_patience *patience,
-                        enum missing missing, uint64_t now)
+/* How much longer waits may still take in all. */
+static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
-    if (missing == NEVER || !patience->is_pending)
-        return 0;
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
     places->spent_ns -= regained < places->spent_ns ? regained : places->spent_ns;
     places->waited_at = now;
     const uint64_t left =
         places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
-    if (left < LEAST_WAIT_NS)
-        return 0;
-    return left < patience->pending_ns ? left : patience->pending_ns;
+    return left < LEAST_WAIT_NS ? 0 : left;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
@@ -378,20 +378,23 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     /* waiting for up to `least` is not counted as spent */
     const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET;
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
-                   more = longest(places, patience, missing, start);
+                   left = missing == NEVER ? 0 : left_of(places, start),
+                   worth = missing == SOON ? least_of(patience->worth_ns, left) : 0,
+                   more = patience->is_pending ? least_of(patience->pending_ns, left) : 0;
     uint64_t spent = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && !places->patient && !must_meet && spent >= least &&
+        if (has_order(places) && !places->patient && !must_meet && spent >= least + worth &&
             (spent - least >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* after a decision, too, because a hostile peer may overwrite it again and again */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
-    note_spent(places, patience, spent > least ? spent - least : 0);
+    const uint64_t longer = spent > least ? spent - least : 0;
+    note_spent(places, patience, outcome == CECL_PLACES_FULL && longer <= worth ? 0 : longer);
     return outcome;
 }
 

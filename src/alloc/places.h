@@ -124,9 +124,10 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
                          struct cecl_places_group *group);
 
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or 0 if a late rank has not even
- * published the call before this group. While `is_pending` returns true, because this rank's GPU has work, waiting
- * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits take at most
- * `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
+ * published the call before this group. It waits for another `worth_ns`, because a LATE call would cost the GPUs that
+ * time. While `is_pending` returns true, because this rank's GPU has work, waiting
+ * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits, except those within
+ * `worth_ns` that ended with FULL, take at most `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
  * program by at most that share, even if the program's speed is limited by its hosts. If this rank's GPU has run
  * out of work by the next call, its host is not ahead of it and the wait was not free, so the wait counts
  * CECL_PLACES_DRY times. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
@@ -136,8 +137,9 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] lowered by the time waited beyond wait_ns */
+    uint64_t pending_ns;           /* [in, out] lowered by what the wait counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
+    uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
 };
 
 /* Waits for the outcome of a group, or decides it. Groups are met in the order in which they were

@@ -393,6 +393,21 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
+/* How much longer this rank waits because of what a late call costs. Of each pair of ranks, the later one moves the
+ * bytes of both, so the call takes at least as much longer as its bytes need on one rank's links. */
+static uint64_t worth_ns(const struct cecl_launch *launch, uint64_t most)
+{
+    const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB),
+                   mib = UINT64_C(1) << 20;
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < launch->nfull && ns < most; i++) {
+        const uint64_t bytes = launch->calls[i].bytes,
+                       peers = (uint64_t)launch->calls[i].nranks - 1;
+        ns = bytes / mib > most ? most : ns + peers * bytes * each / mib;
+    }
+    return ns < most ? ns : most;
+}
+
 /* Whether an earlier call of this rank is pending. One-sided calls do not count, because this call does not
  * wait for them. Reads only words in memory of the host. */
 static bool is_pending(void *context)
@@ -408,7 +423,8 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
     const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
-                                            is_pending};
+                                            is_pending, 0};
+    patience.worth_ns = worth_ns(launch, patience.pending_ns);
     const enum cecl_places_outcome outcome =
         cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;

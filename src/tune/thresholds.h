@@ -87,6 +87,14 @@ RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times the time of a call on its host thread (3 to 10 us), and less than 50 us, the "
          "most that a late rank may cost its peers' host threads.")
 
+THRESHOLD(LATE_WAIT_NS_PER_MIB, "late.wait_ns_per_mib", NANOSECONDS, 0, 1000000,
+          "How much longer than late.wait_ns a call waits for late ranks for each MiB that a rank "
+          "sends to its peers, up to late.pending_ns.")
+RECKONED(LATE_WAIT_NS_PER_MIB, 1, EVERY, HOST, 0, "No calculation is on record.")
+RECKONED(LATE_WAIT_NS_PER_MIB, 1, EVERY, CUDA, 2700,
+         "1 MiB takes 2.7 us over the link at 390 GB/s, and a late call takes at least twice its "
+         "time. So a wait that succeeds costs no more than the GPUs gain.")
+
 THRESHOLD(
     LATE_PENDING_NS, "late.pending_ns", NANOSECONDS, 0, 1000000000,
     "How much longer a call or a group waits for late ranks while an earlier call of this rank is "

@@ -379,6 +379,64 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     free_shared(shared, 2);
 }
 
+/* A call that is late costs the GPUs as much as `worth_ns`. A wait for the peer is free if the peer comes in that time. */
+static void a_late_peer_is_waited_for_as_long_as_a_late_call_costs(void **state)
+{
+    struct cecl_places places[2];
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    places[0].most_spent_ns = FOR_EVER;
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = PENDING_NS};
+    assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
+                MOST_OF(PENDING_NS));
+    assert_true(places[0].spent_ns >= PENDING_NS);
+    /* a peer that has not made the previous call either is too far behind */
+    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
+    free_shared(shared, 2);
+}
+
+/* Makes a rank's next call after a while, in a thread of its own. */
+static void *publish_later(void *argument)
+{
+    nanosleep(&(struct timespec){.tv_nsec = PENDING_NS}, NULL);
+    return publish_and_finish(argument);
+}
+
+static void a_wait_that_a_peer_ends_in_time_counts_only_beyond_its_worth(void **state)
+{
+    for (int is_worth = 0; is_worth < 2; is_worth++) {
+        struct cecl_places places[2];
+        void *shared = new_shared(2, 0);
+        open_all(places, shared, 2, 0);
+        places[0].most_spent_ns = FOR_EVER;
+        in_another_thread(&places[1], 1);
+        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+        struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always,
+                                                is_worth ? FOR_EVER : 1};
+        pthread_t thread;
+        struct other other = {&places[1], 1};
+        assert_int_equal(pthread_create(&thread, NULL, publish_later, &other), 0);
+        (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
+        pthread_join(thread, NULL);
+        assert_int_equal(places[0].spent_ns > 0, !is_worth);
+        free_shared(shared, 2);
+    }
+}
+
+static void no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent(void **state)
+{
+    struct cecl_places places[2];
+    void *shared = new_shared(2, 0);
+    open_all(places, shared, 2, 0);
+    in_another_thread(&places[1], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
+    (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
+    free_shared(shared, 2);
+}
+
 /* Returns true ("calls are pending") for the number of times in *context. */
 static bool count_down(void *context)
 {
@@ -786,6 +844,9 @@ int main(void)
         cmocka_unit_test(a_rank_waits_for_a_peer_that_is_one_call_behind),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
         cmocka_unit_test(a_late_peer_is_waited_for_longer_while_calls_are_pending),
+        cmocka_unit_test(a_late_peer_is_waited_for_as_long_as_a_late_call_costs),
+        cmocka_unit_test(a_wait_that_a_peer_ends_in_time_counts_only_beyond_its_worth),
+        cmocka_unit_test(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent),
         cmocka_unit_test(the_longer_wait_ends_with_the_pending_calls),
         cmocka_unit_test(all_longer_waits_are_a_bound_and_a_share_of_the_time),
         cmocka_unit_test(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times),
