@@ -732,12 +732,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * The calling thread waits for
  *   - a peer that has not said yet where its buffers lie: 20 us (late.wait_ns), plus the time that
  *     this rank has just spent on registering memory (at most 100 ms). On GPUs it waits longer by
- *     2.7 us for each MiB that it sends to its peers (late.wait_ns_per_mib), because a late call
- *     takes that much longer. It does not wait for a peer that has not made the call before this
- *     one either. While an earlier call of this rank is pending on its GPU, it waits 500 us longer
- *     for any peer (late.pending_ns; shared by the calls of a group). 500 us is also the limit of
- *     the wait for each MiB. The longer waits take at most 2 ms in all (late.pending_sum_ns) plus a
- *     64th of the elapsed time; a wait for each MiB counts only if the peer did not come in time.
+ *     2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
+ *     late.wait_ns_per_mib), because a late call takes that much longer. It does not wait for a
+ *     peer that has not made the call before this one either. While an earlier call of this rank is
+ *     pending on its GPU, it waits 500 us longer for any peer (late.pending_ns; shared by the calls
+ *     of a group). The longer waits take at most 2 ms in all (late.pending_sum_ns) plus a 64th of
+ *     the elapsed time; those by MiB count only if the peer did not come in time.
  *     Among more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next

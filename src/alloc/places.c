@@ -341,16 +341,16 @@ static uint64_t least_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* pending: the part of `spent` that was waited only because this rank's GPU had work */
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
-                       uint64_t spent)
+                       uint64_t spent, uint64_t pending)
 {
-    const uint64_t most =
+    const uint64_t most = /* in any longer time this thread did not run */
         places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
-    places->latest_ns =
-        spent < most ? spent : most; /* in any longer time this thread did not run */
-    places->spent_ns += places->latest_ns;
+    places->latest_ns = least_of(pending, most);
+    places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
-    patience->pending_ns -= spent < patience->pending_ns ? spent : patience->pending_ns;
+    patience->pending_ns -= least_of(spent, patience->pending_ns);
 }
 
 /* Makes the wait for the group before count more if this rank's GPU ran out of work. The debt has a limit, from
@@ -394,7 +394,9 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
             return CECL_PLACES_STOPPED;
     }
     const uint64_t longer = spent > least ? spent - least : 0;
-    note_spent(places, patience, outcome == CECL_PLACES_FULL && longer <= worth ? 0 : longer);
+    const bool has_gained = outcome == CECL_PLACES_FULL && longer <= worth;
+    note_spent(places, patience, has_gained ? 0 : longer,
+               more > worth && longer > worth ? longer - worth : 0);
     return outcome;
 }
 

@@ -383,6 +383,9 @@ static ceclResult_t lend(struct cecl_launch *launch)
 #define PATIENCE_MAX_NS                                                                            \
     UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
+#define MUCH_KIB                                                                                   \
+    (UINT64_C(1) << 24) /* moves for longer than PATIENCE_MAX_NS; products of it fit 64 bits */
+
 /* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that
  * this took to its waiting time. Peers often have new memory at the same call, and may take longer to
  * register it. */
@@ -394,18 +397,17 @@ static uint64_t wait_ns(ceclComm_t comm)
 }
 
 /* How much longer this rank waits because of what a late call costs. Of each pair of ranks, the later one moves the
- * bytes of both, so the call takes at least as much longer as its bytes need on one rank's links. */
-static uint64_t worth_ns(const struct cecl_launch *launch, uint64_t most)
+ * bytes of both, so the call takes longer by its bytes. */
+static uint64_t worth_ns(const struct cecl_launch *launch)
 {
-    const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB),
-                   mib = UINT64_C(1) << 20;
+    const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);
     uint64_t ns = 0;
-    for (uint32_t i = 0; i < launch->nfull && ns < most; i++) {
-        const uint64_t bytes = launch->calls[i].bytes,
-                       peers = (uint64_t)launch->calls[i].nranks - 1;
-        ns = bytes / mib > most ? most : ns + peers * bytes * each / mib;
+    for (uint32_t i = 0; i < launch->nfull && ns < PATIENCE_MAX_NS; i++) {
+        const struct cecl_call *call = &launch->calls[i];
+        const uint64_t kib = call->bytes / 1024, peers = (uint64_t)call->nranks - 1;
+        ns += kib > MUCH_KIB ? PATIENCE_MAX_NS : peers * kib * each / 1024;
     }
-    return ns < most ? ns : most;
+    return ns < PATIENCE_MAX_NS ? ns : PATIENCE_MAX_NS;
 }
 
 /* Whether an earlier call of this rank is pending. One-sided calls do not count, because this call does not
@@ -424,7 +426,7 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
     const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
                                             is_pending, 0};
-    patience.worth_ns = worth_ns(launch, patience.pending_ns);
+    patience.worth_ns = worth_ns(launch);
     const enum cecl_places_outcome outcome =
         cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;
