@@ -195,12 +195,13 @@ def draw_training(data, figure):
         axes.errorbar(place, step["median"], color="black", capsize=3, linewidth=0.8,
                       yerr=[[step["median"] - step["least"]], [step["most"] - step["median"]]],
                       label="all rounds" if first else None)
-        axes.annotate(f"{step['median']:.1f} ms, {100 * side['exposed_share']['median']:.1f} % waiting",
+        axes.annotate(f"{step['median']:.1f} ms,\n{100 * side['exposed_share']['median']:.1f} % waiting",
                       (place, step["most"]), xytext=(0, 4), textcoords="offset points", ha="center",
                       fontsize=9)
     if not data["sides"]:
         raise Refused("no side: at least one expected")
-    axes.set_xticks(range(len(data["sides"])), [name_of(side["comm"]) for side in data["sides"]])
+    names = [name_of(side["comm"]).replace(" on ", "\non ") for side in data["sides"]]
+    axes.set_xticks(range(len(data["sides"])), names)
     axes.set_xlim(-0.6, len(data["sides"]) - 0.4)
     axes.set_ylim(0, 1.3 * max(side["step_ms"]["most"] for side in data["sides"]))
     axes.set_ylabel(f"ms a step, median of {data['rounds']} rounds")
