@@ -136,6 +136,9 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     }
     struct cecl_net *net = comm->engine.net;
     const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
+    if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
+        cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
+                  cecl_comm_hint(comm));
     if (failed != ceclSuccess)
         cecl_comm_set_async(comm, failed, cecl_message());
     hear_trouble(comm, false);
@@ -190,11 +193,21 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
                      name, other, cecl_comm_hint(comm));
 }
 
+/* Whether this rank and a rank of another host made different calls, as far as that rank has told. */
+static bool differs_away(ceclComm_t comm, struct cecl_history_difference *difference)
+{
+    for (int r = 0; r < comm->nranks && cecl_mesh_spans_hosts(comm->mesh); r++)
+        if (cecl_history_differs_from(&comm->history, r, cecl_mesh_call_of(comm->mesh, r),
+                                      difference))
+            return true;
+    return false;
+}
+
 void cecl_comm_compare_calls(ceclComm_t comm)
 {
     struct cecl_history_difference difference;
     char name[64];
-    if (!cecl_history_differs(&comm->history, &difference))
+    if (!cecl_history_differs(&comm->history, &difference) && !differs_away(comm, &difference))
         return;
     snprintf(name, sizeof(name), "%s, call %u of this communicator", difference.name,
              difference.call);
