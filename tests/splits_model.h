@@ -27,7 +27,7 @@ struct model_memory {
     uint64_t splits[MODEL_RANKS][MODEL_BLOCKS], offsets[MODEL_RANKS][MODEL_BLOCKS],
         out[MODEL_RANKS][2 * MODEL_BLOCKS];
     struct cecl_splits_trouble trouble[MODEL_RANKS];
-    uint32_t end;
+    uint32_t number[MODEL_RANKS], end;
 };
 
 struct model {
@@ -245,6 +245,7 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
         for (uint32_t i = 0; i < 2 * MODEL_BLOCKS; i++)
             at->out[r][i] = UINT64_MAX;
         at->trouble[r] = (struct cecl_splits_trouble){0};
+        at->number[r] = 0;
     }
     at->end = 0;
 }
@@ -267,6 +268,8 @@ static inline struct cecl_splits model_step(const struct model *m, struct model_
         .from = (uint32_t)rank,
         .near = model_near(m, rank),
         .form = m->form,
+        .shape = 0x5EA1,
+        .number = &at->number[rank],
         .rows = {at->send[rank] + m->send_at, 0, m->form.send_rows * m->form.row_bytes},
         .scales = {at->scales[rank] + m->send_at, 0, m->form.send_rows * m->form.scale_bytes},
         .splits = at->splits[rank],
@@ -366,6 +369,99 @@ static inline void model_check(struct model *m, const struct model_memory *at)
     }
     for (int r = 0; r < n; r++)
         model_check_trouble(m, at, r);
+}
+
+/* ---- lines of other calls: 4 ranks on one node, and no row moves by a line that is not of the call */
+
+typedef void model_each(const struct cecl_splits *);
+typedef void model_meet(void);
+
+/* All ranks but `silent` do a step; rank `odd` has other sizes, which only the hash of its call shows here. */
+static inline void model_all_do(const struct model *m, struct model_memory *at,
+                                enum cecl_splits_step step, int silent, int odd, model_each *each,
+                                model_meet *meet)
+{
+    for (int r = 0; r < (int)m->form.nranks; r++) {
+        struct cecl_splits call = model_step(m, at, r, step);
+        call.shape += r == odd;
+        if (r != silent)
+            each(&call);
+    }
+    meet();
+}
+
+/* Draws a call with rows, and makes it. Its lines stay, and its output is cleared. */
+static inline void model_first_call(struct model *m, struct model_memory *at, model_each *each,
+                                    model_meet *meet)
+{
+    uint64_t x = 11;
+    do
+        model_draw(&x, 4, 8, m, at);
+    while (m->trouble.what != CECL_SPLITS_FINE || m->form.send_rows == 0);
+    model_all_do(m, at, CECL_SPLITS_TELL, -1, -1, each, meet);
+    model_all_do(m, at, CECL_SPLITS_MOVE, -1, -1, each, meet);
+    for (int r = 0; r < 4; r++) {
+        memset(at->slices[r] + MODEL_TABLE, MODEL_UNTOUCHED, MODEL_SLICE - MODEL_TABLE);
+        memset(at->out[r], 0xff, sizeof(at->out[r]));
+    }
+}
+
+/* Rank `r` moves its rows, and passes on rows of the next one. It writes nothing, and names rank `other`. */
+static inline void model_must_move_nothing(const struct model *m, struct model_memory *at, int r,
+                                           uint32_t other, model_each *each, model_meet *meet)
+{
+    struct cecl_splits call = model_step(m, at, r, CECL_SPLITS_MOVE);
+    each(&call);
+    call.step = CECL_SPLITS_PASS;
+    call.from = (call.rank + 1) % m->form.nranks;
+    each(&call);
+    meet();
+    assert_int_equal(at->trouble[r].what, CECL_SPLITS_OTHER);
+    assert_int_equal(at->trouble[r].rank, other);
+    for (int to = 0; to < 4; to++)
+        for (size_t i = MODEL_TABLE; i < MODEL_SLICE; i++)
+            assert_int_equal(at->slices[to][i], MODEL_UNTOUCHED);
+    for (uint32_t i = 0; i < 2 * MODEL_BLOCKS; i++)
+        assert_true(at->out[r][i] == UINT64_MAX);
+}
+
+/* A communicator has failed, and its release has ended the wait for rank 2's line. */
+static inline void model_early_line(struct model *m, struct model_memory *at, model_each *each,
+                                    model_meet *meet)
+{
+    model_first_call(m, at, each, meet);
+    model_all_do(m, at, CECL_SPLITS_TELL, 2, -1, each, meet);
+    for (int r = 0; r < 4; r++)
+        if (r != 2)
+            model_must_move_nothing(m, at, r, 2, each, meet);
+}
+
+/* Rank 1's seal has come before the rest of its line, which still says where an earlier recvbuff lay. */
+static inline void model_torn_line(struct model *m, struct model_memory *at, model_each *each,
+                                   model_meet *meet)
+{
+    struct cecl_splits_line early, late;
+    model_first_call(m, at, each, meet);
+    unsigned char *const line =
+        at->slices[0] + 64 + cecl_splits_line_bytes(m->form.nranks, m->form.experts);
+    memcpy(&early, line, sizeof(early));
+    m->recv_at[1] += 16;
+    model_all_do(m, at, CECL_SPLITS_TELL, -1, -1, each, meet);
+    memcpy(&late, line, sizeof(late));
+    assert_true(late.recv_offset == early.recv_offset + 16);
+    early.seal = late.seal;
+    memcpy(line, &early, sizeof(early));
+    model_must_move_nothing(m, at, 0, 1, each, meet);
+}
+
+static inline void model_odd_line(struct model *m, struct model_memory *at, model_each *each,
+                                  model_meet *meet)
+{
+    model_first_call(m, at, each, meet);
+    model_all_do(m, at, CECL_SPLITS_TELL, -1, 1, each, meet);
+    for (int r = 0; r < 4; r++)
+        if (r != 1)
+            model_must_move_nothing(m, at, r, 1, each, meet);
 }
 
 #endif

@@ -86,13 +86,14 @@
  * must be equal on all ranks; where buffers lie may always differ. Along with the places of their
  * buffers ranks tell each other a hash of the call. If the hashes differ, no byte of the call
  * moves, a rank gets ceclInvalidUsage, and the communicator fails. Small calls (ceclExplain tells
- * which are small), barriers and calls by splits on the device are compared afterwards, among the
- * ranks of a host: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the
- * difference, and the communicator fails with ceclInvalidUsage. (Calls of a rank that is more than
- * 64 calls ahead are not compared.) With CECL_CHECK=1 in the environment ranks compare every
- * collective before it starts, by an exchange between their host threads; if calls differ, all
- * ranks refuse (ceclInvalidUsage, naming the difference). Run every new program once with
- * CECL_CHECK=1.
+ * which are small), barriers and calls by splits on the device are compared afterwards:
+ * ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog find the difference, and the
+ * communicator fails with ceclInvalidUsage. (Calls of a rank that is more than 64 calls ahead are
+ * not compared. Between ranks of different hosts only a call that stays pending is compared.)
+ * Kernels of calls by splits compare them, too, also over hosts, and move no row if ranks differ.
+ * With CECL_CHECK=1 in the environment ranks compare every collective before it starts, by an
+ * exchange between their host threads; if calls differ, all ranks refuse (ceclInvalidUsage, naming
+ * the difference). Run every new program once with CECL_CHECK=1.
  *
  * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
  * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank
@@ -978,8 +979,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * nodes a rank may fail before all of its rows have come, and with ceclRemoteError if it has not seen
  * the splits yet.
  * In a group it must be the only call.
- * Collective: all ranks call, with equal sendrows, recvrows, rowcount and datatype, in the same order
- * on `comm`. Threads: one call at a time. Ownership: buffers stay the caller's.
+ * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
+ * same order on `comm`. If ranks differ, also over hosts, no row moves, and the communicator fails on
+ * every rank, with ceclInvalidUsage, or ceclRemoteError on a rank that a peer told first. The message
+ * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the message
+ * says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
  * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
  * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). */

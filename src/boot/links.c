@@ -98,7 +98,7 @@ static void send_away(struct links *links, const struct cecl_link_head *message)
 static void note_last_word(struct links *links, const struct cecl_link_head *message)
 {
     struct mesh_life life;
-    if (message->kind == CECL_LINK_FRAME)
+    if (message->kind == CECL_LINK_FRAME || message->kind == CECL_LINK_CALL)
         return;
     links->has_ended[message->from] = true;
     if (message->kind != CECL_LINK_LIFE || message->bytes != sizeof(*message) + sizeof(life))
@@ -119,20 +119,26 @@ static void end_line(struct links *links, struct links_end *line)
     links_close_end(line);
 }
 
+/* Whether a rank may send a message of this kind on a line. */
+static bool is_from_line(const struct links_end *line, int kind)
+{
+    return line->kind == FRAMES ? kind == CECL_LINK_FRAME
+                                : kind == CECL_LINK_LIFE || kind == CECL_LINK_CALL;
+}
+
 static void hear_line(struct links *links, struct links_end *line)
 {
     union {
         struct cecl_link_head head;
         char bytes[CECL_LINK_BYTES];
     } message;
-    const int kind = line->kind == FRAMES ? CECL_LINK_FRAME : CECL_LINK_LIFE;
     while (line->fd >= 0) {
         const ssize_t got = recv(line->fd, &message, sizeof(message), MSG_DONTWAIT);
         if (cecl_packet_again(got))
             continue;
         if (got < 0 && !cecl_net_is_closed(errno))
             return;
-        if (got < (ssize_t)sizeof(message.head) || message.head.kind != kind) {
+        if (got < (ssize_t)sizeof(message.head) || !is_from_line(line, message.head.kind)) {
             end_line(links, line);
             return;
         }

@@ -29,6 +29,7 @@ struct cecl_link_head {
 enum cecl_link_kind {
     CECL_LINK_FRAME = 1, /* a part of an exchange (mesh.c) */
     CECL_LINK_LIFE,      /* the rank's goodbye or abort (mesh_watch.c) */
+    CECL_LINK_CALL,      /* the rank's last call, on life lines (cecl_mesh_tell_call) */
     /* -- from the threads, on life lines: */
     CECL_LINK_GONE, /* the rank has ended without a goodbye or an abort */
     CECL_LINK_CUT,  /* no rank of that rank's host can be reached any more; the text says why */

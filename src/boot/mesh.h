@@ -175,6 +175,11 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 /* Whether `peer` has said goodbye with a last word. If so, sets *word. */
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word);
+/* Tells the ranks of other hosts this rank's last call (comm/history.h). Best effort; never blocks. Returns whether
+ * it was sent. */
+bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call);
+/* The call that a rank of another host told last; 0: none. Any thread. */
+uint64_t cecl_mesh_call_of(const struct cecl_mesh *mesh, int rank);
 /* Tells all peers that this rank gives up, and why. Best effort; never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
 /* Ends waits of this rank's other threads in the calls above, with ceclRemoteError. */

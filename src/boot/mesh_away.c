@@ -1,5 +1,5 @@
 /* What a rank and ranks of other hosts tell each other, through this rank's sockets to the thread of its host's leader
- * (links.h): frames of exchanges, and news of goodbyes, aborts and deaths. */
+ * (links.h): frames of exchanges, news of goodbyes, aborts and deaths, and last calls. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -140,6 +140,21 @@ void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
                     MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call)
+{
+    struct {
+        struct cecl_link_head head;
+        uint64_t call;
+    } whole = {.head = {.kind = CECL_LINK_CALL}, .call = call};
+    const int line = mesh->hosts ? mesh->hosts->line[CECL_LINE_LIFE] : -1;
+    return line >= 0 && send(line, &whole, sizeof(whole), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
+uint64_t cecl_mesh_call_of(const struct cecl_mesh *mesh, int rank)
+{
+    return mesh->hosts ? atomic_load(&mesh->hosts->calls[rank]) : 0;
+}
+
 /* Notes that no rank of the host of `rank` can be reached any more. `message` says why; NULL: that host's leader
  * has left. If the leader has died, the other ranks of that host may still take connections. Otherwise that host
  * is cut off. */
@@ -178,6 +193,15 @@ static void note_message(struct cecl_mesh *mesh, const struct cecl_link_head *he
         atomic_store(&peer->state, MESH_DEAD);
 }
 
+static void note_call(struct cecl_mesh *mesh, const union message *message, ssize_t bytes)
+{
+    uint64_t call;
+    if (bytes != (ssize_t)sizeof(call))
+        return;
+    memcpy(&call, message->bytes + sizeof(message->head), sizeof(call));
+    atomic_store(&mesh->hosts->calls[message->head.from], call);
+}
+
 /* The leader's thread has ended. If the leader said goodbye, ranks of other hosts count as left, because
  * no news of them can arrive any more. Otherwise errors name the leader. */
 static void note_line_end(struct cecl_mesh *mesh)
@@ -206,6 +230,10 @@ static bool read_life(struct cecl_mesh *mesh)
         const ssize_t bytes = got - (ssize_t)sizeof(message.head);
         if (bytes < 0 || message.head.from >= mesh->nranks)
             return false;
+        if (message.head.kind == CECL_LINK_CALL) {
+            note_call(mesh, &message, bytes);
+            continue;
+        }
         life = (struct mesh_life){.kind = 0};
         memcpy(&life, message.bytes + sizeof(message.head),
                (size_t)bytes < sizeof(life) ? (size_t)bytes : sizeof(life));

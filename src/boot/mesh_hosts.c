@@ -46,9 +46,11 @@ static bool allocate(struct mesh_hosts *hosts, size_t n)
     hosts->host = calloc(n, sizeof(*hosts->host));
     hosts->doors = calloc(n, sizeof(*hosts->doors));
     hosts->early = calloc(n, sizeof(*hosts->early));
+    hosts->calls = calloc(n, sizeof(*hosts->calls));
     hosts->lines = calloc(n, sizeof(*hosts->lines));
     hosts->links = calloc(n, sizeof(*hosts->links));
-    return hosts->host && hosts->doors && hosts->early && hosts->lines && hosts->links;
+    return hosts->host && hosts->doors && hosts->early && hosts->calls && hosts->lines &&
+           hosts->links;
 }
 
 static void free_hosts(struct mesh_hosts *hosts)
@@ -58,6 +60,7 @@ static void free_hosts(struct mesh_hosts *hosts)
     free(hosts->host);
     free(hosts->doors);
     free(hosts->early);
+    free(hosts->calls);
     free(hosts->lines);
     free(hosts->links);
     free(hosts);

@@ -82,6 +82,7 @@ struct mesh_hosts {
     bool is_sent;                 /* the frame of the current exchange is sent */
     _Atomic bool life_ended;      /* the life line was read to its end */
     struct mesh_early *early;     /* [nranks] */
+    _Atomic uint64_t *calls;      /* [nranks] see cecl_mesh_call_of */
     /* -- in a leader, until its thread owns them -- */
     int (*lines)[CECL_LINES_OF_RANK]; /* [nranks] the thread's ends of the lines */
     int *links;                       /* [nranks] by host */

@@ -47,6 +47,8 @@ ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cec
         .from = (uint32_t)call->rank,
         .near = near_of(part),
         .form = form,
+        .shape = cecl_calls_signature(call, 1),
+        .number = cecl_pads_splits(&engine->flags),
         .rows = {cecl_buffer_address(call->send), 0, form.send_rows * form.row_bytes},
         .scales = {cecl_call_address(call, CECL_LAYOUT_SEND_SCALES), 0,
                    form.send_rows * form.scale_bytes},

@@ -111,12 +111,12 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. `now`: even if the call has not ended on this
+/* Fails the communicator if rows of a call did not fit. (Lines of other calls: fail_by_line.) `now`: even if the call has not ended on this
  * rank. */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
-    if (!cecl_flags_trouble(&comm->engine.flags, &trouble) ||
+    if (!cecl_flags_trouble(&comm->engine.flags, &trouble) || trouble.what == CECL_SPLITS_OTHER ||
         atomic_load(&comm->async_result) != ceclSuccess || !(now || trouble_has_ended(comm)))
         return;
     name_trouble(comm, &trouble);
@@ -136,6 +136,9 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
     }
     struct cecl_net *net = comm->engine.net;
     const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
+    if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
+        cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
+                  cecl_comm_hint(comm));
     if (failed != ceclSuccess)
         cecl_comm_set_async(comm, failed, cecl_message());
     hear_trouble(comm, false);
@@ -190,12 +193,49 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other)
                      name, other, cecl_comm_hint(comm));
 }
 
+/* Whether this rank and a rank of another host made different calls, as far as that rank has told. */
+static bool differs_away(ceclComm_t comm, struct cecl_history_difference *difference)
+{
+    for (int r = 0; r < comm->nranks && cecl_mesh_spans_hosts(comm->mesh); r++)
+        if (cecl_history_differs_from(&comm->history, r, cecl_mesh_call_of(comm->mesh, r),
+                                      difference))
+            return true;
+    return false;
+}
+
+/* Fails the communicator because a kernel has found a line of splits of another call. There may be a better
+ * reason, which is known by then: an exchange that failed brings no line, and a peer that fails tells so before
+ * it signals without its line. */
+static void fail_by_line(ceclComm_t comm, int rank)
+{
+    if (cecl_comm_hear_kernels(comm) != ceclSuccess)
+        return;
+    const ceclResult_t news = cecl_mesh_news(comm->mesh);
+    if (news != ceclSuccess) {
+        cecl_comm_lost_peer(comm, news);
+        return;
+    }
+    cecl_fail(ceclInvalidUsage,
+              "splits on the device: those of rank %d are not of this rank's call: rank %d made a "
+              "different call, or not as many before, or has failed; last call here: %s%s",
+              rank, rank, cecl_comm_last_call(comm), cecl_comm_hint(comm));
+    cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
+}
+
 void cecl_comm_compare_calls(ceclComm_t comm)
 {
     struct cecl_history_difference difference;
+    struct cecl_splits_trouble trouble;
     char name[64];
-    if (!cecl_history_differs(&comm->history, &difference))
+    const bool has_line = cecl_flags_trouble(&comm->engine.flags, &trouble) &&
+                          trouble.what == CECL_SPLITS_OTHER; /* known before histories are read */
+    if (atomic_load(&comm->async_result) != ceclSuccess)
         return;
+    if (!cecl_history_differs(&comm->history, &difference) && !differs_away(comm, &difference)) {
+        if (has_line)
+            fail_by_line(comm, (int)trouble.rank);
+        return;
+    }
     snprintf(name, sizeof(name), "%s, call %u of this communicator", difference.name,
              difference.call);
     (void)!cecl_comm_break(comm, cecl_comm_differ(comm, name, difference.rank));

@@ -27,6 +27,12 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
     atomic_store_explicit(&history->calls, call, memory_order_release);
 }
 
+uint64_t cecl_history_last(const struct cecl_history *history)
+{
+    const uint32_t calls = atomic_load_explicit(&history->calls, memory_order_acquire);
+    return atomic_load_explicit(word_of(history, history->rank, calls), memory_order_acquire);
+}
+
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
 {
     const uint32_t next = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1,
@@ -39,16 +45,22 @@ bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
 /* Whether two ranks made the same call, as far as is known. */
 enum verdict { UNKNOWN, EQUAL, DIFFERENT };
 
-static enum verdict compare(const struct cecl_history *history, int rank, uint32_t call)
+static enum verdict compare(const struct cecl_history *history, uint64_t theirs, uint32_t call)
 {
-    const uint64_t mine = atomic_load_explicit(word_of(history, history->rank, call),
-                                               memory_order_acquire),
-                   theirs =
-                       atomic_load_explicit(word_of(history, rank, call), memory_order_acquire);
+    const uint64_t mine =
+        atomic_load_explicit(word_of(history, history->rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
         /* one of the ranks has not made this call yet, or has reused the call's word for a later call */
         return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
+}
+
+static struct cecl_history_difference difference_at(const struct cecl_history *history, int rank,
+                                                    uint32_t call)
+{
+    return (struct cecl_history_difference){
+        rank, call,
+        atomic_load_explicit(&history->names[call % CECL_HISTORY_CALLS], memory_order_relaxed)};
 }
 
 /* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks
@@ -61,16 +73,15 @@ static bool differs_from(const struct cecl_history *history, int rank,
     enum verdict verdict = UNKNOWN;
     uint32_t first = 0;
     for (uint32_t i = 0; i < CECL_HISTORY_CALLS && i < latest && verdict != EQUAL; i++) {
-        verdict = compare(history, rank, latest - i);
+        const uint64_t theirs =
+            atomic_load_explicit(word_of(history, rank, latest - i), memory_order_acquire);
+        verdict = compare(history, theirs, latest - i);
         if (verdict == DIFFERENT)
             first = latest - i;
     }
-    if (first == 0)
-        return false;
-    *difference = (struct cecl_history_difference){
-        rank, first,
-        atomic_load_explicit(&history->names[first % CECL_HISTORY_CALLS], memory_order_relaxed)};
-    return true;
+    if (first > 0)
+        *difference = difference_at(history, rank, first);
+    return first > 0;
 }
 
 bool cecl_history_differs(const struct cecl_history *history,
@@ -80,4 +91,14 @@ bool cecl_history_differs(const struct cecl_history *history,
         if (r != history->rank && differs_from(history, r, difference))
             return true;
     return false;
+}
+
+bool cecl_history_differs_from(const struct cecl_history *history, int rank, uint64_t word,
+                               struct cecl_history_difference *difference)
+{
+    const uint32_t call = (uint32_t)(word >> 32);
+    if (word == 0 || compare(history, word, call) != DIFFERENT)
+        return false;
+    *difference = difference_at(history, rank, call);
+    return true;
 }

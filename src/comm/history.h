@@ -2,6 +2,9 @@
  * see. A rank that makes a different call than its peers, or the same call with different arguments, has a
  * different hash from then on. No rank waits: two ranks compare the calls that both have made.
  *
+ * On other hosts nobody sees these words. The watchdog of a rank whose call stays pending tells them the last
+ * word (watch.c).
+ *
  * The hash leaves out where buffers lie, and sizes of blocks that each rank sets for itself. While one rank
  * is more than CECL_HISTORY_CALLS calls ahead of another, the two are not compared. */
 #ifndef CECL_COMM_HISTORY_H
@@ -37,11 +40,17 @@ void cecl_history_open(struct cecl_history *history, void *memory, int rank, int
 /* Notes a call, before it is enqueued. So a peer that saw the call's effects also sees the note. */
 void cecl_history_note(struct cecl_history *history, uint32_t signature, const char *name);
 
+/* The word of this rank's last call; 0: there is none. */
+uint64_t cecl_history_last(const struct cecl_history *history);
+
 /* Whether another rank has made more calls than this one. */
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank);
 
 /* Whether this rank and another made different calls. Threads: any. */
 bool cecl_history_differs(const struct cecl_history *history,
                           struct cecl_history_difference *difference);
+/* The same for a rank of another host, which has told `word`. */
+bool cecl_history_differs_from(const struct cecl_history *history, int rank, uint64_t word,
+                               struct cecl_history_difference *difference);
 
 #endif

@@ -32,6 +32,11 @@ struct watched {
     int64_t blind_since; /* since when the driver does not answer, ms */
 };
 
+/* Words of this rank's history (history.h). */
+struct told_call {
+    uint64_t seen, sent; /* the last one at the last look, and the one that other hosts were told */
+};
+
 static bool is_hosted(ceclComm_t comm)
 {
     return comm->engine.flags.way == CECL_FLAGS_HOST;
@@ -302,11 +307,24 @@ static int tick_ms(ceclComm_t comm)
     return tick > CECL_WATCH_TICK_MS ? CECL_WATCH_TICK_MS : tick < TICK_MIN_MS ? TICK_MIN_MS : tick;
 }
 
+/* Tells other hosts the last call of this rank, once it has been pending for a look: a rank that made another
+ * call may keep it waiting, and ranks of other hosts see no words of each other. */
+static void tell_call(ceclComm_t comm, struct told_call *told)
+{
+    const uint64_t last = cecl_history_last(&comm->history);
+    if (!cecl_mesh_spans_hosts(comm->mesh) || cecl_flags_calls_idle(&comm->engine.flags))
+        return;
+    if (last == told->seen && last != told->sent && cecl_mesh_tell_call(comm->mesh, last))
+        told->sent = last;
+    told->seen = last;
+}
+
 static void *watch(void *argument)
 {
     ceclComm_t comm = argument;
     int64_t looked = cecl_now_ms(), skipped = 0, still = 0;
     struct watched seen = {.since = looked};
+    struct told_call told = {0};
     while (!atomic_load(&comm->watch.stop)) {
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             cecl_waits_begin(&comm->waits);
@@ -323,6 +341,7 @@ static void *watch(void *argument)
             cecl_replays_look(comm, now - still);
             cecl_signalled_look(comm, now - still);
             cecl_waits_end(&comm->waits, cecl_now_ms());
+            tell_call(comm, &told);
             cecl_comm_compare_calls(comm);
             continue;
         }

@@ -6,6 +6,7 @@
  *     1 for each lane    in which cecl's own kernels count their blocks
  *     1 for each kind    the number of captured calls that are one kernel
  *     [nranks]           words by which the kernels of those calls wait for each other
+ *     1                  the number of calls by splits on the device
  *
  * The library zeroes the pads, and ends waits of kernels on them. The library itself never waits for a
  * barrier's word or a signal's word. */
@@ -30,7 +31,8 @@ static void *slices_of(const struct cecl_flags *flags)
 
 uint64_t cecl_pads_bytes(int nranks)
 {
-    return (end_at(nranks) + 1 + CECL_LANES + CECL_NUMBERINGS + (size_t)nranks) * sizeof(uint32_t);
+    return (end_at(nranks) + 1 + CECL_LANES + CECL_NUMBERINGS + (size_t)nranks + 1) *
+           sizeof(uint32_t);
 }
 
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags)
@@ -53,6 +55,11 @@ uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder)
     const uint32_t *const own = cecl_pads_count(flags, CECL_NUMBERINGS);
     return (uint32_t *)cecl_pool_at(flags->pool, holder, flags->pads_offset) +
            (own - pads_of(flags));
+}
+
+uint32_t *cecl_pads_splits(const struct cecl_flags *flags)
+{
+    return cecl_pads_row(flags, flags->rank) + flags->nranks;
 }
 
 ceclResult_t cecl_pads_clear(const struct cecl_flags *flags)

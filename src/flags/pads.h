@@ -21,6 +21,8 @@ uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);
  * each other by these words (struct cecl_meeting). */
 uint32_t *cecl_pads_count(const struct cecl_flags *flags, enum cecl_numbering kind);
 uint32_t *cecl_pads_row(const struct cecl_flags *flags, int holder);
+/* The word in which kernels count calls by splits on the device (struct cecl_splits). */
+uint32_t *cecl_pads_splits(const struct cecl_flags *flags);
 
 /* -- for cecl_flags_open. In this order: how many bytes pads take; zeroing pads; writing the table of
  * slices, which only this rank reads, and waiting for `stream` -- */

@@ -16,8 +16,10 @@
 struct told {
     struct cecl_verdict verdict;
     struct cecl_call call;
-    uint64_t op;       /* enum cecl_op_index */
-    uint64_t layout;   /* a hash of those words of the layout that must be equal */
+    uint64_t op;     /* enum cecl_op_index */
+    uint64_t layout; /* a hash of those words of the layout that must be equal */
+    /* these words themselves, if splits are on the device */
+    uint64_t splits[CECL_LAYOUT_SPLITS_ALIKE];
     uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
 };
 _Static_assert(sizeof(struct told) >= CECL_CHECK_ROOM_BYTES,
@@ -53,7 +55,9 @@ static void tell(const struct cecl_call *call, ceclResult_t local, struct told *
         return;
     told->call.view.shape = call->view.shape;
     const uint32_t alike = cecl_layout_alike(call->op, call->layout_words);
-    if (alike > 0)
+    if (alike > 0 && call->op->family == CECL_FAMILY_SPLITS)
+        memcpy(told->splits, call->view.layout, sizeof(told->splits));
+    else if (alike > 0)
         told->layout = hash_of(call->view.layout, alike);
     if (call->op->block && !cecl_call_is_empty(call))
         told->call.in_place = cecl_call_is_in_place_on_all(call);
@@ -105,6 +109,11 @@ static const struct field fields[] = {
     {"chunks", FIELD(call.chunks), NUMBER},
     {"a graph's capture", FIELD(call.captured), NAMES(captures)},
     {"recvcounts, displs or rows (a hash of them)", FIELD(layout), NUMBER},
+    {"sendrows", FIELD(splits[CECL_LAYOUT_SEND_ROWS]), NUMBER},
+    {"recvrows", FIELD(splits[CECL_LAYOUT_RECV_ROWS]), NUMBER},
+    {"experts->experts", FIELD(splits[CECL_LAYOUT_EXPERTS]), NUMBER},
+    {"experts->align", FIELD(splits[CECL_LAYOUT_ALIGN]), NUMBER},
+    {"experts->scalebytes", FIELD(splits[CECL_LAYOUT_SCALE_BYTES]), NUMBER},
     {"strided.width, in bytes", FIELD(call.view.shape.width), NUMBER},
     {"strided.rows", FIELD(call.view.shape.rows), NUMBER},
     {"strided.sendPitch, in bytes", FIELD(call.view.shape.send_pitch), NUMBER},

@@ -79,7 +79,7 @@ static bool begin(struct piped *piped, const struct cecl_net_transfer *t)
         return true;
     note_error(piped, cecl_fail(ceclInvalidUsage,
                                 "a message from rank %d to rank %d: ceclSend has %" PRIu64
-                                " bytes, ceclRecv %" PRIu64,
+                                " bytes, ceclRecv %" PRIu64 ", or these ranks made different calls",
                                 (int)t->peer, piped->rank, size, t->bytes));
     return false;
 }

@@ -95,7 +95,8 @@ struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form
     return trouble;
 }
 
-void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line)
+void cecl_splits_line_make(const struct cecl_splits *call, uint32_t number,
+                           struct cecl_splits_line *line)
 {
     const struct cecl_splits_form *form = &call->form;
     struct cecl_splits_block *sent = (struct cecl_splits_block *)(line + 1);
@@ -114,4 +115,5 @@ void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_li
             line->beyond = 1 + block;
         next = begin + rows;
     }
+    line->seal = cecl_splits_seal(call, call->rank, number, line);
 }

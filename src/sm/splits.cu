@@ -66,10 +66,14 @@ DEVICE void find_sent(const cecl_splits &call, sent *sent, uint64_t *room)
     __syncthreads();
 }
 
-/* Whether the communicator has failed; the same answer for all threads of the block. */
-DEVICE bool has_ended(const cecl_splits &call)
+/* This rank's line without its blocks. */
+DEVICE cecl_splits_line head_of(const cecl_splits &call, const sent &sent, uint32_t number)
 {
-    return __syncthreads_or(word_load(call.end) != 0);
+    const uint64_t beyond =
+        sent.beyond < BLOCKS ? 1 + cecl_splits_input(&call.form, sent.beyond) : 0;
+    cecl_splits_line line = {call.recv_offset, call.scales_offset, beyond, 0};
+    line.seal = cecl_splits_seal(&call, call.rank, number, &line);
+    return line;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -80,9 +84,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const cecl_splits_form &form = call.form;
     const uint32_t blocks = form.nranks * form.experts;
     const uint64_t apart = cecl_splits_line_bytes(form.nranks, form.experts);
-    if (has_ended(call))
+    if (__syncthreads_or(word_load(call.end) != 0)) /* the communicator has failed */
         return;
+    const uint32_t number = word_load(call.number) + 1;
     find_sent(call, &sent, room);
+    const cecl_splits_line mine = head_of(call, sent, number);
     for (uint32_t i = 0; i < form.nranks; i++) {
         const uint32_t peer = rank_after(call.rank, i, form.nranks);
         cecl_splits_line *line = (cecl_splits_line *)(call.slices + peer * call.slice +
@@ -91,12 +97,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             continue;
         if (threadIdx.x < blocks)
             ((cecl_splits_block *)(line + 1))[threadIdx.x] = sent.blocks[threadIdx.x];
-        if (threadIdx.x == 0) {
-            line->recv_offset = call.recv_offset;
-            line->scales_offset = call.scales_offset;
-            line->beyond = sent.beyond < BLOCKS ? 1 + cecl_splits_input(&form, sent.beyond) : 0;
-        }
+        if (threadIdx.x == 0)
+            *line = mine;
     }
+    if (threadIdx.x == 0)
+        word_store(call.number, number);
     fence_sys(); /* a flag may follow by a copy engine */
 }
 
@@ -107,6 +112,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
+    /* the lines without their blocks. They are read once, because a peer that gives up may write its next
+     * call's */
+    cecl_splits_line lines[CECL_SPLITS_RANKS_MAX];
     uint32_t needed[CECL_SPLITS_RANKS_MAX];
 };
 
@@ -158,6 +166,43 @@ DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
         next += (some + form.align - 1) / form.align * form.align;
     }
     p->needed[to] = bounded(needed);
+}
+
+/* Tells the host, unless it was told something before. One thread calls it. */
+DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
+{
+    if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
+        return; /* only the first trouble is reported to the host */
+    word_store(&call.trouble->rank, found.rank);
+    word_store(&call.trouble->to, found.to);
+    word_store(&call.trouble->expert, found.expert);
+    word_store(&call.trouble->experts, found.experts);
+    word_store(&call.trouble->rows, found.rows);
+    word_store(&call.trouble->room, found.room);
+    word_release(&call.trouble->what, found.what);
+}
+
+/* Reads the lines of all ranks. Returns whether rows may be moved by them: the communicator has not failed,
+ * and all lines are from this call. Each thread block has an answer of its own, the same for all of its
+ * threads. */
+DEVICE bool read_lines(const cecl_splits &call, places *p)
+{
+    const uint32_t r = threadIdx.x;
+    const bool ended = word_load(call.end) != 0;
+    bool is_other = false;
+    if (r < call.form.nranks) {
+        p->lines[r] = *line_of(call, r);
+        is_other =
+            p->lines[r].seal != cecl_splits_seal(&call, r, word_load(call.number), &p->lines[r]);
+    }
+    if (!__syncthreads_or(ended || is_other))
+        return true;
+    if (blockIdx.x == 0 && threadIdx.x < 32) {
+        const uint32_t others = __ballot_sync(0xffffffffu, is_other);
+        if (threadIdx.x == 0 && others != 0 && !ended)
+            tell_host(call, {CECL_SPLITS_OTHER, (uint32_t)__ffs((int)others) - 1, 0, 0, 0, 0, 0});
+    }
+    return false;
 }
 
 DEVICE void find_places(const cecl_splits &call, places *p)
@@ -225,7 +270,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
     const cecl_splits_form &form = call.form;
     cecl_splits_trouble found = {CECL_SPLITS_FINE, 0, 0, 0, form.experts, 0, 0};
     for (uint32_t r = 0; r < form.nranks && found.what == CECL_SPLITS_FINE; r++) {
-        const uint32_t beyond = (uint32_t)line_of(call, r)->beyond;
+        const uint32_t beyond = (uint32_t)p.lines[r].beyond;
         if (beyond > 0)
             found = {CECL_SPLITS_SEND, r, (beyond - 1) / form.experts, (beyond - 1) % form.experts,
                      form.experts,     0, (uint32_t)form.send_rows};
@@ -235,15 +280,7 @@ DEVICE void judge(const cecl_splits &call, const places &p)
             found = {
                 CECL_SPLITS_RECV,        r, 0, expert_beyond(form, p, r), form.experts, p.needed[r],
                 (uint32_t)form.recv_rows};
-    if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
-        return; /* only the first trouble is reported to the host */
-    word_store(&call.trouble->rank, found.rank);
-    word_store(&call.trouble->to, found.to);
-    word_store(&call.trouble->expert, found.expert);
-    word_store(&call.trouble->experts, found.experts);
-    word_store(&call.trouble->rows, found.rows);
-    word_store(&call.trouble->room, found.room);
-    word_release(&call.trouble->what, found.what);
+    tell_host(call, found);
 }
 
 /* ---- sending */
@@ -255,10 +292,9 @@ struct array {
     bool is_scales;
 };
 
-DEVICE uint64_t offset_of(const cecl_splits &call, const array &a, uint32_t to)
+DEVICE uint64_t offset_of(const places &p, const array &a, uint32_t to)
 {
-    const cecl_splits_line *line = line_of(call, to);
-    return a.is_scales ? line->scales_offset : line->recv_offset;
+    return a.is_scales ? p.lines[to].scales_offset : p.lines[to].recv_offset;
 }
 
 /* The blocks of rank `from` in the order in which they are sent: first those for the next rank. */
@@ -286,18 +322,18 @@ DEVICE uint64_t here(const array &a, const blocks &b, uint32_t i, uint64_t *skip
 }
 
 /* Cuts what is here of an array's blocks into chunks. A block has no chunks if the receiver's array does
- * not lie in the receiver's slice. `room`: as in sum_before. */
-DEVICE void find_chunks(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
+ * not lie in the receiver's slice. Uses p->begin as room for sums. */
+DEVICE void find_chunks(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = threadIdx.x, count = form.nranks * form.experts;
     uint64_t chunks = 0, skipped;
     if (i < count) {
         const uint32_t to = rank_after(call.rank, 1 + i / form.experts, form.nranks);
-        if (cecl_splits_lies(&call, offset_of(call, a, to), form.recv_rows * a.row_bytes))
+        if (cecl_splits_lies(&call, offset_of(*p, a, to), form.recv_rows * a.row_bytes))
             chunks = (here(a, *b, i, &skipped) + CECL_SPLITS_CHUNK - 1) / CECL_SPLITS_CHUNK;
     }
-    const uint64_t before = sum_before(chunks, room);
+    const uint64_t before = sum_before(chunks, p->begin);
     if (i < count)
         b->chunks[i] = (uint32_t)before;
     if (i == count - 1)
@@ -319,7 +355,8 @@ DEVICE uint32_t block_with(const blocks &b, uint32_t count, uint32_t chunk)
     return low;
 }
 
-DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b, uint32_t chunk)
+DEVICE void send_chunk(const cecl_splits &call, const array &a, const places &p, const blocks &b,
+                       uint32_t chunk)
 {
     const cecl_splits_form &form = call.form;
     const uint32_t i = block_with(b, form.nranks * form.experts, chunk),
@@ -328,20 +365,20 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const blocks &b,
     const uint64_t bytes = here(a, b, i, &skipped),
                    first = (uint64_t)(chunk - b.chunks[i]) * CECL_SPLITS_CHUNK;
     skipped += first;
-    warp_copy(call.slices + to * call.slice + offset_of(call, a, to) + b.place[i] * a.row_bytes +
+    warp_copy(call.slices + to * call.slice + offset_of(p, a, to) + b.place[i] * a.row_bytes +
                   skipped,
               (const unsigned char *)a.held.at + (b.at[i] * a.row_bytes + skipped - a.held.first),
               (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
 /* All blocks of threads send an array's chunks, the next one as soon as a warp is free. */
-DEVICE void send_array(const cecl_splits &call, const array &a, blocks *b, uint64_t *room)
+DEVICE void send_array(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
-    find_chunks(call, a, b, room);
+    find_chunks(call, a, p, b);
     const uint32_t chunks = b->chunks[call.form.nranks * call.form.experts];
     for (uint32_t chunk = blockIdx.x * WARPS + threadIdx.x / 32; chunk < chunks;
          chunk += gridDim.x * WARPS)
-        send_chunk(call, a, *b, chunk);
+        send_chunk(call, a, *p, *b, chunk);
     __syncthreads(); /* before b->chunks is written again */
 }
 
@@ -351,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ __align__(16) unsigned char memory[];
     places *p = (places *)memory;
     blocks *b = (blocks *)(p + 1);
-    if (has_ended(call))
+    if (!read_lines(call, p))
         return;
     find_places(call, p);
     if (blockIdx.x == 0 && call.step == CECL_SPLITS_MOVE) {
@@ -363,9 +400,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         find_block(call, *p, b);
     __syncthreads(); /* from here on p->begin is room for sums */
     if (call.rows.bytes > 0)
-        send_array(call, {call.rows, call.form.row_bytes, false}, b, p->begin);
+        send_array(call, {call.rows, call.form.row_bytes, false}, p, b);
     if (call.scales.bytes > 0)
-        send_array(call, {call.scales, call.form.scale_bytes, true}, b, p->begin);
+        send_array(call, {call.scales, call.form.scale_bytes, true}, p, b);
     fence_sys();
 }
 

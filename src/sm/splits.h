@@ -28,7 +28,11 @@
  * are the order of ranks.
  *
  * All ranks read the same table, so they agree on what fits. Rows that a recvbuff has no room for
- * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host. */
+ * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
+ *
+ * A seal on each line says which call the line is from. No rank moves rows by a line of another call: one
+ * that an earlier call has left, because this call's line did not come before a failed communicator ended
+ * the wait for it, or that of a rank with other sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
@@ -64,11 +68,12 @@ struct cecl_splits_block {
 } __attribute__((aligned(8))); /* a thread of a GPU writes it at once */
 
 /* A rank's line in a table. It tells where the rank's recvbuff and second array lie, which of the
- * rank's blocks is the first that ends beyond its sendbuff, and where each block lies. Block number
- * to * experts + expert goes to rank `to`. */
+ * rank's blocks is the first that ends beyond its sendbuff, which call it is from, and where each
+ * block lies. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
+    uint64_t seal;   /* see cecl_splits_seal */
     /* behind it: [nranks * experts] blocks; see cecl_splits_blocks */
 };
 
@@ -98,11 +103,12 @@ static inline uint64_t cecl_splits_table_bytes(uint32_t nranks, uint32_t experts
 enum cecl_splits_trouble_kind {
     CECL_SPLITS_FINE,
     CECL_SPLITS_SEND, /* the splits of a rank end beyond its sendbuff */
-    CECL_SPLITS_RECV  /* a recvbuff has no room for all of its blocks */
+    CECL_SPLITS_RECV, /* a recvbuff has no room for all of its blocks */
+    CECL_SPLITS_OTHER /* the line of a rank is from another call; `rank` alone is set */
 };
 struct cecl_splits_trouble {
     uint32_t what; /* enum cecl_splits_trouble_kind */
-    uint32_t rank; /* the rank whose buffer it is */
+    uint32_t rank; /* the rank whose buffer or line it is */
     uint32_t to;   /* SEND: the receiver of the first block that does not fit */
     /* the expert of the first block that does not fit; how many experts each rank has */
     uint32_t expert, experts;
@@ -125,6 +131,10 @@ struct cecl_splits {
     uint32_t from; /* whose rows the step moves; this rank, unless the step is PASS */
     uint32_t near; /* bit r: rank r is on this rank's node, so the step may write to it */
     struct cecl_splits_form form;
+    uint32_t shape; /* a hash of what must be equal on all ranks */
+    /* a word on this rank's device, 0 at first: how many calls this rank has told its splits. A graph runs a
+     * call repeatedly, so only the device can count. */
+    uint32_t *number;
     /* what is here of that rank's sendbuff, and of its second array; all, unless the step is PASS */
     struct cecl_splits_held rows, scales;
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
@@ -195,6 +205,24 @@ CECL_SPLITS_BOTH bool cecl_splits_near(const struct cecl_splits *call, uint32_t 
     return (call->near >> rank & 1) != 0;
 }
 
+CECL_SPLITS_BOTH uint64_t cecl_splits_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 32);
+}
+
+/* The seal of rank `rank`'s line in call number `number`. It covers the line's other words, too, so a line
+ * of which some words have not arrived yet has no valid seal, whatever the order in which they arrive. It
+ * does not cover the blocks: whatever they say, rows stay within the recvbuffs of the call. */
+CECL_SPLITS_BOTH uint64_t cecl_splits_seal(const struct cecl_splits *call, uint32_t rank,
+                                           uint32_t number, const struct cecl_splits_line *line)
+{
+    uint64_t hash = cecl_splits_mix(rank, (uint64_t)call->shape << 32 | number);
+    hash = cecl_splits_mix(hash, line->recv_offset);
+    hash = cecl_splits_mix(hash, line->scales_offset);
+    return cecl_splits_mix(hash, line->beyond);
+}
+
 /* How many of the bytes [begin, begin + bytes) of an array lie in `held`. *skipped: how many of them come
  * before that part. Whatever a line says, no step reads bytes outside of `held`. */
 CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, uint64_t begin,
@@ -211,8 +239,10 @@ CECL_SPLITS_BOTH uint64_t cecl_splits_here(const struct cecl_splits_held *held, 
 struct cecl_splits_trouble cecl_splits_judge(const struct cecl_splits_form *form,
                                              const void *table);
 
-/* Makes this rank's line from its splits. Rows beyond sendbuff are left out of the line. */
-void cecl_splits_line_make(const struct cecl_splits *call, struct cecl_splits_line *line);
+/* Makes this rank's line for call number `number` from its splits. Rows beyond sendbuff are left out of the
+ * line. */
+void cecl_splits_line_make(const struct cecl_splits *call, uint32_t number,
+                           struct cecl_splits_line *line);
 
 /* Does a step on the host. */
 void cecl_splits_host(const struct cecl_splits *call);

@@ -6,6 +6,6 @@
 
 #define CECL_SPLITS_THREADS 512
 #define CECL_SPLITS_CHUNK 8192u   /* bytes that a warp copies at a time */
-#define CECL_SPLITS_SHARED 45136u /* bytes of shared memory of a block that moves rows */
+#define CECL_SPLITS_SHARED 45648u /* bytes of shared memory of a block that moves rows */
 
 #endif

@@ -20,7 +20,7 @@ static void tell(const struct cecl_splits *call)
     const struct cecl_splits_form *form = &call->form;
     const uint64_t bytes = cecl_splits_line_bytes(form->nranks, form->experts);
     uint64_t line[CECL_SPLITS_BLOCKS_MAX + sizeof(struct cecl_splits_line) / sizeof(uint64_t)];
-    cecl_splits_line_make(call, (struct cecl_splits_line *)line);
+    cecl_splits_line_make(call, ++*call->number, (struct cecl_splits_line *)line);
     for (uint32_t r = 0; r < form->nranks; r++)
         if (cecl_splits_near(call, r))
             memcpy(slice_of(call, r) + call->table_offset + call->rank * bytes, line, bytes);
@@ -60,12 +60,27 @@ static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t off
     }
 }
 
-/* Moves what is here to one rank. */
-static void move_to(const struct cecl_splits *call, uint32_t to, uint64_t *rows, uint64_t *places)
+/* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is not from this
+ * call; nranks: all are. Lines are read once, because a peer that gives up may write its next call's. */
+static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_line *lines)
 {
     const struct cecl_splits_form *form = &call->form;
     const void *table = slice_of(call, call->rank) + call->table_offset;
-    const struct cecl_splits_line *line = cecl_splits_line_at(form, table, to);
+    uint32_t r = 0;
+    for (; r < form->nranks; r++) {
+        lines[r] = *cecl_splits_line_at(form, table, r);
+        if (lines[r].seal != cecl_splits_seal(call, r, *call->number, &lines[r]))
+            break;
+    }
+    return r;
+}
+
+/* Moves what is here to the rank `to`, which has told `line`. */
+static void move_to(const struct cecl_splits *call, uint32_t to,
+                    const struct cecl_splits_line *line, uint64_t *rows, uint64_t *places)
+{
+    const struct cecl_splits_form *form = &call->form;
+    const void *table = slice_of(call, call->rank) + call->table_offset;
     uint32_t ignored;
     cecl_splits_place(form, table, to, rows, places, &ignored);
     move_array(call, to, line->recv_offset, &call->rows, form->row_bytes, rows, places);
@@ -77,10 +92,18 @@ static void move(const struct cecl_splits *call)
     const struct cecl_splits_form *form = &call->form;
     const void *table = slice_of(call, call->rank) + call->table_offset;
     const uint32_t blocks = form->nranks * form->experts;
+    struct cecl_splits_line lines[CECL_SPLITS_RANKS_MAX];
     uint64_t rows[CECL_SPLITS_BLOCKS_MAX], places[CECL_SPLITS_BLOCKS_MAX];
-    for (uint32_t i = 1; i <= form->nranks; i++) /* this rank's own blocks come last */
-        if (cecl_splits_near(call, (call->rank + i) % form->nranks))
-            move_to(call, (call->rank + i) % form->nranks, rows, places);
+    const uint32_t other = read_lines(call, lines);
+    if (other < form->nranks) {
+        tell_host(call, (struct cecl_splits_trouble){.what = CECL_SPLITS_OTHER, .rank = other});
+        return;
+    }
+    for (uint32_t i = 1, to; i <= form->nranks; i++) { /* this rank's own blocks come last */
+        to = (call->rank + i) % form->nranks;
+        if (cecl_splits_near(call, to))
+            move_to(call, to, &lines[to], rows, places);
+    }
     if (call->step == CECL_SPLITS_PASS)
         return;
     memcpy(call->out, rows, blocks * sizeof(*rows));

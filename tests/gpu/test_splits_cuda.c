@@ -92,6 +92,21 @@ static void a_failed_communicators_kernels_touch_nothing(void **state)
             assert_int_equal(memory->slices[r][i], MODEL_UNTOUCHED);
 }
 
+static void no_rows_move_by_a_line_of_an_earlier_call(void **state)
+{
+    model_early_line(&model, memory, enqueue, meet);
+}
+
+static void no_rows_move_by_a_line_that_has_come_in_part(void **state)
+{
+    model_torn_line(&model, memory, enqueue, meet);
+}
+
+static void no_rows_move_between_ranks_with_other_sizes(void **state)
+{
+    model_odd_line(&model, memory, enqueue, meet);
+}
+
 /* ---- times */
 
 static float us_of(void (*work)(void *context), void *context)
@@ -150,8 +165,9 @@ static void rows_move_at_these_rates(void **state)
         for (int r = 0; r < RANKS; r++)
             rows[r] = each;
         must_cuda(cudaMemcpy(words, rows, sizeof(rows), cudaMemcpyHostToDevice));
-        must_cuda(cudaMemset(words + 256, 0, 64));
+        must_cuda(cudaMemset(words + 256, 0, 1024)); /* no calls yet, and no end */
         *trouble = (struct cecl_splits_trouble){0};
+        uint32_t *const numbers = (uint32_t *)(words + 256);
         const float copied = us_of(copy, &whole);
         print_message("%zu KiB: a copy %.1f us", bytes >> 10, (double)copied);
         for (uint32_t most = 8; most <= 32; most *= 2) {
@@ -168,15 +184,17 @@ static void rows_move_at_these_rates(void **state)
                                        .slices = slices,
                                        .slice = slice,
                                        .recv_offset = 1 << 20,
-                                       .end = (uint32_t *)(words + 256),
+                                       .end = (uint32_t *)(words + 320),
                                        .trouble = trouble,
                                        .max_sms = most};
             for (uint32_t r = 0; r < RANKS; r++) {
                 call.rank = call.from = r;
+                call.number = numbers + r;
                 call.step = CECL_SPLITS_TELL;
                 move(&call);
             }
             call.rank = call.from = 0;
+            call.number = numbers;
             call.step = CECL_SPLITS_MOVE;
             const float moved = us_of(move, &call);
             print_message("; %u SMs %.1f us, %.0f GB/s, %.2f of a copy", most, (double)moved,
@@ -197,6 +215,9 @@ int main(void)
         cmocka_unit_test(random_splits_give_what_the_model_gives),
         cmocka_unit_test(long_rows_arrive_whole),
         cmocka_unit_test(a_failed_communicators_kernels_touch_nothing),
+        cmocka_unit_test(no_rows_move_by_a_line_of_an_earlier_call),
+        cmocka_unit_test(no_rows_move_by_a_line_that_has_come_in_part),
+        cmocka_unit_test(no_rows_move_between_ranks_with_other_sizes),
         cmocka_unit_test(rows_move_at_these_rates),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

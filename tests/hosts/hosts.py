@@ -121,6 +121,35 @@ def a_late_rank_is_named_on_all_hosts(limit_ms, late):
     job.end()
 
 
+def unequal_calls_by_splits_are_named(limit_ms, what, words):
+    """The last rank's call differs. No row has moved: the ranks check that. With CECL_CHECK=1 they say what differs."""
+    for check in ("1", "0"):
+        settings = {"CECL_TIMEOUT_MS": str(limit_ms), "CECL_CHECK": check}
+        job = Job((2, 2), [f"unequal:{what}"] * 4, {rank: settings for rank in range(4)})
+        job.expect(range(4), "^joined$")
+        begin = time.monotonic()
+        if check == "1":
+            job.expect(range(4), f"^heard: .*{words} on rank 3")
+            job.expect(range(4), "^left$")
+        else:
+            job.expect(range(3), "^heard: .*rank 3")
+            job.expect([3], "^heard: .*different calls?")
+            job.expect(range(4), "^aborted$")
+        within(job, begin, limit_ms / 1000)
+        job.end()
+
+
+def unequal_calls_are_named_over_a_silent_network():
+    """Ranks that wait for each other tell other hosts their last calls."""
+    job = Job((1, 1), ["silence"] * 2)
+    job.expect(range(2), "^joined$")
+    begin = time.monotonic()
+    job.expect(range(2), "^heard: .*ceclDispatch, call 1 of .*rank . made a different call than this rank")
+    job.expect(range(2), "^aborted$")
+    within(job, begin, TIMEOUT_MS / 2000)
+    job.end()
+
+
 def within(job, begin, seconds):
     took = time.monotonic() - begin
     if took > seconds:
@@ -351,6 +380,11 @@ def try_all():
         they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
         within_one_of((1000, 20000), a_late_rank_is_named_on_all_hosts, 4)
+        for what, words in (("align", "align: 1 on rank 0, 2"), ("recvrows", "recvrows: 50 on rank 0, 51"),
+                            ("sendrows", "sendrows: 40 on rank 0, 41"), ("experts", "experts: 1 on rank 0, 2"),
+                            ("call", "the call: ceclDispatch on rank 0, ceclCombine")):
+            within_one_of((6000, 60000), unequal_calls_by_splits_are_named, what, words)
+        unequal_calls_are_named_over_a_silent_network()
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
         for victim in (0, 1):

@@ -141,6 +141,40 @@ ceclResult_t round_of_calls(const struct rank *me, const struct buffers *b, size
     return pass_on(me, b, count);
 }
 
+#define ROW 12 /* elements of a row */
+
+/* Splits and offsets lie behind what the call sends. */
+static uint64_t *splits_of(const struct rank *me, const struct buffers *b)
+{
+    return (uint64_t *)(b->send + (size_t)me->nranks * MOST) - 256;
+}
+
+ceclResult_t dispatch(const struct rank *me, const struct buffers *b, const struct dispatch *d)
+{
+    uint64_t *splits = splits_of(me, b), *out = splits + 128;
+    const size_t blocks = (size_t)me->nranks * d->experts;
+    const ceclExperts_t experts = {.experts = d->experts, .align = d->align};
+    fill(me, b, ROW);
+    for (size_t i = 0; i < blocks; i++) {
+        splits[i] = 1;
+        splits[blocks + i] = i; /* where blocks lie, for ceclCombine */
+    }
+    CECL_TRY((d->combines ? ceclCombine : ceclDispatch)(b->send, d->sendrows, splits, b->recv,
+                                                        d->recvrows, out, &experts, ROW, ceclInt32,
+                                                        me->comm, NULL));
+    return ceclStreamSynchronize(me->comm, NULL);
+}
+
+void must_be_dispatched(const struct rank *me, const struct buffers *b, bool has_come)
+{
+    int none;
+    memset(&none, 0xee, sizeof(none));
+    for (int from = 0; from < me->nranks; from++)
+        for (int i = 0; i < ROW; i++)
+            must_be(me, b->recv[from * ROW + i],
+                    has_come ? element(from, me->rank, (size_t)i) : none, "ceclDispatch");
+}
+
 struct buffers take_buffers(const struct rank *me)
 {
     const size_t bytes = (size_t)me->nranks * MOST * sizeof(int);

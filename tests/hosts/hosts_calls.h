@@ -23,4 +23,14 @@ struct buffers take_buffers(const struct rank *me);
 /* Makes each call once, with blocks of `count` elements, and checks what it brings. A failed one returns its result. */
 ceclResult_t round_of_calls(const struct rank *me, const struct buffers *b, size_t count);
 
+/* A call by splits on the device: a row for each expert of each rank. */
+struct dispatch {
+    size_t sendrows, recvrows, experts, align;
+    bool combines; /* ceclCombine instead of ceclDispatch */
+};
+/* Makes the call, and waits for it. */
+ceclResult_t dispatch(const struct rank *me, const struct buffers *b, const struct dispatch *d);
+/* Checks that each rank's rows have come, or that none has. */
+void must_be_dispatched(const struct rank *me, const struct buffers *b, bool has_come);
+
 #endif

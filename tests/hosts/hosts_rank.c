@@ -10,6 +10,11 @@
  *     wait  waits until the communicator fails, and prints how; then it aborts
  *     split  makes communicators of all ranks by ceclCommSplit, until the communicator fails
  *     late:N  makes a barrier to which rank N does not come, and prints how that failed; then it aborts
+ *     unequal:WHAT  sends rows to experts, at first in equal calls, then in a call that differs on the last rank in WHAT;
+ *               no row may come, and it prints how that failed. With CECL_CHECK=1 an equal call follows and succeeds,
+ *               and it leaves; otherwise it aborts
+ *     silence  makes a call by splits that differs on the last rank, over a network that carries nothing; prints how that
+ *               failed, and aborts
  *     hold  waits until its standard input ends, and leaves
  *     exit  ends its process at once, without ending the communicator
  *     shrink:N  makes communicators of all ranks by ceclCommShrink, and works on them, until rank N is killed; then
@@ -27,6 +32,7 @@
 #include <unistd.h>
 
 #include "hosts_calls.h"
+#include "net/pipes.h"
 
 #define WAIT_MS 100000 /* ms: longer than every time limit that the script sets */
 #define LIFE_S 250     /* seconds: most time of a rank */
@@ -233,6 +239,105 @@ static void go_on(const struct rank *me)
         continue;
 }
 
+static void hear_failure(const struct rank *me)
+{
+    ceclResult_t error = ceclSuccess;
+    for (int ms = 0; ms < WAIT_MS && error == ceclSuccess; ms += 5) {
+        must(ceclCommGetAsyncError(me->comm, &error), "ceclCommGetAsyncError", me->comm);
+        pause_ms(5);
+    }
+    printf("heard: %s\n", error == ceclSuccess ? "nothing" : ceclGetLastError(me->comm));
+    fflush(stdout);
+}
+
+static void wait_for_failure(const struct rank *me)
+{
+    hear_failure(me);
+    must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
+    printf("aborted\n");
+}
+
+/* ---- unequal calls */
+
+static struct dispatch odd_one(const struct dispatch *equal, const char *what)
+{
+    struct dispatch odd = *equal;
+    if (strcmp(what, "align") == 0)
+        odd.align = 2;
+    else if (strcmp(what, "recvrows") == 0)
+        odd.recvrows++;
+    else if (strcmp(what, "sendrows") == 0)
+        odd.sendrows++;
+    else if (strcmp(what, "experts") == 0)
+        odd.experts = 2;
+    else
+        odd.combines = true;
+    return odd;
+}
+
+static void allow_sms(const struct rank *me)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = CECL_SM_ALLOW;
+    must(ceclSetOptions(me->comm, &options), "ceclSetOptions", me->comm);
+}
+
+static const struct dispatch equal = {.sendrows = 40, .recvrows = 50, .experts = 1, .align = 1};
+
+/* Returns whether the communicator is still usable. */
+static bool make_unequal_calls(const struct rank *me, const char *what)
+{
+    const struct buffers b = take_buffers(me);
+    const struct dispatch odd = odd_one(&equal, what);
+    allow_sms(me);
+    for (int i = 0; i < 3; i++) {
+        must(dispatch(me, &b, &equal), "ceclDispatch", me->comm);
+        must_be_dispatched(me, &b, true);
+    }
+    const ceclResult_t result = dispatch(me, &b, me->rank == me->nranks - 1 ? &odd : &equal);
+    if (me->comm->config.check)
+        printf("heard: %s\n", result == ceclSuccess ? "nothing" : ceclGetLastError(me->comm));
+    else
+        hear_failure(me);
+    fflush(stdout);
+    must_be_dispatched(me, &b, false);
+    if (!me->comm->config.check)
+        return false;
+    must(dispatch(me, &b, &equal), "ceclDispatch", me->comm);
+    must_be_dispatched(me, &b, true);
+    return true;
+}
+
+static size_t take_nothing(void *context, int peer, void *bytes, size_t count, size_t least)
+{
+    (void)context, (void)peer, (void)bytes, (void)count, (void)least;
+    return 0;
+}
+static size_t put_nothing(void *context, int peer, const void *bytes, size_t count, size_t least)
+{
+    return take_nothing(context, peer, (void *)(uintptr_t)bytes, count, least);
+}
+static void close_nothing(void *context)
+{
+    (void)context;
+}
+
+/* NCCL waits, or says nothing, if the sizes at both ends differ. This network carries nothing, so only the ranks'
+ * words about their calls can tell that calls differ. */
+static void make_unequal_calls_in_silence(const struct rank *me)
+{
+    const struct cecl_net_pipes silent = {
+        .put = put_nothing, .take = take_nothing, .close = close_nothing};
+    const struct buffers b = take_buffers(me);
+    const struct dispatch odd = odd_one(&equal, "align");
+    must(cecl_net_pipes_open(me->comm->dev, "a silent network", &silent, me->rank, me->nranks,
+                             &me->comm->engine.net),
+         "cecl_net_pipes_open", me->comm);
+    allow_sms(me);
+    (void)!dispatch(me, &b, me->rank == me->nranks - 1 ? &odd : &equal);
+    wait_for_failure(me);
+}
+
 /* ---- shrinks */
 
 #define LATE_MS 500
@@ -309,19 +414,6 @@ static void split_on(const struct rank *me)
 
 /* ---- the acts */
 
-static void wait_for_failure(const struct rank *me)
-{
-    ceclResult_t error = ceclSuccess;
-    for (int ms = 0; ms < WAIT_MS && error == ceclSuccess; ms += 5) {
-        must(ceclCommGetAsyncError(me->comm, &error), "ceclCommGetAsyncError", me->comm);
-        pause_ms(5);
-    }
-    printf("heard: %s\n", error == ceclSuccess ? "nothing" : ceclGetLastError(me->comm));
-    fflush(stdout);
-    must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
-    printf("aborted\n");
-}
-
 static void await_end_of_input(void)
 {
     fflush(stdout);
@@ -349,6 +441,16 @@ static void act(const struct rank *me, const char *what, const char *name)
     } else if (strcmp(what, "split") == 0) {
         split_on(me);
         wait_for_failure(me);
+        return;
+    } else if (strncmp(what, "unequal:", 8) == 0) {
+        take_net(me, name, 0);
+        if (!make_unequal_calls(me, what + 8)) {
+            must(ceclCommAbort(me->comm), "ceclCommAbort", NULL);
+            printf("aborted\n");
+            return;
+        }
+    } else if (strcmp(what, "silence") == 0) {
+        make_unequal_calls_in_silence(me);
         return;
     } else if (strncmp(what, "late:", 5) == 0) {
         take_net(me, name, 0);

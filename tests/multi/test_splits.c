@@ -295,25 +295,34 @@ static void unequal_sizes_are_named(void **state)
     uint64_t x = 14;
     struct exchange e;
     draw(&x, &e);
+    char words[64];
+    snprintf(words, sizeof(words), "recvrows: %zu on rank 0, %zu on rank 1", e.recvrows,
+             e.recvrows - 1);
     e.recvrows -= (size_t)multi_rank;
-    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, "rows");
+    multi_refused(comm, call(&e, NULL), ceclInvalidUsage, words);
     random_exchanges(2);
 }
 
 /* ---- blocks that do not fit */
 
-/* The call succeeds, but then the communicator fails on every rank, with the same reason. */
-static void expect_trouble(const struct exchange *e, const char *words)
+/* The communicator fails on every rank. */
+static void expect_failure(const char *words)
 {
-    fill(e, 1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    multi_ok(comm, call(e, NULL));
     (void)!ceclStreamSynchronize(comm, NULL);
     const ceclResult_t result = multi_async_within(comm, PROMPT);
     if (result == ceclSuccess || !strstr(ceclGetLastError(comm), words))
         fail_msg("rank %d: %s is not said: %d, %s", multi_rank, words, (int)result,
                  ceclGetLastError(comm));
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* The call succeeds, but then the communicator fails with the same reason on every rank. */
+static void expect_trouble(const struct exchange *e, const char *words)
+{
+    fill(e, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    multi_ok(comm, call(e, NULL));
+    expect_failure(words);
 }
 
 static void more_than_a_recvbuff_has_room_for_is_an_error_of_all(void **state)
@@ -339,6 +348,32 @@ static void splits_beyond_sendbuff_are_an_error_of_all(void **state)
     expect_trouble(&e, "rank 0");
 }
 
+/* Also without CECL_CHECK no row moves, because every rank finds the last rank's line to be of another call. */
+static void unequal_sizes_are_an_error_of_all_and_move_nothing(void **state)
+{
+    uint64_t x = 17;
+    struct exchange e;
+    char words[32];
+    int device;
+    draw(&x, &e);
+    multi_ok(comm, ceclCommCuDevice(comm, &device));
+    for (int from = 0; from < multi_nranks; from++)
+        for (int to = 0; to < multi_nranks; to++)
+            e.rows[from][to] = 1;
+    snprintf(words, sizeof(words), "rank %d", multi_nranks - 1);
+    if (multi_rank == multi_nranks - 1)
+        e.recvrows--;
+    fill(&e, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    (void)!call(&e, NULL); /* a peer may have found the difference already */
+    expect_failure(multi_rank == multi_nranks - 1 ? "different call" : words);
+    /* a failed communicator copies nothing to the host, but the host device's memory is the host's */
+    for (size_t i = 0; device < 0 && i < room; i++)
+        if (recv_buffer[i] != 0x5A)
+            fail_msg("rank %d: byte %zu was written", multi_rank, i);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -356,6 +391,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(more_than_a_recvbuff_has_room_for_is_an_error_of_all,
                                         set_up, tear_down_failed),
         cmocka_unit_test_setup_teardown(splits_beyond_sendbuff_are_an_error_of_all, set_up,
+                                        tear_down_failed),
+        cmocka_unit_test_setup_teardown(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up,
                                         tear_down_failed),
     };
     return multi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

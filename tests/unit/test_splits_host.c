@@ -86,6 +86,21 @@ static void a_failed_communicators_steps_touch_nothing(void **state)
     }
 }
 
+static void no_rows_move_by_a_line_of_an_earlier_call(void **state)
+{
+    model_early_line(&model, memory, cecl_splits_host, no_meeting);
+}
+
+static void no_rows_move_by_a_line_that_has_come_in_part(void **state)
+{
+    model_torn_line(&model, memory, cecl_splits_host, no_meeting);
+}
+
+static void no_rows_move_between_ranks_with_other_sizes(void **state)
+{
+    model_odd_line(&model, memory, cecl_splits_host, no_meeting);
+}
+
 /* A peer's words are not trusted: a rank does not write rows of a recvbuff outside of the peer's slice. */
 static void a_place_outside_of_a_slice_is_not_written(void **state)
 {
@@ -126,6 +141,9 @@ int main(void)
         cmocka_unit_test(random_splits_give_what_the_model_gives),
         cmocka_unit_test(splits_near_the_largest_number_are_cut_off),
         cmocka_unit_test(a_failed_communicators_steps_touch_nothing),
+        cmocka_unit_test(no_rows_move_by_a_line_of_an_earlier_call),
+        cmocka_unit_test(no_rows_move_by_a_line_that_has_come_in_part),
+        cmocka_unit_test(no_rows_move_between_ranks_with_other_sizes),
         cmocka_unit_test(a_place_outside_of_a_slice_is_not_written),
         cmocka_unit_test(forms_out_of_range_are_refused),
     };

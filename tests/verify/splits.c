@@ -29,7 +29,7 @@ static void tell_all(const struct verifier *v, int call, struct told *told)
             .splits = cecl_call_address(call_of(v, call, (int)r), CECL_LAYOUT_SPLITS),
             .offsets = cecl_call_offsets(call_of(v, call, (int)r))};
         cecl_splits_line_make(
-            &step, (struct cecl_splits_line *)cecl_splits_line_at(&told->form, told->table, r));
+            &step, 1, (struct cecl_splits_line *)cecl_splits_line_at(&told->form, told->table, r));
     }
 }
 
