@@ -111,8 +111,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. (Lines of other calls: fail_by_line.) `now`: even if the call has not ended on this
- * rank. */
+/* Fails the communicator if rows of a call did not fit. (Lines of other calls: fail_by_line.) `now`: even if
+ * the call has not ended on this rank. */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;

@@ -367,7 +367,7 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
     for (int i = 0; i < 2;
          i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
-        struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always};
+        struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always, 0};
         assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
         assert_int_equal(patience.pending_ns, 0);
@@ -454,7 +454,7 @@ static void the_longer_wait_ends_with_the_pending_calls(void **state)
     places[0].most_spent_ns = FOR_EVER;
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, count_down};
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, count_down, 0};
     int left = 30;
     (void)wait_with(&places[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
     assert_int_equal(left, -1);
@@ -471,7 +471,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     places[0].most_spent_ns = BOUND_NS;
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
@@ -513,7 +513,7 @@ static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **s
         places[0].most_spent_ns = 1000 * (uint64_t)WAIT_NS;
         in_another_thread(&places[1], 1);
         (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
-        struct cecl_places_patience patience = {AT_ONCE, WAIT_NS, go_on_always};
+        struct cecl_places_patience patience = {AT_ONCE, WAIT_NS, go_on_always, 0};
         (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         const uint64_t spent = places[0].spent_ns;
         assert_true(spent >= WAIT_NS);
@@ -535,7 +535,7 @@ static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
     void *shared = new_shared(3, 0);
     open_all(places, shared, 3, 0);
     places[0].most_spent_ns = FOR_EVER;
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
     in_another_thread(&places[2], 1);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
     for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 falls behind */
@@ -562,7 +562,7 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
     places[0].most_spent_ns = FOR_EVER;
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always};
+    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
     struct other other = {&places[1], 2};
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
