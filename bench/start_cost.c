@@ -75,9 +75,9 @@ static ceclResult_t join_at_once(struct cecl_device *dev, ceclStream_t stream, c
     return ceclSuccess;
 }
 
-static ceclResult_t any_stream(struct cecl_device *dev, ceclStream_t stream)
+static ceclResult_t any_stream(struct cecl_device *dev, ceclStream_t stream, bool *captures)
 {
-    (void)dev, (void)stream;
+    (void)dev, (void)stream, (void)captures;
     return ceclSuccess;
 }
 

@@ -242,8 +242,11 @@ struct cecl_device_ops {
      * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
     /* Refuses what stream_fork refuses (a stream that captures, was destroyed or belongs to another
-     * device). Enqueues nothing. */
-    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream);
+     * device). Enqueues nothing.
+     *
+     * captures  [out] true if the stream captures a graph; such a stream is then not refused. Must be false
+     *           before. NULL: refuses a stream that captures */
+    ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream, bool *captures);
     /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
      * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
      * forked from it. Refuses a capturing stream with ceclInvalidUsage. Call stream_join after

@@ -212,14 +212,19 @@ void host_streams_end(struct host_device *host)
     }
 }
 
+static bool captures_now(struct host_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    const bool captures = stream->capture != NULL;
+    pthread_mutex_unlock(&stream->lock);
+    return captures;
+}
+
 static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
                                  struct host_stream **out)
 {
     CECL_TRY(host_stream_find(dev, handle, out));
-    pthread_mutex_lock(&(*out)->lock);
-    const bool captures = (*out)->capture != NULL;
-    pthread_mutex_unlock(&(*out)->lock);
-    return captures
+    return captures_now(*out)
                ? cecl_fail(ceclInvalidUsage, "stream %p: captures a graph; end the capture first",
                            (void *)handle)
                : ceclSuccess;
@@ -270,10 +275,14 @@ ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
     return cecl_drain(dev, count_busy, deadline);
 }
 
-ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle)
+ceclResult_t host_stream_check(struct cecl_device *dev, ceclStream_t handle, bool *captures)
 {
     struct host_stream *stream;
-    return find_outside(dev, handle, &stream);
+    if (!captures)
+        return find_outside(dev, handle, &stream);
+    CECL_TRY(host_stream_find(dev, handle, &stream));
+    *captures = captures_now(stream);
+    return ceclSuccess;
 }
 
 ceclResult_t host_stream_fork(struct cecl_device *dev, ceclStream_t handle, ceclStream_t *work)

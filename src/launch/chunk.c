@@ -43,7 +43,7 @@ static ceclResult_t check(ceclRequest_t request, int peer, int chunk, ceclStream
                          comm->nranks - 1);
     if (chunk < 0 || chunk >= chunks)
         return cecl_fail(ceclInvalidArgument, "chunk %d: 0 to %d expected", chunk, chunks - 1);
-    return comm->dev->ops->stream_check(comm->dev, stream);
+    return comm->dev->ops->stream_check(comm->dev, stream, NULL);
 }
 
 /* How far `done` is behind its value at the end of the last start; 0: that start has ended. `done` counts

@@ -131,7 +131,7 @@ static ceclResult_t check(ceclRequest_t *requests, int count, ceclStream_t strea
             if (requests[i] == requests[j])
                 return cecl_fail(ceclInvalidArgument,
                                  "requests[%d] and requests[%d] are the same request", i, j);
-    return comm->dev->ops->stream_check(comm->dev, stream);
+    return comm->dev->ops->stream_check(comm->dev, stream, NULL);
 }
 
 static ceclResult_t compare(ceclRequest_t *requests, int count, ceclResult_t local)

@@ -21,8 +21,9 @@
 static ceclResult_t check_stream(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    return launch->is_captured ? cecl_captured_check(launch)
-                               : comm->dev->ops->stream_check(comm->dev, launch->order.stream);
+    return launch->is_captured
+               ? cecl_captured_check(launch)
+               : comm->dev->ops->stream_check(comm->dev, launch->order.stream, NULL);
 }
 
 /* The calls of a group must not overlap, neither in the buffers that peers write nor in the buffers to which

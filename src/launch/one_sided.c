@@ -328,7 +328,7 @@ ceclResult_t cecl_one_sided_make(ceclComm_t comm, const struct cecl_one_sided_ar
         CECL_TRY(comm->dev->captures->find(comm->dev, stream, &capture));
     CECL_TRY(check(comm, &making));
     if (args->is_copy && !args->is_signal && making.bytes == 0)
-        return capture.id != 0 ? ceclSuccess : ops->stream_check(comm->dev, stream);
+        return capture.id != 0 ? ceclSuccess : ops->stream_check(comm->dev, stream, NULL);
     if (capture.id != 0)
         return cecl_one_sided_capture(comm, args, making.bytes, stream, &capture);
     /* pairs of a slot and a value: three for each wait (after, reached, signal), and four for the call

@@ -74,7 +74,7 @@ static ceclResult_t check(ceclRequest_t request, const struct cecl_start_signal 
     CECL_TRY(cecl_request_check_memory(request));
     if (signal)
         CECL_TRY(check_gate(request, signal));
-    return comm->dev->ops->stream_check(comm->dev, stream);
+    return comm->dev->ops->stream_check(comm->dev, stream, NULL);
 }
 
 static ceclResult_t compare(ceclRequest_t request, ceclResult_t local)

@@ -234,12 +234,12 @@ static void check_takes_every_stream_of_the_device_and_enqueues_nothing(void **s
 {
     struct kit kit = kit_make(gpu[0]);
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));
-    const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream);
+    const ceclResult_t held = OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL);
     host_writes(kit.flag, 1);
     assert_int_equal(held, ceclSuccess);
-    must(OPS(gpu[0])->stream_check(gpu[0], NULL));
-    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy));
-    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread));
+    must(OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamLegacy, NULL));
+    must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
     kit_end(&kit);
 }
 
@@ -247,7 +247,7 @@ static void check_of_another_gpus_stream_is_refused(void **state)
 {
     need_two();
     struct kit kit = kit_make(gpu[1]);
-    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+    refused(ceclInvalidArgument, "stream", OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
     kit_end(&kit);
 }
 
@@ -354,7 +354,10 @@ static void fork_of_a_capturing_stream_is_refused_and_spoils_nothing(void **stat
                 OPS(gpu[0])->stream_fork(gpu[0], kit.stream, &work));
         assert_null(work);
         refused(ceclInvalidUsage, "captures a graph",
-                OPS(gpu[0])->stream_check(gpu[0], kit.stream));
+                OPS(gpu[0])->stream_check(gpu[0], kit.stream, NULL));
+        bool captures = false;
+        must(OPS(gpu[0])->stream_check(gpu[0], kit.stream, &captures));
+        assert_true(captures);
         end_capture_and_check_it(kit.stream);
     }
     kit_end(&kit);
@@ -368,7 +371,8 @@ static void legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothin
     refused(ceclInvalidUsage, "legacy default stream",
             OPS(gpu[0])->stream_fork(gpu[0], NULL, &work));
     assert_null(work);
-    refused(ceclInvalidUsage, "legacy default stream", OPS(gpu[0])->stream_check(gpu[0], NULL));
+    refused(ceclInvalidUsage, "legacy default stream",
+            OPS(gpu[0])->stream_check(gpu[0], NULL, NULL));
     end_capture_and_check_it(blocking);
     must_cuda(cudaStreamDestroy(blocking));
     must(OPS(gpu[0])->stream_fork(gpu[0], NULL, &work)); /* usable again */

@@ -25,6 +25,19 @@ static void *end_on(ceclStream_t stream)
     return graph;
 }
 
+static void check_tells_which_stream_captures(void **state)
+{
+    ceclStream_t stream = new_stream();
+    bool captures = false;
+    begin_on(stream);
+    assert_int_equal(dev->ops->stream_check(dev, NULL, &captures), ceclSuccess);
+    assert_false(captures);
+    assert_int_equal(dev->ops->stream_check(dev, stream, &captures), ceclSuccess);
+    assert_true(captures);
+    assert_int_equal(dev->ops->stream_check(dev, stream, NULL), ceclInvalidUsage);
+    assert_int_equal(CAPTURES->graph_destroy(end_on(stream)), ceclSuccess);
+}
+
 static void launch(void *graph, ceclStream_t stream)
 {
     assert_int_equal(CAPTURES->graph_launch(dev, graph, stream), ceclSuccess);
@@ -139,6 +152,7 @@ static void keepers_hear_of_the_end_once_the_last_launch_is_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        DEVICE_TEST(check_tells_which_stream_captures),
         DEVICE_TEST(captured_work_is_done_by_each_launch_alone),
         DEVICE_TEST(an_event_orders_graphs_and_other_work),
         DEVICE_TEST(several_calls_of_a_graph_are_one_launch),

@@ -63,7 +63,7 @@ static void assert_refused_everywhere(ceclStream_t stream)
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclInvalidArgument);
     assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 1, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->memcpy_async(dev, &to, &from, 0, stream), ceclInvalidArgument);
-    assert_int_equal(dev->ops->stream_check(dev, stream), ceclInvalidArgument);
+    assert_int_equal(dev->ops->stream_check(dev, stream, NULL), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_fork(dev, stream, &work), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_query(dev, stream), ceclInvalidArgument);
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclInvalidArgument);
@@ -164,10 +164,10 @@ static void check_takes_every_stream_of_the_device(void **state)
     uint32_t never = 0;
     ceclStream_t held = new_stream();
     for (uintptr_t i = 0; i < 3; i++)
-        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i)), ceclSuccess);
+        assert_int_equal(dev->ops->stream_check(dev, HANDLE(i), NULL), ceclSuccess);
     memop(held, CECL_MEMOP_WAIT, &never, 1);
-    assert_int_equal(dev->ops->stream_check(dev, held), ceclSuccess); /* waits for nothing */
-    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess); /* enqueued nothing */
+    assert_int_equal(dev->ops->stream_check(dev, held, NULL), ceclSuccess); /* waits for nothing */
+    assert_int_equal(dev->ops->stream_query(dev, NULL), ceclSuccess);       /* enqueued nothing */
     release(&never, 1);
     synchronize(held);
 }

@@ -109,9 +109,9 @@ static ceclResult_t count_join(struct cecl_device *dev, ceclStream_t stream, cec
     return ceclSuccess;
 }
 
-static ceclResult_t count_check(struct cecl_device *dev, ceclStream_t stream)
+static ceclResult_t count_check(struct cecl_device *dev, ceclStream_t stream, bool *captures)
 {
-    (void)dev, (void)stream;
+    (void)dev, (void)stream, (void)captures;
     checks++;
     return ceclSuccess;
 }
