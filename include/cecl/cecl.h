@@ -1523,7 +1523,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
 
 /* Starts a request: enqueues its calls on `stream`, and returns. A request may be started again
  * before its last start has ended, on any stream: starts run one after the other, as calls do.
- * stream  orders the start, as it orders the call itself.
+ * stream  orders the start, as it orders the call itself. If it captures a graph (see ceclGraph_t),
+ *         nothing is started: the graph captures the request's calls, as if the program made them
+ *         there, with the request's buffers and options. The host waits as in a captured call. The
+ *         graph does not need the request, which may be freed at once. The request may be started and
+ *         captured in any order, and a captured start does not count as a start of it.
  *
  * Collective, if collectives are in the request: all ranks start it, in the same order among their
  * other calls on its communicator. A rank that starts a different request is detected, like one
@@ -1534,8 +1538,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupInit(ceclComm_t comm, ceclRequest_t 
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device, or
  * destroyed; on the host device a buffer without memory), ceclInvalidUsage (the communicator has
  * ended; memory of the request was freed or replaced, here or at a peer: then free the request and
- * make it again, on all ranks; inside a group; stream is capturing; under CECL_CHECK=1 ranks
- * differ). A rank that is refused alone keeps its peers waiting, as with any collective. */
+ * make it again, on all ranks; inside a group; under CECL_CHECK=1 ranks differ; `stream` captures, and
+ * the request was made ready, or this thread has several ranks of the communicator), those of its
+ * calls if they are captured. A rank that is refused alone keeps its peers waiting, as with any
+ * collective. */
 CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t stream);
 
 /* Starts a request as ceclStart does, but its copies and kernels begin only when *word has reached `value`: a
@@ -1560,7 +1566,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStart(ceclRequest_t request, ceclStream_t
  * The host waits only while 256 starts wait for words. Threads: one call at a time on the request's
  * communicator. Ownership: the word and the request stay the caller's.
  * Errors, nothing enqueued: as ceclStart; also ceclInvalidArgument (a word that is NULL, not aligned, or not
- * in memory of this device, for example in host memory or in a GPU's managed memory). */
+ * in memory of this device, for example in host memory or in a GPU's managed memory), ceclInvalidUsage
+ * (`stream` captures). */
 CECL_API CECL_CHECKED ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint32_t *word,
                                                      uint32_t value, ceclStream_t stream);
 
@@ -1586,7 +1593,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStartOnSignal(ceclRequest_t request, uint
  * cannot be freed before it is started.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; a stream of another device),
  * ceclInvalidUsage (another kind of request; made ready before, and not started since; inside a
- * group; and as ceclStart). */
+ * group; `stream` captures; and as ceclStart). */
 CECL_API CECL_CHECKED ceclResult_t ceclReady(ceclRequest_t request, ceclStream_t stream);
 
 /* Makes several requests ready with one exchange of flags (a session), as ceclReady does with one.
@@ -1608,7 +1615,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  *     }
  *
  * request  of one ceclAllGather, ceclAllGatherStrided or ceclAllGatherv (1 chunk), or of
- *          ceclAllGatherChunksInit. Started before.
+ *          ceclAllGatherChunksInit. Started before; a captured start does not count.
  * peer     whose block: 0 .. nranks-1; -1: all blocks. A rank's own block is there from the start if
  *          it is in place. Otherwise the wait is for the whole gather.
  * chunk    0 .. chunks-1.
@@ -1900,7 +1907,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams.
  *   - Collectives, messages, groups of them, strided and variable calls and reductions can be captured.
- *     ceclStart is refused. One-sided calls have rules of their own; see there.
+ *     So can starts of requests: the graph captures the request's calls, and does not need the request.
+ *     It announces no chunks. One-sided calls have rules of their own; see there.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most).
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it. Both capture their messages in

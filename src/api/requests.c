@@ -24,10 +24,14 @@ static ceclResult_t start(const char *name, ceclRequest_t request,
             cecl_group_check_outside(name, "; ceclGroupInit makes one request from several calls"));
     CECL_TRY(cecl_comm_enter(comm, name));
     const struct cecl_traced traced = cecl_trace_begin(comm, name);
-    const ceclResult_t result = cecl_request_start(request, signal, stream);
+    const char *path = NULL;
+    const ceclResult_t result = cecl_request_start(request, signal, stream, &path);
     if (traced.trace)
         cecl_trace_end(&traced, request->send_bytes, request->recv_bytes,
-                       result == ceclSuccess ? path_of(request) : "refused", result);
+                       result != ceclSuccess ? "refused"
+                       : path                ? path
+                                             : path_of(request),
+                       result);
     cecl_comm_leave(comm);
     return result;
 }

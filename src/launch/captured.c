@@ -29,6 +29,16 @@ static ceclResult_t refuse_away(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
+ceclResult_t cecl_captured_check_thread(ceclComm_t comm, const char *name, const char *advice)
+{
+    return comm->shares_process && cecl_thread_is_alone()
+               ? cecl_fail(ceclInvalidUsage,
+                           "%s: a captured call waits for the peers, but this thread has several "
+                           "ranks: %s",
+                           name, advice)
+               : ceclSuccess;
+}
+
 ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -36,12 +46,9 @@ ceclResult_t cecl_captured_check(const struct cecl_launch *launch)
         CECL_TRY(refuse_away(launch));
     else if (comm->nodes && comm->engine.net && comm->engine.net->why_not_captured)
         return refuse_over_nodes(launch);
-    if (comm->shares_process && !launch->is_grouped && cecl_thread_is_alone())
-        return cecl_fail(ceclInvalidUsage,
-                         "%s: a captured call waits for the peers, but this thread has several "
-                         "ranks: put their calls into one group",
-                         launch->calls[0].op->name);
-    return ceclSuccess;
+    return launch->is_grouped ? ceclSuccess
+                              : cecl_captured_check_thread(comm, launch->calls[0].op->name,
+                                                           "put their calls into one group");
 }
 
 ceclResult_t cecl_captured_check_told(const struct cecl_launch *launch)

@@ -100,6 +100,7 @@ ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
                              asked.view.shape.recv_pitch));
     CECL_TRY(carry_output(&launch->leases.after, &asked, derived.recv, asked.recv));
     cecl_launch_derive(launch, index, &derived);
+    launch->origins[index].recv = cecl_buffer_address(asked.recv);
     return ceclSuccess;
 }
 

@@ -431,3 +431,12 @@ ceclResult_t cecl_group_carry_out(struct cecl_group *group)
     for_each(group, issue);
     return group->failed == ceclSuccess ? ceclSuccess : refuse(group);
 }
+
+ceclResult_t cecl_group_carry_out_list(struct cecl_launch *list, ceclResult_t local)
+{
+    struct cecl_check_part part; /* only the launch of collectives is compared */
+    struct cecl_group group = {
+        .first = list, .nlaunches = list->next ? 2 : 1, .parts = &part, .parts_room = 1};
+    (void)!remember(&group, list->comm, local);
+    return cecl_group_carry_out(&group);
+}

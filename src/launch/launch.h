@@ -74,6 +74,8 @@ struct cecl_leases {
 struct cecl_origin {
     size_t layout;    /* where the call's layout begins in `layouts`, in words */
     uint64_t changes; /* the registry's `changes` at the time when the call's windows were found */
+    /* the program's recvbuff, if the call has a bounce buffer instead; otherwise NULL */
+    const void *recv;
 };
 
 /* Where a message's bytes lie on both ranks. */

@@ -15,6 +15,9 @@
  * Messages of a request are described and settled once. Each start posts them as all messages are posted,
  * because the rank that comes second moves the bytes.
  *
+ * A start on a stream that captures a graph makes new launches from the request's calls, which the graph holds. So
+ * it uses no program of the request, needs no peer to have made the request, and does not count as a start.
+ *
  * Threads: those that are inside the communicator, one at a time. */
 #ifndef CECL_LAUNCH_REQUEST_H
 #define CECL_LAUNCH_REQUEST_H
@@ -143,8 +146,18 @@ ceclResult_t cecl_request_wait_chunk(ceclRequest_t request, int peer, int chunk,
 struct cecl_start_signal {
     uint32_t *word, value;
 };
-/* signal: NULL: the stream waits for no word. */
+/* If the stream captures a graph, captures the request's calls.
+ *
+ * signal  NULL: the stream waits for no word.
+ * path    [out] how captured calls are carried out, for the trace; not written by other starts. */
 ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_signal *signal,
-                                ceclStream_t stream);
+                                ceclStream_t stream, const char **path);
+
+/* -- request_captured.c -- */
+
+/* Captures the request's calls. The request stays as it is. `local`: the result of this rank's checks so far, with
+ * its message recorded. *path: [out] as above; valid inside the communicator. */
+ceclResult_t cecl_request_capture(ceclRequest_t request, const struct cecl_start_signal *signal,
+                                  ceclStream_t stream, ceclResult_t local, const char **path);
 
 #endif

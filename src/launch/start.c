@@ -11,10 +11,10 @@
 #include "flags/early.h"
 #include "flags/gates.h"
 #include "launch/check.h"
+#include "launch/describe.h"
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "launch/request.h"
-#include "launch/settle.h"
 
 /* ---- checking the memory */
 
@@ -67,14 +67,14 @@ static ceclResult_t check_gate(ceclRequest_t request, const struct cecl_start_si
     return launch && cecl_imports_are_dropped(&launch->imports) ? refuse_replaced() : ceclSuccess;
 }
 
+/* The stream is checked first, because *captured decides how peers learn of a refusal. */
 static ceclResult_t check(ceclRequest_t request, const struct cecl_start_signal *signal,
-                          ceclStream_t stream)
+                          ceclStream_t stream, bool *captured)
 {
     ceclComm_t comm = request->comm;
+    CECL_TRY(comm->dev->ops->stream_check(comm->dev, stream, captured));
     CECL_TRY(cecl_request_check_memory(request));
-    if (signal)
-        CECL_TRY(check_gate(request, signal));
-    return comm->dev->ops->stream_check(comm->dev, stream, NULL);
+    return signal ? check_gate(request, signal) : ceclSuccess;
 }
 
 static ceclResult_t compare(ceclRequest_t request, ceclResult_t local)
@@ -151,13 +151,7 @@ static ceclResult_t run_collectives(ceclRequest_t request, ceclStream_t stream)
 /* Describes the request's messages in a new launch, and settles their windows again. */
 static ceclResult_t describe_messages(ceclRequest_t request, struct cecl_launch *launch)
 {
-    const struct cecl_launch *kept = request->messages;
-    launch->is_grouped = request->is_grouped;
-    for (uint32_t i = 0, index; i < kept->ncalls; i++) {
-        CECL_TRY(cecl_launch_add(launch, &kept->calls[i], &index));
-        launch->origins[index].changes = UINT64_MAX;
-    }
-    CECL_TRY(cecl_settle_again(launch, launch->comm));
+    CECL_TRY(cecl_launch_describe_again(launch, request->messages));
     return cecl_launch_check(launch);
 }
 
@@ -219,11 +213,11 @@ static ceclResult_t wait_at_gate(ceclComm_t comm, const struct cecl_start_signal
 
 /* ---- the whole start */
 
-/* *messages: the launch of the request's messages, if there are messages. */
-static ceclResult_t check_all(ceclRequest_t request, const struct cecl_start_signal *signal,
-                              ceclStream_t stream, struct cecl_launch **messages)
+/* Checks the messages, and lets ranks compare the start. *messages: the launch of the request's messages, if there
+ * are messages. */
+static ceclResult_t check_rest(ceclRequest_t request, ceclStream_t stream, ceclResult_t result,
+                               struct cecl_launch **messages)
 {
-    ceclResult_t result = check(request, signal, stream);
     if (result == ceclSuccess && request->messages) {
         *messages = cecl_launch_take(request->comm, CECL_LAUNCH_MESSAGES, stream);
         result = *messages ? describe_messages(request, *messages) : ceclOutOfMemory;
@@ -232,9 +226,9 @@ static ceclResult_t check_all(ceclRequest_t request, const struct cecl_start_sig
 }
 
 static ceclResult_t start(ceclRequest_t request, const struct cecl_start_signal *signal,
-                          ceclStream_t stream, struct cecl_launch **messages)
+                          ceclStream_t stream, ceclResult_t checked, struct cecl_launch **messages)
 {
-    CECL_TRY(check_all(request, signal, stream, messages));
+    CECL_TRY(check_rest(request, stream, checked, messages));
     if (!request->is_bound)
         CECL_TRY(cecl_request_bind(request));
     cecl_comm_called(request->comm, signal ? CECL_START_ON_SIGNAL : cecl_ops[CECL_OP_START].name);
@@ -246,10 +240,14 @@ static ceclResult_t start(ceclRequest_t request, const struct cecl_start_signal 
 }
 
 ceclResult_t cecl_request_start(ceclRequest_t request, const struct cecl_start_signal *signal,
-                                ceclStream_t stream)
+                                ceclStream_t stream, const char **path)
 {
     struct cecl_launch *messages = NULL;
-    const ceclResult_t result = start(request, signal, stream, &messages);
+    bool captured = false;
+    const ceclResult_t checked = check(request, signal, stream, &captured);
+    if (captured)
+        return cecl_request_capture(request, signal, stream, checked, path);
+    const ceclResult_t result = start(request, signal, stream, checked, &messages);
     cecl_launch_drop(messages);
     request->target = cecl_flags_done_target(&request->comm->engine.flags);
     request->is_started = request->is_started || result == ceclSuccess;

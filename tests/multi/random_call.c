@@ -441,7 +441,7 @@ static int chunks_of(const struct random_call *c)
     return c->kind == ALL_GATHER && c->seed / 8 % 2 ? 1 + (int)(c->seed / 16 % 5) : 0;
 }
 
-static ceclResult_t init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request)
+ceclResult_t random_init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request)
 {
     const ceclDataType_t type = c->type;
     const size_t count = c->count;
@@ -524,8 +524,10 @@ static void look_at_chunk(ceclComm_t comm, const struct random_call *c, ceclRequ
             fail_msg("byte %zu of rank %d is wrong, and its chunk %d has come", i, peer, chunk);
 }
 
-/* Captures the call, and launches the graph once. A default stream cannot capture, so another one does. */
-static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
+/* Captures the call, or a start of its request unless that is NULL, and launches the graph once. A default stream
+ * cannot capture, so another one does. */
+static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c,
+                                  ceclRequest_t request)
 {
     struct random_call captured = *c;
     ceclGraph_t graph = NULL;
@@ -533,7 +535,9 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
     if (result != ceclSuccess)
         return result;
     result = ceclStreamBeginCapture(comm, captured.stream);
-    const ceclResult_t made = result == ceclSuccess ? call(comm, &captured, false) : result;
+    const ceclResult_t made = result != ceclSuccess ? result
+                              : request             ? ceclStart(request, captured.stream)
+                                                    : call(comm, &captured, false);
     if (result == ceclSuccess)
         result = ceclStreamEndCapture(comm, captured.stream, &graph);
     if (made == ceclSuccess && result == ceclSuccess)
@@ -544,36 +548,55 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
     return made != ceclSuccess ? made : result;
 }
 
+static bool may_capture(ceclComm_t comm)
+{
+    return !multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE");
+}
+
+/* Whether a graph captures start i of the request. */
+static bool is_captured(ceclComm_t comm, const struct random_call *c, int i)
+{
+    return may_capture(comm) && !is_made_ready(c) && (c->seed / 8192 + (uint64_t)i) % 3 == 0;
+}
+
+/* Makes one start of a request, and lets the stream wait for a chunk. */
+static ceclResult_t start_once(ceclComm_t comm, const struct random_call *c, ceclRequest_t request,
+                               int i)
+{
+    ceclResult_t result = ceclSuccess;
+    if (is_captured(comm, c, i))
+        return make_in_graph(comm, c, request);
+    if (is_made_ready(c))
+        result = ceclReady(request, c->stream);
+    if (result == ceclSuccess)
+        result = start(comm, c, request);
+    if (result != ceclSuccess || chunks_of(c) == 0)
+        return result;
+    look_at_chunk(comm, c, request);
+    return ceclWaitChunk(request, (int)(c->seed % (uint64_t)(c->nranks + 1)) - 1, i % chunks_of(c),
+                         c->stream);
+}
+
 /* Out of place, starts the request up to 3 times, because the input stays unchanged. */
 static ceclResult_t make_by_request(ceclComm_t comm, const struct random_call *c)
 {
     const int starts = c->in_place ? 1 : 1 + (int)(c->seed % 3);
     ceclRequest_t request;
     random_free_requests();
-    ceclResult_t result = init(comm, c, &request);
+    ceclResult_t result = random_init(comm, c, &request);
     if (result != ceclSuccess)
         return result;
     keep(request);
-    for (int i = 0; i < starts && result == ceclSuccess; i++) {
-        if (is_made_ready(c))
-            result = ceclReady(request, c->stream);
-        if (result == ceclSuccess)
-            result = start(comm, c, request);
-        if (result == ceclSuccess && chunks_of(c) > 0)
-            look_at_chunk(comm, c, request);
-        if (result == ceclSuccess && chunks_of(c) > 0)
-            result = ceclWaitChunk(request, (int)(c->seed % (uint64_t)(c->nranks + 1)) - 1,
-                                   i % chunks_of(c), c->stream);
-    }
+    for (int i = 0; i < starts && result == ceclSuccess; i++)
+        result = start_once(comm, c, request, i);
     return result;
 }
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
     /* on GPUs only on demand: a captured call takes milliseconds there */
-    const bool may_capture = !grouped && (!multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE"));
-    if (may_capture && !c->by_request && c->seed / 1024 % 8 == 0)
-        return make_in_graph(comm, c);
+    if (!grouped && !c->by_request && may_capture(comm) && c->seed / 1024 % 8 == 0)
+        return make_in_graph(comm, c, NULL);
     return c->by_request && !grouped ? make_by_request(comm, c) : call(comm, c, grouped);
 }
 

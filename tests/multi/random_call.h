@@ -85,6 +85,8 @@ size_t random_received(const struct random_call *c);
 void random_set_places(struct random_call *c, size_t shift);
 
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped);
+/* Makes a request of the call. The caller starts and frees it. */
+ceclResult_t random_init(ceclComm_t comm, const struct random_call *c, ceclRequest_t *request);
 /* Frees the requests whose calls are complete. */
 void random_free_requests(void);
 
