@@ -215,9 +215,9 @@ bool options_parse(struct options *o, int argc, char **argv, const struct run *r
                           .alloc_bytes = (size_t)3 << 30};
     if (!grammar_read(&grammar, o, argc, argv, run, code))
         return false;
-    if (o->graph && (o->request || o->beside)) {
+    if (o->graph && (o->early || o->beside)) {
         if (run->rank == 0)
-            fputs("cecl_perf: --graph: without --request, --early and --beside expected\n", stderr);
+            fputs("cecl_perf: --graph: without --early and --beside expected\n", stderr);
         *code = END_USAGE;
         return false;
     }

@@ -73,7 +73,7 @@ static ceclResult_t start(struct side *side, const struct run *run, const void *
 
 static bool cecl_prepare(struct side *side, const struct run *run, const void *send, size_t block)
 {
-    return !run->options.early || make_ready(side, run, send, block) == ceclSuccess ||
+    return !run->options.request || make_ready(side, run, send, block) == ceclSuccess ||
            complain(run, run->options.op->name, ceclGetLastError(side->state));
 }
 
