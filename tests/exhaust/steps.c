@@ -642,9 +642,11 @@ static ceclResult_t messages_private_late(struct life *life)
     return messages_between(life, private_in, private_out);
 }
 
-/* Private memory, of which the receiver's part goes through a bounce buffer. If the end of the capture is refused, the
+/* Captures calls on private memory, which goes through a bounce buffer. If the end of the capture is refused, the
  * stream still captures. */
-static ceclResult_t messages_captured(struct life *life)
+static ceclResult_t in_graph(struct life *life,
+                             ceclResult_t (*make)(struct life *life, ceclStream_t stream),
+                             void (*check)(struct life *life, const int *out))
 {
     ceclStream_t stream;
     ceclGraph_t graph = NULL;
@@ -654,7 +656,7 @@ static ceclResult_t messages_captured(struct life *life)
     fill(life, private_in);
     result = ceclStreamBeginCapture(life->comm, stream);
     if (result == ceclSuccess) {
-        result = send_to_each(life, private_in, private_out, stream);
+        result = make(life, stream);
         ceclResult_t ended = ceclStreamEndCapture(life->comm, stream, &graph);
         if (ended == ceclOutOfMemory)
             ended = ceclStreamEndCapture(life->comm, stream, &graph);
@@ -665,10 +667,41 @@ static ceclResult_t messages_captured(struct life *life)
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->comm, stream);
     if (result == ceclSuccess)
-        check_exchanged(life, private_out);
+        check(life, private_out);
     const ceclResult_t freed = ceclGraphDestroy(graph),
                        ended = ceclStreamDestroy(life->comm, stream);
     return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
+}
+
+static ceclResult_t send_private(struct life *life, ceclStream_t stream)
+{
+    return send_to_each(life, private_in, private_out, stream);
+}
+
+static ceclResult_t messages_captured(struct life *life)
+{
+    return in_graph(life, send_private, check_exchanged);
+}
+
+/* Keeps the request of an earlier attempt until its start was captured. */
+static ceclResult_t start_private(struct life *life, ceclStream_t stream)
+{
+    static ceclRequest_t request;
+    ceclResult_t result = ceclSuccess;
+    if (!request)
+        result = ceclAllGatherInit(private_in, private_out, BLOCK, ceclInt32, life->comm, &request);
+    if (result == ceclSuccess)
+        result = ceclStart(request, stream);
+    if (result != ceclSuccess)
+        return result;
+    result = ceclRequestFree(request);
+    request = NULL;
+    return result;
+}
+
+static ceclResult_t start_captured(struct life *life)
+{
+    return in_graph(life, start_private, check_gathered);
 }
 
 static ceclResult_t explain(struct life *life)
@@ -834,6 +867,7 @@ const struct step steps[] = {
     {.name = "request-early", .outcome = ALONE, .run = request_early},
     {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},
     {.name = "request-private", .outcome = ALONE, .run = request_private},
+    {.name = "start-captured", .outcome = EITHER, .run = start_captured},
     {.name = "gather-compared", .outcome = TOGETHER, .run = gather, .compared = true},
     {.name = "group-compared",
      .outcome = EITHER,

@@ -280,6 +280,21 @@ static void await_block(ceclRequest_t request, int i, int rank)
     REQUIRE(ceclDeviceWaitChunk(chunks, (rank + i) % model.nranks, 0), "a chunk did not come");
 }
 
+/* Captures the call, or a start of its request unless that is NULL, and launches the graph once. Ranks wait for each
+ * other, so each needs a thread. */
+static void make_in_graph(int i, int rank, ceclRequest_t request)
+{
+    ceclGraph_t graph = NULL;
+    OK(ceclStreamBeginCapture(comms[rank], streams[rank]));
+    if (request)
+        OK(ceclStart(request, streams[rank]));
+    else
+        OK(call(&batch.calls[i], rank, streams[rank], true));
+    OK(ceclStreamEndCapture(comms[rank], streams[rank], &graph));
+    OK(ceclGraphLaunch(graph, streams[rank]));
+    OK(ceclGraphDestroy(graph));
+}
+
 /* Starting the request waits for the peers' start, so each rank needs a thread. */
 static void make_by_request(int i, int rank)
 {
@@ -287,23 +302,16 @@ static void make_by_request(int i, int rank)
     OK(ceclGroupStart());
     OK(call(&batch.calls[i], rank, NULL, false));
     OK(ceclGroupInit(comms[rank], &request));
+    requests[rank][nrequests[rank]++] = request;
+    if (batch.on_stream && i % 3 == 2) {
+        make_in_graph(i, rank, request);
+        return;
+    }
     if (i % 2 && gathers(batch.calls[i].kind))
         OK(ceclReady(request, stream_of(rank)));
     start(request, i, rank);
-    requests[rank][nrequests[rank]++] = request;
     if (i % 2 == 0 && gathers(batch.calls[i].kind))
         await_block(request, i, rank);
-}
-
-/* Captures the call, and launches the graph once. Ranks wait for each other, so each needs a thread. */
-static void make_in_graph(int i, int rank)
-{
-    ceclGraph_t graph = NULL;
-    OK(ceclStreamBeginCapture(comms[rank], streams[rank]));
-    OK(call(&batch.calls[i], rank, streams[rank], true));
-    OK(ceclStreamEndCapture(comms[rank], streams[rank], &graph));
-    OK(ceclGraphLaunch(graph, streams[rank]));
-    OK(ceclGraphDestroy(graph));
 }
 
 static bool is_message(int i)
@@ -318,7 +326,7 @@ static void make(int i, int rank, bool grouped)
         return;
     }
     if (batch.mode == THREADS && batch.on_stream && i % 3 == 2 && !is_message(i)) {
-        make_in_graph(i, rank);
+        make_in_graph(i, rank, NULL);
         return;
     }
     OK(call(&batch.calls[i], rank, stream_of(rank), !grouped && batch.mode >= THREADS));
