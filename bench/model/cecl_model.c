@@ -23,6 +23,8 @@ static const char usage[] =
     "  --group N        a group of N such calls, instead of one call\n"
     "  --late RANK:US   RANK comes US us later than the others, and its peers' hosts do not wait\n"
     "                   for it\n"
+    "  --runs N         plays N times, each time with other random delays, and prints means;\n"
+    "                   default 20 up to 128 ranks, else 1. --rate jitter=0: without delays\n"
     "  --rates FILE     lines with a rate's name and a number; --rate NAME=NUMBER: one rate\n"
     "  --show-rates     prints the rates, and ends\n"
     "  --plans          also: sizes of plans, and the time to make them\n";
@@ -31,7 +33,7 @@ struct options {
     struct model_call call;
     struct model_rates rates;
     uint64_t first, last;
-    int factor, nodes, late_rank;
+    int factor, nodes, late_rank, runs;
     double late_us;
     const char *gpus;
     bool show_rates, plans;
@@ -92,6 +94,7 @@ enum {
     CHAIN,
     GROUP,
     LATE,
+    RUNS,
     RATES,
     RATE,
     SHOW,
@@ -130,6 +133,7 @@ static bool take(struct options *o, int option, const char *value)
     case NODES: return number_of(value, 1, CECL_MAX_RANKS, &o->nodes);
     case GPUS: o->gpus = value; return *value;
     case LATE: return late_of(o, value);
+    case RUNS: return number_of(value, 1, 10000, &o->runs);
     case RATE: return rate_of(&o->rates, value);
     case RATES: return read_rates(o, value);
     case 'b': return bytes_of(value, &o->first);
@@ -164,23 +168,16 @@ static bool make_nodes(struct options *o)
 
 static int read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option longs[] = {{"op", 1, NULL, OP},
-                                          {"nodes", 1, NULL, NODES},
-                                          {"gpus", 1, NULL, GPUS},
-                                          {"out-of-place", 0, NULL, OUT},
-                                          {"sm-allow", 0, NULL, ALLOW},
-                                          {"staging", 1, NULL, STAGING},
-                                          {"chunk", 1, NULL, CHUNK},
-                                          {"wave", 1, NULL, WAVE},
-                                          {"chain", 1, NULL, CHAIN},
-                                          {"group", 1, NULL, GROUP},
-                                          {"late", 1, NULL, LATE},
-                                          {"rates", 1, NULL, RATES},
-                                          {"rate", 1, NULL, RATE},
-                                          {"show-rates", 0, NULL, SHOW},
-                                          {"plans", 0, NULL, PLANS},
-                                          {"help", 0, NULL, HELP},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"op", 1, NULL, OP},           {"nodes", 1, NULL, NODES},
+        {"gpus", 1, NULL, GPUS},       {"out-of-place", 0, NULL, OUT},
+        {"sm-allow", 0, NULL, ALLOW},  {"staging", 1, NULL, STAGING},
+        {"chunk", 1, NULL, CHUNK},     {"wave", 1, NULL, WAVE},
+        {"chain", 1, NULL, CHAIN},     {"group", 1, NULL, GROUP},
+        {"late", 1, NULL, LATE},       {"runs", 1, NULL, RUNS},
+        {"rates", 1, NULL, RATES},     {"rate", 1, NULL, RATE},
+        {"show-rates", 0, NULL, SHOW}, {"plans", 0, NULL, PLANS},
+        {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "b:e:f:", longs, NULL)) >= 0;) {
         if (option == HELP) {
             fputs(usage, stdout);
@@ -199,6 +196,8 @@ static int read_options(struct options *o, int argc, char **argv)
     }
     if (o->last < o->first)
         o->last = o->first;
+    if (o->runs == 0)
+        o->runs = o->call.nodes.nranks > 128 ? 1 : 20;
     return -1;
 }
 
@@ -237,7 +236,7 @@ static ceclResult_t play(struct options *o, struct cecl_plan *plans, double *sta
     const double made = seconds() - before;
     for (int r = 0; r < n; r++)
         start[r] = call->late && r == o->late_rank ? o->late_us : 0;
-    const ceclResult_t result = model_play(plans, n, &o->rates, start, &out);
+    const ceclResult_t result = model_play(plans, n, &o->rates, start, o->runs, &out);
     if (result == ceclSuccess) {
         const double us = out.us - (call->late ? o->late_us : 0),
                      closed = model_closed(call, &o->rates);

@@ -10,7 +10,8 @@ static void serve(struct model_run *p, int rank, double now, double setup)
     const int lane = r->queue[0];
     const struct model_lane *me = &r->lanes[lane];
     const bool copies = model_step(p, rank, lane)->kind == CECL_STEP_COPY;
-    const double us = copies ? setup + p->rates->copy : p->rates->flag * (me->upto - me->at);
+    const double us =
+        copies ? setup + p->rates->copy : p->rates->flag + p->rates->more * (me->upto - me->at - 1);
     model_heap_set(&p->heap, model_engine_event(p, rank), now + us);
 }
 
@@ -46,7 +47,7 @@ static void show_flags(struct model_run *p, int rank, int lane, double now)
         const struct cecl_step *step = &p->plans[rank].steps[s];
         if (step->kind == CECL_STEP_SIGNAL && step->lane == lane)
             *model_seen(p, step->peer, rank, step->counter, step->phase) =
-                now - p->rates->flag * (me->upto - s - 1) + p->rates->signal;
+                now - p->rates->more * (me->upto - s - 1) + p->rates->signal;
     }
     for (uint32_t s = me->at; s < me->upto; s++)
         model_look_again(p, p->plans[rank].steps[s].peer, now);

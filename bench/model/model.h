@@ -5,6 +5,9 @@
  *     GPU    a link into the switch of its node and one out of it; a NIC of its own, or one for several GPUs
  *     flow   a copy or a transfer in progress. Flows of one link share it evenly
  *
+ * Waits end a random time too late, differently on each rank. So ranks drift apart, as GPUs do, and two copies
+ * to one GPU meet where the plan has one after the other.
+ *
  * Time is in us, rates are in GB/s (1e9), sizes in bytes. */
 #ifndef CECL_MODEL_H
 #define CECL_MODEL_H
@@ -23,8 +26,11 @@
     RATE(batch, 1.6, "us before the first copy of a batch: one copy 2.8, less a copy's")           \
     RATE(copy, 1.2, "us before each copy: hardware.md, 4 KiB, a batch of three 5.2, one 2.8")      \
     RATE(flag, 1.2, "us of the engine for a flag: as a small copy")                                \
-    RATE(signal, 2.3, "us until a flag is seen: all-gather of 4 KiB on 2 GPUs, 12.2 in all")       \
-    RATE(wait, 1.2, "us of a stream for waits that are satisfied: the same row")                   \
+    RATE(more, 0.1, "us for each further flag: all-gather of 4 KiB, 4 GPUs 12.6, 2 GPUs 12.2")     \
+    RATE(signal, 0.1, "us until a flag is seen: all-gather of 4 KiB on 2 GPUs, 12.2 in all")       \
+    RATE(wait, 0.1, "us of a stream for waits that are satisfied: the same row")                   \
+    RATE(jitter, 2.2,                                                                              \
+         "us, the mean of a random delay behind waits; may be 0: all-to-alls of 4 GPUs")           \
     RATE(after, 1.0, "us for a stream to follow another one: assumed")                             \
     RATE(kernel, 5.0, "us to begin a reduction: a kernel's small call on 2 GPUs")                  \
     RATE(reduce, 900, "GB/s of sources that SMs reduce in their own memory: see docs/scale.md")    \
@@ -40,12 +46,13 @@ struct model_rates {
 #undef RATE
 };
 struct model_rates model_rates_default(void);
-/* Sets a rate by name. Returns false if no rate has this name, or if the value is not a number above 0. */
+/* Sets a rate by name. Returns false if no rate has this name, or if the value is not a number above 0;
+ * jitter may also be 0. */
 bool model_rates_set(struct model_rates *rates, const char *name, const char *value);
 /* Reads lines "name value", and # comments. Returns false if something is wrong; `trouble` says what. */
 bool model_rates_read(struct model_rates *rates, const char *path, char trouble[256]);
 
-/* The result of a run. */
+/* The result of all runs. */
 struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
     double first_us;  /* from the same start to the first rank's end */
@@ -56,9 +63,11 @@ struct model_outcome {
     uint64_t events;
 };
 
-/* Plays plans[r] of all ranks. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
+/* Plays plans[r] of all ranks, `runs` times: run i with seed i, so that results repeat. The times of `outcome`
+ * are means, as a measured time is the mean of a round's calls; its most flows are those of all runs. Without
+ * jitter all runs are equal. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
  * ceclInternalError if ranks wait for each other forever, or ceclOutOfMemory. */
 ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
-                        const double *start, struct model_outcome *outcome);
+                        const double *start, int runs, struct model_outcome *outcome);
 
 #endif

@@ -1,6 +1,7 @@
 /* The simulation: lanes and events. */
 #include "play.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto)
@@ -48,6 +49,25 @@ static double waits_end(const struct model_run *p, int rank, int lane, double no
     return end;
 }
 
+/* A number in [0, 1) that depends on nothing but the seed, the rank and how many it had before (splitmix64),
+ * and not on the order of events. */
+static double random_share(struct model_run *p, int rank)
+{
+    uint64_t x = p->seed << 48 ^ (uint64_t)rank << 32 ^ ++p->ranks[rank].delays;
+    x *= UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (double)((x ^ x >> 31) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* How long a stream takes to go on behind waits: exponentially distributed, for what drives GPUs apart is the
+ * rare long delay. */
+static double wait_us(struct model_run *p, int rank)
+{
+    const double jitter = p->rates->jitter;
+    return p->rates->wait + (jitter > 0 ? -jitter * log(1 - random_share(p, rank)) : 0);
+}
+
 /* The first step behind a lane's consecutive signals. */
 static uint32_t signals_end(const struct model_run *p, int rank, int lane)
 {
@@ -92,7 +112,7 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
         if (end < 0)
             block(p, rank, lane);
         else
-            model_pause(p, rank, lane, end + p->rates->wait, upto);
+            model_pause(p, rank, lane, end + wait_us(p, rank), upto);
         break;
     case CECL_STEP_AFTER:
         if (p->ranks[rank].lanes[step->first].at < me->at)
@@ -277,12 +297,41 @@ static ceclResult_t run(struct model_run *p, const double *start, struct model_o
     return ceclSuccess;
 }
 
-ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
-                        const double *start, struct model_outcome *outcome)
+/* Adds another run to the sums of those before. All runs move the same bytes, so they have the same busiest
+ * link. */
+static void add(struct model_outcome *sum, const struct model_outcome *one)
 {
-    struct model_run p = {
-        .plans = plans, .nranks = nranks, .rates = rates, .nodes = plans[0].part.means.nodes};
-    const ceclResult_t result = run(&p, start, outcome);
-    release(&p);
-    return result;
+    sum->us += one->us;
+    sum->first_us += one->first_us;
+    sum->busiest += one->busiest;
+    sum->events += one->events;
+    if (one->incast_nvlink > sum->incast_nvlink)
+        sum->incast_nvlink = one->incast_nvlink;
+    if (one->incast_nic > sum->incast_nic)
+        sum->incast_nic = one->incast_nic;
+}
+
+ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
+                        const double *start, int runs, struct model_outcome *outcome)
+{
+    struct model_outcome one, sum = {0};
+    const int needed = rates->jitter > 0 ? runs : 1;
+    for (int i = 1; i <= needed; i++) {
+        struct model_run p = {.plans = plans,
+                              .nranks = nranks,
+                              .rates = rates,
+                              .nodes = plans[0].part.means.nodes,
+                              .seed = (uint64_t)i};
+        const ceclResult_t result = run(&p, start, &one);
+        release(&p);
+        CECL_TRY(result);
+        add(&sum, &one);
+    }
+    sum.us /= needed;
+    sum.first_us /= needed;
+    sum.busiest /= needed;
+    sum.link = one.link;
+    sum.link_of = one.link_of;
+    *outcome = sum;
+    return ceclSuccess;
 }

@@ -32,6 +32,7 @@ struct model_rank {
     int queued;
     double *exchanged; /* [nexchanges] when each exchange ended */
     uint32_t nexchanged;
+    uint64_t delays; /* random delays so far */
     double end;
 };
 
@@ -50,6 +51,7 @@ struct model_run {
     const struct model_rates *rates;
     const struct cecl_nodes *nodes;
     int nranks, most_local;
+    uint64_t seed;
     struct model_rank *ranks;
     double *seen;             /* [holder][writer's local][lane][phase]: when a flag is seen */
     uint32_t phases;          /* the most phases of any lane, plus 1 */

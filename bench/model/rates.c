@@ -29,7 +29,8 @@ bool model_rates_set(struct model_rates *rates, const char *name, const char *va
     double *rate = rate_of(rates, name);
     char *end;
     const double number = strtod(value, &end);
-    if (!rate || end == value || *end || !(number > 0) || number > 1e12)
+    const bool may_be_0 = rate == &rates->jitter;
+    if (!rate || end == value || *end || !(may_be_0 ? number >= 0 : number > 0) || number > 1e12)
         return false;
     *rate = number;
     return true;
