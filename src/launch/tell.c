@@ -383,8 +383,8 @@ static ceclResult_t lend(struct cecl_launch *launch)
 #define PATIENCE_MAX_NS                                                                            \
     UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
-#define MUCH_KIB                                                                                   \
-    (UINT64_C(1) << 24) /* moves for longer than PATIENCE_MAX_NS; products of it fit 64 bits */
+/* More bytes than these count as these, so that products fit 64 bits. */
+#define MUCH_KIB (UINT64_C(1) << 24)
 
 /* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that
  * this took to its waiting time. Peers often have new memory at the same call, and may take longer to
@@ -396,8 +396,9 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* How much longer this rank waits because of what a late call costs. Of each pair of ranks, the later one moves the
- * bytes of both, so the call takes longer by its bytes. */
+/* How much longer this rank waits because of what a late call costs: of each pair of ranks, the later one moves
+ * the bytes of both. Counts the largest block for each peer. So it is an upper bound if blocks differ, or if
+ * the call has a root. */
 static uint64_t worth_ns(const struct cecl_launch *launch)
 {
     const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);
@@ -405,7 +406,7 @@ static uint64_t worth_ns(const struct cecl_launch *launch)
     for (uint32_t i = 0; i < launch->nfull && ns < PATIENCE_MAX_NS; i++) {
         const struct cecl_call *call = &launch->calls[i];
         const uint64_t kib = call->bytes / 1024, peers = (uint64_t)call->nranks - 1;
-        ns += kib > MUCH_KIB ? PATIENCE_MAX_NS : peers * kib * each / 1024;
+        ns += peers * (kib < MUCH_KIB ? kib : MUCH_KIB) * each / 1024;
     }
     return ns < PATIENCE_MAX_NS ? ns : PATIENCE_MAX_NS;
 }
