@@ -379,7 +379,6 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
     free_shared(shared, 2);
 }
 
-/* A call that is late costs the GPUs as much as `worth_ns`. A wait for the peer is free if the peer comes in that time. */
 static void a_late_peer_is_waited_for_as_long_as_a_late_call_costs(void **state)
 {
     struct cecl_places places[2];
@@ -392,21 +391,24 @@ static void a_late_peer_is_waited_for_as_long_as_a_late_call_costs(void **state)
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(PENDING_NS));
     assert_true(places[0].spent_ns >= PENDING_NS);
-    assert_int_equal(places[0].latest_ns,
-                     0); /* it does not count again if the GPU is out of work then */
+    /* it does not count again if the GPU is out of work then */
+    assert_int_equal(places[0].latest_ns, 0);
     /* a peer that has not made the previous call either is too far behind */
     (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     free_shared(shared, 2);
 }
 
-/* Makes a rank's next call after a while, in a thread of its own. */
-static void *publish_later(void *argument)
+/* Makes a peer's next call once this rank waits for it. */
+static bool peer_comes(void *context)
 {
-    nanosleep(&(struct timespec){.tv_nsec = PENDING_NS}, NULL);
-    return publish_and_finish(argument);
+    struct other *peer = context;
+    if (peer->calls > 0)
+        in_another_thread(peer->places, peer->calls);
+    peer->calls = 0;
+    return true;
 }
 
-static void a_wait_that_a_peer_ends_in_time_counts_only_beyond_its_worth(void **state)
+static void a_wait_for_a_peer_counts_only_if_it_took_longer_than_it_was_worth(void **state)
 {
     for (int is_worth = 0; is_worth < 2; is_worth++) {
         struct cecl_places places[2];
@@ -417,14 +419,40 @@ static void a_wait_that_a_peer_ends_in_time_counts_only_beyond_its_worth(void **
         (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
         struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always,
                                                 is_worth ? FOR_EVER : 1};
-        pthread_t thread;
-        struct other other = {&places[1], 1};
-        assert_int_equal(pthread_create(&thread, NULL, publish_later, &other), 0);
-        (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
-        pthread_join(thread, NULL);
+        struct other peer = {&places[1], 1};
+        (void)wait_with(&places[0], &patience, peer_comes, &peer, CECL_PLACES_FULL);
         assert_int_equal(places[0].spent_ns > 0, !is_worth);
         free_shared(shared, 2);
     }
+}
+
+static void *come_and_wait_for_nobody(void *argument)
+{
+    (void)wait_of_next(argument, go_on_always, CECL_PLACES_LATE);
+    return NULL;
+}
+
+static bool impatient_peer_comes(void *context)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, come_and_wait_for_nobody, context), 0);
+    pthread_join(thread, NULL);
+    return true;
+}
+
+static void a_wait_that_another_rank_ended_as_late_counts(void **state)
+{
+    struct cecl_places places[3];
+    void *shared = new_shared(3, 0);
+    open_all(places, shared, 3, 0);
+    places[0].most_spent_ns = FOR_EVER;
+    in_another_thread(&places[1], 1);
+    in_another_thread(&places[2], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
+    (void)wait_with(&places[0], &patience, impatient_peer_comes, &places[1], CECL_PLACES_LATE);
+    assert_true(places[0].spent_ns > 0);
+    free_shared(shared, 3);
 }
 
 static void no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent(void **state)
@@ -847,7 +875,8 @@ int main(void)
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_that_is_two_calls_behind),
         cmocka_unit_test(a_late_peer_is_waited_for_longer_while_calls_are_pending),
         cmocka_unit_test(a_late_peer_is_waited_for_as_long_as_a_late_call_costs),
-        cmocka_unit_test(a_wait_that_a_peer_ends_in_time_counts_only_beyond_its_worth),
+        cmocka_unit_test(a_wait_for_a_peer_counts_only_if_it_took_longer_than_it_was_worth),
+        cmocka_unit_test(a_wait_that_another_rank_ended_as_late_counts),
         cmocka_unit_test(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent),
         cmocka_unit_test(the_longer_wait_ends_with_the_pending_calls),
         cmocka_unit_test(all_longer_waits_are_a_bound_and_a_share_of_the_time),
