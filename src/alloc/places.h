@@ -124,13 +124,16 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
                          struct cecl_places_group *group);
 
 /* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or 0 if a late rank has not even
- * published the call before this group. It waits for another `worth_ns`, because a LATE call would cost the GPUs that
- * time. While `is_pending` returns true, because this rank's GPU has work, waiting
- * costs the GPU nothing. So the wait then goes on for another `pending_ns`. These longer waits, except those within
- * `worth_ns` that ended with FULL, take at most `most_spent_ns` in all, of which 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a
- * program by at most that share, even if the program's speed is limited by its hosts. If this rank's GPU has run
- * out of work by the next call, its host is not ahead of it and the wait was not free, so the wait counts
- * CECL_PLACES_DRY times. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
+ * published the call before this group. Two longer waits begin after that, at the same time:
+ * - For up to `worth_ns`, because a LATE call would cost the GPUs that time. Not if the late rank has not published
+ *   the call before this group.
+ * - For up to `pending_ns` while `is_pending` returns true, because this rank's GPU has work, so that waiting costs
+ *   the GPU nothing. If the GPU has run out of work by the next call, its host is not ahead of it and the wait was
+ *   not free, so the time beyond `worth_ns` counts CECL_PLACES_DRY times.
+ * A longer wait does not count if it ended with FULL within `worth_ns`. All others take at most `most_spent_ns`
+ * together; 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a program by at most
+ * that share, even if the program's speed is limited by its hosts. No longer wait exceeds what is left of
+ * `most_spent_ns`. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
  * rank that has made no call yet, because this thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
