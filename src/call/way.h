@@ -59,6 +59,8 @@ struct cecl_way {
         /* the only block of a call is passed on from node to node; otherwise the node that has it sends it to
          * each other node */
         bool chain;
+        /* ranks of a node begin to copy each chunk at the same time, if there are enough of them to drift apart */
+        bool in_step;
     } net;
 };
 

@@ -3,6 +3,10 @@
  *     net  | chunk 0 of my block -> its carriers on a wave of nodes; chunk 0 of theirs | chunk 1 | ...
  *     main | my node's blocks, as on one node | after 0: what came -> peers | after 1: ... | barrier |
  *
+ * In a node of 4 or more, ranks wait for each other before they copy a large chunk to their peers
+ * (way.net.in_step). Otherwise they drift apart: two ranks then copy to the same peer at the same time, while the
+ * link into another peer is idle.
+ *
  * The network writes to recvbuff where the block belongs. From there copy engines copy it to the ranks of
  * the node. So a carrier needs no staging, and the first exchange waits only for this rank's own stream.
  *
@@ -119,6 +123,7 @@ void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
     struct gather g = {rails, plan, shares, (most + rails->chunk - 1) / rails->chunk};
     const uint64_t rounds = (uint64_t)cecl_rails_waves(rails) * g.chunks;
     struct cecl_part inner = *rails->part;
+    const bool in_step = rails->part->way.net.in_step && rails->size > 3;
     inner.way.move.spread = 0;
     cecl_rails_follow(plan);
     uint32_t landed = exchange(&g, 0);
@@ -129,6 +134,8 @@ void cecl_rails_gather(struct cecl_rails *rails, struct cecl_plan *plan,
     for (uint64_t k = 0; k < rounds; k++) {
         const uint32_t next = exchange(&g, k + 1);
         cecl_rails_await(rails, plan, landed);
+        if (in_step)
+            cecl_plan_barrier(plan);
         fan_out(&g, k);
         landed = next;
     }

@@ -303,6 +303,7 @@ static void choose_net(const struct cecl_call *call, const struct cecl_means *me
                                     : net_chunk_of(net_bytes(call), GET(means, NET_CHUNKS),
                                                    GET(means, NET_CHUNK_MIN_BYTES),
                                                    GET(means, NET_CHUNK_MAX_BYTES));
+    way->net.in_step = way->net.chunk >= GET(means, NET_IN_STEP_MIN_BYTES);
 }
 
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means, struct cecl_way *way)

@@ -394,6 +394,15 @@ RECKONED(NET_CHUNK_MAX_BYTES, 1, EVERY, ANY, 8 * MIB,
          "4 MiB 0.93 / 0.91 / 0.94, 8 MiB 0.96 / 0.95 / 0.98, 32 MiB 0.99 / 0.93 / 0.95. "
          "torchcomms has the same largest chunk (torchcomms#2921).")
 
+THRESHOLD(
+    NET_IN_STEP_MIN_BYTES, "net.in_step_min_bytes", BYTES, 0, NEVER,
+    "Over several nodes: if chunks have at least this many bytes, the ranks of a node of 4 or "
+    "more wait for each other before each of them copies a chunk to the others.")
+RECKONED(NET_IN_STEP_MIN_BYTES, 1, EVERY, ANY, 1 * MIB,
+         "cecl_model, all-gather on 2 / 4 / 16 nodes of 8, us, without these barriers and with "
+         "them: 4 MiB in chunks of 1 MiB 294 / 601 / 2324 and 312 / 554 / 2037, 64 MiB in chunks "
+         "of 8 MiB 3271 / 6112 / 22572 and 2727 / 5300 / 21481.")
+
 THRESHOLD(NET_WAVE_NODES, "net.wave_nodes", NODES, 2, 1024,
           "Over several nodes: a rank exchanges with this many nodes at a time.")
 RECKONED(NET_WAVE_NODES, 1, EVERY, ANY, 8,
