@@ -737,9 +737,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *     late.wait_ns_per_mib), because a late call takes that much longer. It does not wait for a
  *     peer that has not made the call before this one either. While an earlier call of this rank is
  *     pending on its GPU, it waits up to 500 us longer for any peer (late.pending_ns; shared by the
- *     calls of a group), at the same time. The longer waits of a communicator take at most 2 ms in
- *     all (late.pending_sum_ns) plus a 64th of the elapsed time; those by MiB count only if the
- *     peer did not come in time, and none takes more than what is left of these 2 ms.
+ *     calls of a group), at the same time. The longer waits of a communicator count at most 2 ms in
+ *     all (late.pending_sum_ns) plus a 64th of the elapsed time; a wait by MiB counts a quarter of
+ *     its time if the peer came in time. None takes more than what is left of these 2 ms.
  *     Among more than 64 ranks all wait for all. cecl_info --tuning prints these times.
  *   - peers' memory that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next

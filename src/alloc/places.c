@@ -395,7 +395,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
     }
     const uint64_t longer = spent > least ? spent - least : 0;
     const bool has_gained = outcome == CECL_PLACES_FULL && longer <= worth;
-    note_spent(places, patience, has_gained ? 0 : longer,
+    note_spent(places, patience, has_gained ? longer / CECL_PLACES_GAINED : longer,
                more > worth && longer > worth ? longer - worth : 0);
     return outcome;
 }

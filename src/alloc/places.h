@@ -130,13 +130,15 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
  * - For up to `pending_ns` while `is_pending` returns true, because this rank's GPU has work, so that waiting costs
  *   the GPU nothing. If the GPU has run out of work by the next call, its host is not ahead of it and the wait was
  *   not free, so the time beyond `worth_ns` counts CECL_PLACES_DRY times.
- * A longer wait does not count if it ended with FULL within `worth_ns`. All others take at most `most_spent_ns`
- * together; 1 / CECL_PLACES_SHARE of the passing time is regained. So they lengthen a program by at most
- * that share, even if the program's speed is limited by its hosts. No longer wait exceeds what is left of
+ * All longer waits count at most `most_spent_ns` together; 1 / CECL_PLACES_SHARE of the passing time is regained. A
+ * wait that ended with FULL within `worth_ns` has gained the GPUs more time than it took, so it counts 1 /
+ * CECL_PLACES_GAINED of its time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even
+ * if its speed is limited by its hosts, which gain nothing. No longer wait exceeds what is left of
  * `most_spent_ns`. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
  * rank that has made no call yet, because this thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
+#define CECL_PLACES_GAINED 4u
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
