@@ -71,7 +71,7 @@ draws() {
     ! grep -q "no communication" fsdp2.svg || fail "a line that was not measured"
     sed 's/^{"fsdp2"/{"no_communication": {"ms": 67.18}, "fsdp2"/' fsdp2.json >fsdp2_alone.json
     drawn fsdp2_alone "78.2 ms" "69.7 ms" ">no communication: 67.2 ms<"
-    drawn training "1.50 billion parameters" "50.2 ms, 2.0 % waiting" "60.0 ms, 3.0 % waiting" ">NCCL on copy engines<"
+    drawn training "1.50 billion parameters" ">50.2 ms,<" ">2.0 % waiting<" ">60.0 ms,<" ">3.0 % waiting<" ">on copy engines<"
     python3 "$plot" overlap.json -o overlap.png || fail "no chart as PNG"
     [ "$(head -c 4 overlap.png | tail -c 3)" = PNG ] || fail "overlap.png is no PNG"
     [ "$(python3 - "$plot" <<'END'
