@@ -128,7 +128,7 @@ static void end_life(struct life *life)
     for (int g = 0; g < GRAPHS; g++)
         multi_ok(comm, ceclGraphDestroy(life->graphs[g]));
     multi_ok(comm, ceclRequestFree(life->request));
-    *life = (struct life){NULL};
+    *life = (struct life){0};
 }
 
 static void begin_life(struct bench *b, struct life *life)
@@ -160,7 +160,7 @@ static void go_on(struct bench *b, struct life *life)
 static void starts_captures_and_calls_go_on_in_any_order(void **state)
 {
     struct bench benches[2];
-    struct life lives[2] = {{NULL}};
+    struct life lives[2] = {0};
     open_all();
     open_bench(&benches[0], MEMORY_POOL, 5);
     open_bench(&benches[1], MEMORY_PRIVATE, 7); /* the library carries its bytes */
