@@ -352,6 +352,19 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
     return wait_with(places, &none, go_on, NULL, expected);
 }
 
+/* Opens all ranks, of which all have made a call; rank 0 has met it. The other ranks belong to other threads.
+ * most_spent_ns: rank 0's. Returns the memory that they share. */
+static void *open_behind_a_call(struct cecl_places *places, int nranks, uint64_t most_spent_ns)
+{
+    void *shared = new_shared(nranks, 0);
+    open_all(places, shared, nranks, 0);
+    places[0].most_spent_ns = most_spent_ns;
+    for (int r = 1; r < nranks; r++)
+        in_another_thread(&places[r], 1);
+    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    return shared;
+}
+
 /* ---- while this rank's GPU has work */
 
 #define PENDING_NS 5000000u
@@ -360,11 +373,7 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
 static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
 {
     struct cecl_places places[2];
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    places[0].most_spent_ns = FOR_EVER;
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 2, FOR_EVER);
     for (int i = 0; i < 2;
          i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
         struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always, 0};
@@ -382,11 +391,7 @@ static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **stat
 static void a_late_peer_is_waited_for_as_long_as_a_late_call_costs(void **state)
 {
     struct cecl_places places[2];
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    places[0].most_spent_ns = FOR_EVER;
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 2, FOR_EVER);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = PENDING_NS};
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(PENDING_NS));
@@ -414,11 +419,7 @@ static void a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth
 {
     for (int is_worth = 0; is_worth < 2; is_worth++) {
         struct cecl_places places[2];
-        void *shared = new_shared(2, 0);
-        open_all(places, shared, 2, 0);
-        places[0].most_spent_ns = FOR_EVER;
-        in_another_thread(&places[1], 1);
-        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+        void *shared = open_behind_a_call(places, 2, FOR_EVER);
         struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always,
                                                 is_worth ? FOR_EVER : 1};
         struct other peer = {&places[1], 2};
@@ -446,12 +447,7 @@ static bool impatient_peer_comes(void *context)
 static void a_wait_that_another_rank_ended_as_late_counts(void **state)
 {
     struct cecl_places places[3];
-    void *shared = new_shared(3, 0);
-    open_all(places, shared, 3, 0);
-    places[0].most_spent_ns = FOR_EVER;
-    in_another_thread(&places[1], 1);
-    in_another_thread(&places[2], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 3, FOR_EVER);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
     (void)wait_with(&places[0], &patience, impatient_peer_comes, &places[1], CECL_PLACES_LATE);
     assert_true(places[0].spent_ns > 0);
@@ -461,10 +457,7 @@ static void a_wait_that_another_rank_ended_as_late_counts(void **state)
 static void no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent(void **state)
 {
     struct cecl_places places[2];
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 2, 0);
     struct cecl_places_patience patience = {.wait_ns = AT_ONCE, .worth_ns = FOR_EVER};
     (void)wait_with(&places[0], &patience, stop, NULL, CECL_PLACES_LATE);
     free_shared(shared, 2);
@@ -480,11 +473,7 @@ static bool count_down(void *context)
 static void the_longer_wait_ends_with_the_pending_calls(void **state)
 {
     struct cecl_places places[2];
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    places[0].most_spent_ns = FOR_EVER;
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 2, FOR_EVER);
     struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, count_down, 0};
     int left = 30;
     (void)wait_with(&places[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
@@ -497,11 +486,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
     struct cecl_places places[2];
-    void *shared = new_shared(2, 0);
-    open_all(places, shared, 2, 0);
-    places[0].most_spent_ns = BOUND_NS;
-    in_another_thread(&places[1], 1);
-    (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+    void *shared = open_behind_a_call(places, 2, BOUND_NS);
     struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
@@ -539,11 +524,7 @@ static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **s
     enum { WAIT_NS = 1000000 };
     for (int is_dry = 0; is_dry < 2; is_dry++) {
         struct cecl_places places[2];
-        void *shared = new_shared(2, 0);
-        open_all(places, shared, 2, 0);
-        places[0].most_spent_ns = 1000 * (uint64_t)WAIT_NS;
-        in_another_thread(&places[1], 1);
-        (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
+        void *shared = open_behind_a_call(places, 2, 1000 * (uint64_t)WAIT_NS);
         struct cecl_places_patience patience = {AT_ONCE, WAIT_NS, go_on_always, 0};
         (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         const uint64_t spent = places[0].spent_ns;
