@@ -325,14 +325,18 @@ static enum missing what_is_missing(const struct cecl_places *places,
 /* No rank would arrive within a shorter wait. */
 #define LEAST_WAIT_NS 10000u
 
+static uint64_t unspent(const struct cecl_places *places)
+{
+    return places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
+}
+
 /* How much longer waits may still take in all. */
 static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
     places->spent_ns -= regained < places->spent_ns ? regained : places->spent_ns;
     places->waited_at = now;
-    const uint64_t left =
-        places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
+    const uint64_t left = unspent(places);
     return left < LEAST_WAIT_NS ? 0 : left;
 }
 
@@ -345,8 +349,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = /* in any longer time this thread did not run */
-        places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
+    const uint64_t most = unspent(places); /* in any longer time this thread did not run */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;

@@ -129,15 +129,20 @@ struct pollfd mesh_away_life_poll(const struct cecl_mesh *mesh)
     return (struct pollfd){.fd = waits ? mesh->hosts->line[CECL_LINE_LIFE] : -1, .events = POLLIN};
 }
 
+/* Sends a message on the life line, if there is one. Returns whether it was sent. */
+static bool send_life(const struct cecl_mesh *mesh, const void *message, size_t bytes)
+{
+    const int line = mesh->hosts ? mesh->hosts->line[CECL_LINE_LIFE] : -1;
+    return line >= 0 && send(line, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
 void mesh_away_tell(struct cecl_mesh *mesh, const struct mesh_life *message)
 {
     struct {
         struct cecl_link_head head;
         struct mesh_life life;
     } whole = {.head = {.kind = CECL_LINK_LIFE}, .life = *message};
-    if (mesh->hosts && mesh->hosts->line[CECL_LINE_LIFE] >= 0)
-        (void)!send(mesh->hosts->line[CECL_LINE_LIFE], &whole, sizeof(whole),
-                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)send_life(mesh, &whole, sizeof(whole));
 }
 
 bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call)
@@ -146,8 +151,7 @@ bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call)
         struct cecl_link_head head;
         uint64_t call;
     } whole = {.head = {.kind = CECL_LINK_CALL}, .call = call};
-    const int line = mesh->hosts ? mesh->hosts->line[CECL_LINE_LIFE] : -1;
-    return line >= 0 && send(line, &whole, sizeof(whole), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    return send_life(mesh, &whole, sizeof(whole));
 }
 
 uint64_t cecl_mesh_call_of(const struct cecl_mesh *mesh, int rank)
