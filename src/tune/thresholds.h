@@ -108,12 +108,13 @@ RECKONED(LATE_PENDING_NS, 1, EVERY, ANY, 500000,
          "longer, because another stream of the GPU may run out of work meanwhile.")
 
 THRESHOLD(LATE_PENDING_SUM_NS, "late.pending_sum_ns", NANOSECONDS, 0, 1000000000,
-          "How long all waits by late.pending_ns, and those by late.wait_ns_per_mib in vain, may "
-          "take together, in addition to a 64th of the program's time. A wait by late.pending_ns "
-          "after which the GPU has run out of work counts 16 times.")
+          "How long all waits by late.pending_ns and late.wait_ns_per_mib may take together, in "
+          "addition to a 64th of the program's time. A wait by late.wait_ns_per_mib counts a "
+          "quarter of its time if the late rank came in that time. A wait by late.pending_ns after "
+          "which the GPU has run out of work counts 16 times.")
 RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
-         "Four waits by late.pending_ns. Waits make a loop longer if its hosts limit its speed; "
-         "these make it longer by a 64th at most.")
+         "Four waits by late.pending_ns. Waits make a loop longer if its hosts limit its speed: "
+         "by a 64th at most, or by a 16th if each wait counts a quarter.")
 
 /* ---- messages */
 
