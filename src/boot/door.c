@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "boot/net.h"
+#include "boot/packet.h"
 #include "util/clock.h"
 
 /* ms in which a caller must send all its bytes. A process may stand still for some seconds, so a caller that
@@ -157,12 +158,12 @@ static bool hear(const struct cecl_door *door, struct cecl_caller *one)
 {
     while (one->got < door->bytes) {
         const ssize_t got =
-            recv(one->fd, one->said + one->got, door->bytes - one->got, MSG_DONTWAIT);
+            cecl_packet_read(one->fd, one->said + one->got, door->bytes - one->got, 0);
         if (got > 0)
             one->got += (uint32_t)got;
         else if (got == 0 || cecl_net_is_closed(errno))
             return false;
-        else if (errno != EINTR)
+        else
             break;
     }
     return true;

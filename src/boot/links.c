@@ -133,9 +133,7 @@ static void hear_line(struct links *links, struct links_end *line)
         char bytes[CECL_LINK_BYTES];
     } message;
     while (line->fd >= 0) {
-        const ssize_t got = recv(line->fd, &message, sizeof(message), MSG_DONTWAIT);
-        if (cecl_packet_again(got))
-            continue;
+        const ssize_t got = cecl_packet_read(line->fd, &message, sizeof(message), 0);
         if (got < 0 && !cecl_net_is_closed(errno))
             return;
         if (got < (ssize_t)sizeof(message.head) || !is_from_line(line, message.head.kind)) {

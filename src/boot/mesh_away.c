@@ -64,9 +64,7 @@ static ceclResult_t receive_frames(struct cecl_mesh *mesh, const struct mesh_exc
     union message message;
     for (;;) {
         const ssize_t got =
-            recv(mesh->hosts->line[CECL_LINE_FRAMES], &message, sizeof(message), MSG_DONTWAIT);
-        if (cecl_packet_again(got))
-            continue;
+            cecl_packet_read(mesh->hosts->line[CECL_LINE_FRAMES], &message, sizeof(message), 0);
         if (got < 0 && cecl_net_is_early(errno))
             return ceclSuccess;
         if (got <= 0)
@@ -226,9 +224,7 @@ static bool read_life(struct cecl_mesh *mesh)
     struct mesh_life life;
     for (;;) {
         const ssize_t got =
-            recv(mesh->hosts->line[CECL_LINE_LIFE], &message, sizeof(message), MSG_DONTWAIT);
-        if (cecl_packet_again(got))
-            continue;
+            cecl_packet_read(mesh->hosts->line[CECL_LINE_LIFE], &message, sizeof(message), 0);
         if (got < 0)
             return !cecl_net_is_closed(errno);
         const ssize_t bytes = got - (ssize_t)sizeof(message.head);

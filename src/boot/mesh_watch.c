@@ -84,7 +84,7 @@ void mesh_hear_reason(struct cecl_mesh *mesh, int rank, int fd)
     struct pollfd arrival = {.fd = fd, .events = POLLIN};
     /* the reason is sent right after the hello, which has arrived */
     (void)!poll(&arrival, 1, MESH_REASON_MS);
-    const ssize_t got = recv(fd, &message, sizeof(message), MSG_DONTWAIT);
+    const ssize_t got = cecl_packet_read(fd, &message, sizeof(message), 0);
     pthread_mutex_lock(&mesh->life_lock);
     if (atomic_load(&peer->state) == MESH_ALIVE && message.kind == LIFE_ABORT)
         (void)mesh_note(peer, &message, got);
@@ -98,9 +98,7 @@ enum mesh_state mesh_read_life(struct cecl_mesh *mesh, int rank)
 
     pthread_mutex_lock(&mesh->life_lock);
     while (atomic_load(&peer->state) == MESH_ALIVE) {
-        const ssize_t got = recv(peer->life, &message, sizeof(message), MSG_DONTWAIT);
-        if (cecl_packet_again(got))
-            continue;
+        const ssize_t got = cecl_packet_read(peer->life, &message, sizeof(message), 0);
         if (got < 0 && !cecl_net_is_closed(errno))
             break; /* nothing has arrived, or this process lacks memory for now */
         if (!mesh_note(peer, &message, got))

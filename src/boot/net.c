@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "boot/packet.h"
 #include "util/clock.h"
 
 #define BACKLOG 4096
@@ -62,10 +63,7 @@ ceclResult_t cecl_net_listen(int type, struct sockaddr *address, socklen_t lengt
 int cecl_net_look(int fd)
 {
     char byte;
-    ssize_t got;
-    do /* a reset is reported once, possibly before packets that can still be received (packet.h) */
-        got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    while (got < 0 && (errno == EINTR || errno == ECONNRESET));
+    const ssize_t got = cecl_packet_read(fd, &byte, 1, MSG_PEEK);
     return got >= 0 ? (int)got : cecl_net_is_closed(errno) ? 0 : -1;
 }
 

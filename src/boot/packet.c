@@ -2,6 +2,7 @@
 #include "boot/packet.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -30,9 +31,29 @@ ssize_t cecl_packet_send(int socket, struct iovec *parts, const int *fds, int nf
     return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-bool cecl_packet_again(ssize_t got)
+/* recvmsg, asked again where the kernel's answer may hide a packet:
+ * - ECONNRESET is reported once, if the other end has closed without reading all that was sent to it.
+ * - 0 (the other end has closed) can come before the last packet: if the other end sends it and closes while the
+ *   kernel finds nothing to receive. Nothing can be sent after the close, so the second answer is final. */
+static ssize_t receive(int socket, struct msghdr *message, int flags)
 {
-    return got < 0 && (errno == EINTR || errno == ECONNRESET);
+    const struct msghdr asked = *message;
+    bool has_closed = false;
+    for (;;) {
+        *message = asked;
+        const ssize_t got = recvmsg(socket, message, flags | MSG_DONTWAIT);
+        if (got > 0 || (got == 0 && has_closed) ||
+            (got < 0 && errno != EINTR && errno != ECONNRESET))
+            return got;
+        has_closed = has_closed || got == 0;
+    }
+}
+
+ssize_t cecl_packet_read(int socket, void *bytes, size_t room, int flags)
+{
+    struct iovec part = {.iov_base = bytes, .iov_len = room};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    return receive(socket, &message, flags);
 }
 
 ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, int *flags)
@@ -43,10 +64,7 @@ ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, i
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
     *nfds = 0;
-    ssize_t got;
-    do
-        got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (cecl_packet_again(got));
+    const ssize_t got = receive(socket, &message, MSG_CMSG_CLOEXEC);
     if (got < 0)
         return got;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))

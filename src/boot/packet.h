@@ -3,7 +3,6 @@
 #ifndef CECL_BOOT_PACKET_H
 #define CECL_BOOT_PACKET_H
 
-#include <stdbool.h>
 #include <sys/types.h>
 
 struct iovec;
@@ -23,9 +22,10 @@ ssize_t cecl_packet_send(int socket, struct iovec *parts, const int *fds, int nf
  * flags  [out] MSG_TRUNC: the packet was longer than the parts; MSG_CTRUNC: descriptors were lost */
 ssize_t cecl_packet_take(int socket, struct iovec *parts, int *fds, int *nfds, int *flags);
 
-/* Whether to receive once more after a call that returned `got`. The kernel reports ECONNRESET once, if
- * the other end has closed without reading all that was sent to it. Packets may follow that can still be
- * received. */
-bool cecl_packet_again(ssize_t got);
+/* Takes at most `room` bytes of a packet without descriptors, or of a stream. Returns what recv returns; 0: the
+ * other end has closed, and nothing is left to receive.
+ *
+ * flags  MSG_PEEK, or 0 */
+ssize_t cecl_packet_read(int socket, void *bytes, size_t room, int flags);
 
 #endif
