@@ -1,6 +1,7 @@
 """Ranks on several hosts: they join, work, die, leave, and lose their connections.
 
 hosts.py hosts_rank pretended    hosts are made by CECL_HOST_ID, on one machine
+hosts.py hosts_rank gpu          the same on GPUs, which ranks may share, with NCCL between the hosts
 hosts.py hosts_rank namespaces   each host is a network namespace, with a virtual link between them
 hosts.py test_random mpirun PATH the same, but mpirun (at PATH) starts the ranks, and MPI carries data over the link
 
@@ -21,6 +22,7 @@ SLACK_S = 60  # a process may wait for the last messages of its host's ranks, an
 CUT_LIMITS_MS = (6000, 30000)
 SPACES = [f"cecl-{os.getpid()}-{n}" for n in (0, 1)]
 LINK = "cecl0"
+GPUS = int(os.environ.get("CECL_TEST_GPUS", "1")) if WAY == "gpu" else 0
 
 
 class Job:
@@ -34,10 +36,14 @@ class Job:
             self.start(rank, host, len(hosts), acts[rank], (settings or {}).get(rank, {}))
 
     def start(self, rank, host, nranks, act, settings):
-        env = dict(os.environ, CECL_DEVICE="host", CECL_TIMEOUT_MS=str(TIMEOUT_MS),
+        env = dict(os.environ, CECL_DEVICE="cuda" if GPUS else "host", CECL_TIMEOUT_MS=str(TIMEOUT_MS),
                    CECL_INIT_TIMEOUT_MS=str(TIMEOUT_MS), CECL_POOL_BYTES="64M", CECL_DEBUG="warn")
         command = [PROGRAM, os.path.join(self.folder.name, "id"), str(nranks), str(rank), str(host), act]
-        if WAY == "pretended":
+        if GPUS:
+            env.update(CECL_CUDA_DEVICE=str(rank % GPUS))
+        if GPUS and nranks > GPUS:  # NCCL takes ranks that share a GPU if they seem to be on different hosts
+            env.update(NCCL_HOSTID=f"rank {rank}")
+        if WAY in ("pretended", "gpu"):
             env.update(CECL_HOST_ID=str(host), CECL_SOCKET_IFNAME="lo")
         else:
             env["CECL_SOCKET_IFNAME"] = LINK
@@ -106,7 +112,7 @@ def within_one_of(limits_ms, case, *arguments):
             return case(limit, *arguments)
         except SystemExit as why:
             print(f"with a time limit of {limit} ms: {why}", flush=True)
-            if WAY != "pretended":
+            if WAY == "namespaces":
                 end_spaces()
                 make_spaces()
     return case(limits_ms[-1], *arguments)
@@ -365,7 +371,31 @@ def a_link_that_is_cut_under_mpirun_is_named(limit_ms):
             job.wait()
 
 
+def unequal_calls_are_named(limits_ms):
+    for what, words in (("align", "align: 1 on rank 0, 2"), ("recvrows", "recvrows: 50 on rank 0, 51"),
+                        ("sendrows", "sendrows: 40 on rank 0, 41"), ("experts", "experts: 1 on rank 0, 2"),
+                        ("call", "the call: ceclDispatch on rank 0, ceclCombine")):
+        within_one_of(limits_ms, unequal_calls_by_splits_are_named, what, words)
+
+
+def try_on_gpus():
+    they_join_and_leave((2, 2), "work")
+    for sizes in ((1, 1), (2, 2), (1, 3)):
+        they_join_and_leave(sizes, "carry")
+    they_join_and_leave((2, 2), "carry", CECL_CHECK="1")
+    they_join_and_leave((2, 2), "carry", CECL_NODE_SIZE="1")
+    unequal_calls_are_named((20000, 60000))
+    within_one_of((10000, 30000), a_late_rank_is_named_on_all_hosts, 4)
+    for victim, act in ((0, "wait"), (4, "wait"), (0, "go_on"), (4, "go_on")):
+        a_killed_rank_is_named(victim, act)
+    for victim in (0, 4):
+        the_others_shrink_and_go_on(victim, after=0.1)
+
+
 def try_all():
+    if WAY == "gpu":
+        try_on_gpus()
+        return
     if WAY == "mpirun":
         calls_under_mpirun_are_right()
         within_one_of(CUT_LIMITS_MS, a_link_that_is_cut_under_mpirun_is_named)
@@ -380,10 +410,7 @@ def try_all():
         they_join_and_leave((2, 4), "carry", CECL_NODE_SIZE="2")
         odd_settings_are_named()
         within_one_of((1000, 20000), a_late_rank_is_named_on_all_hosts, 4)
-        for what, words in (("align", "align: 1 on rank 0, 2"), ("recvrows", "recvrows: 50 on rank 0, 51"),
-                            ("sendrows", "sendrows: 40 on rank 0, 41"), ("experts", "experts: 1 on rank 0, 2"),
-                            ("call", "the call: ceclDispatch on rank 0, ceclCombine")):
-            within_one_of((6000, 60000), unequal_calls_by_splits_are_named, what, words)
+        unequal_calls_are_named((6000, 60000))
         unequal_calls_are_named_over_a_silent_network()
         the_first_rank_may_leave_before_the_others()
         a_process_that_ends_has_left()
@@ -403,14 +430,14 @@ def try_all():
         within_one_of(CUT_LIMITS_MS, hosts_that_are_cut_off_go_on_by_themselves)
 
 
-if WAY != "pretended" and not shutil.which("ip"):
+if WAY in ("pretended", "gpu"):
+    try_all()
+elif not shutil.which("ip"):
     print("skipped: the program `ip` is missing")
     sys.exit(77)
-elif WAY != "pretended":
+else:
     try:
         make_spaces()
         try_all()
     finally:
         end_spaces()
-else:
-    try_all()

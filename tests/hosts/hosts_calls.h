@@ -15,9 +15,14 @@ void must(ceclResult_t result, const char *what, ceclComm_t comm);
 
 #define MOST 70000 /* elements of a block: more than a mailbox, and than a chunk, holds */
 
+/* [nranks * MOST] each. Calls use the first two, which may be memory of a GPU; the host fills `in` and reads `out`,
+ * and they are copied. */
 struct buffers {
-    int *send, *recv; /* [nranks * MOST] */
+    int *send, *recv, *in, *out;
 };
+
+/* Copies and waits, also in a communicator that has failed. */
+void copy(const struct rank *me, void *to, const void *from, size_t bytes);
 
 struct buffers take_buffers(const struct rank *me);
 /* Makes each call once, with blocks of `count` elements, and checks what it brings. A failed one returns its result. */

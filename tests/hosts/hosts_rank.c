@@ -4,8 +4,10 @@
  *
  * Rank 0 writes the unique id to FILE. HOST is the number of the rank's host. What ACT has the rank do once it has
  * joined (it then prints "joined"):
- *     work  makes and ends communicators and memory; calls over hosts are refused by name; then it leaves
- *     carry  calls over hosts, by a network of this test's: mailboxes in a file that all ranks map; then it leaves
+ *     work  makes and ends communicators and memory; calls over hosts are refused by name, except on GPUs; then it
+ *               leaves
+ *     carry  calls over hosts, then it leaves. On GPUs, NCCL carries them. Otherwise a network of this test's does:
+ *               mailboxes in a file that all ranks map
  *     go_on  the same again and again, until the communicator fails
  *     wait  waits until the communicator fails, and prints how; then it aborts
  *     split  makes communicators of all ranks by ceclCommSplit, until the communicator fails
@@ -56,6 +58,11 @@ static void must_refuse(ceclResult_t result, const char *what, ceclComm_t comm)
     must_refuse_by(result, "hosts", what, comm);
 }
 
+static bool is_on_gpus(const struct rank *me)
+{
+    return me->comm->dev->ordinal >= 0;
+}
+
 /* ---- this test's network */
 
 static size_t net_bytes(int nranks)
@@ -81,6 +88,8 @@ static void make_net(const char *name, int which, int nranks)
 static void take_net(const struct rank *me, const char *name, int which)
 {
     char file[512];
+    if (is_on_gpus(me))
+        return;
     name_net(name, which, file);
     const int fd = open(file, O_RDWR);
     void *memory = mmap(NULL, net_bytes(me->nranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -130,14 +139,15 @@ static void work_within_a_host(const struct rank *me)
     must(ceclCommSplit(me->comm, me->host, 0, &comm, NULL), "ceclCommSplit by host", me->comm);
     must(ceclCommCount(comm, &count), "ceclCommCount", comm);
     must(ceclCommUserRank(comm, &rank), "ceclCommUserRank", comm);
-    int *memory = NULL, sum = 0;
+    int *memory = NULL, sum = 0, word = rank + 1;
     must(ceclMemAlloc(comm, (void **)&memory, sizeof(*memory)), "ceclMemAlloc of a host", comm);
-    *memory = rank + 1;
+    copy(me, memory, &word, sizeof(word));
     must(ceclAllReduce(memory, memory, 1, ceclInt32, ceclSum, comm, NULL), "ceclAllReduce", comm);
     must(ceclStreamSynchronize(comm, NULL), "ceclStreamSynchronize", comm);
+    copy(me, &word, memory, sizeof(word));
     for (int r = 0; r < count; r++)
         sum += r + 1;
-    if (*memory != sum)
+    if (word != sum)
         fail("the sum of a host", comm);
     must(ceclMemFree(comm, memory), "ceclMemFree", comm);
     must(ceclCommDestroy(comm), "ceclCommDestroy of a host", NULL);
@@ -170,16 +180,21 @@ static void pass_on_by_put(const struct rank *me, ceclWindow_t window, int *memo
          "ceclPutSignal", me->comm);
     must(ceclWaitSignal(1, &wait, me->comm, NULL), "ceclWaitSignal", me->comm);
     must(ceclStreamSynchronize(me->comm, NULL), "ceclStreamSynchronize", me->comm);
+    int *brought = malloc(count * sizeof(int));
+    if (!brought)
+        fail("no host memory", NULL);
+    copy(me, brought, memory + count, count * sizeof(int));
     for (size_t i = 0; i < count; i++)
-        if (memory[count + i] != previous * (int)count + (int)i)
+        if (brought[i] != previous * (int)count + (int)i)
             fail("what ceclPutSignal brought", me->comm);
+    free(brought);
 }
 
 /* One-sided calls reach ranks of the same host, and are refused to others. */
 static void put_within_a_host(const struct rank *me)
 {
     enum { WORDS = 4096 };
-    int *memory = NULL;
+    int *memory = NULL, words[WORDS];
     ceclWindow_t window = NULL;
     const int away = me->rank == 0 ? me->nranks - 1 : 0, next = next_here(me);
     must(ceclMemAlloc(me->comm, (void **)&memory, 2 * WORDS * sizeof(int)), "ceclMemAlloc",
@@ -187,7 +202,8 @@ static void put_within_a_host(const struct rank *me)
     must(ceclWindowShare(me->comm, memory, 2 * WORDS * sizeof(int), &window), "ceclWindowShare",
          me->comm);
     for (int i = 0; i < WORDS; i++)
-        memory[i] = me->rank * WORDS + i;
+        words[i] = me->rank * WORDS + i;
+    copy(me, memory, words, sizeof(words));
     if (cecl_mesh_is_away(me->comm->mesh, away)) {
         must_refuse_by(ceclPut(memory, WORDS, ceclInt32, away, window, 0, me->comm, NULL),
                        "ceclPut with another node", "ceclPut to another host", me->comm);
@@ -200,10 +216,9 @@ static void put_within_a_host(const struct rank *me)
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
 }
 
-/* Ranks of several hosts can create and destroy communicators, and allocate memory. */
-static void work_over_hosts(const struct rank *me)
+/* The host device has no network here. */
+static void calls_over_hosts_are_refused(const struct rank *me)
 {
-    ceclComm_t child;
     void *memory = NULL;
     must(ceclMemAlloc(me->comm, &memory, 1 << 20), "ceclMemAlloc", me->comm);
     memset(memory, me->rank, 1 << 20);
@@ -215,6 +230,15 @@ static void work_over_hosts(const struct rank *me)
          "ceclSend in a group", me->comm);
     must_refuse(ceclGroupExplain(me->comm, &told), "ceclGroupExplain is not refused", me->comm);
     must(ceclMemFree(me->comm, memory), "ceclMemFree", me->comm);
+}
+
+/* Ranks of several hosts can create and destroy communicators, and allocate memory. */
+static void work_over_hosts(const struct rank *me)
+{
+    ceclComm_t child;
+    void *memory = NULL;
+    if (!is_on_gpus(me))
+        calls_over_hosts_are_refused(me);
     for (int round = 0; round < 3; round++) {
         must(ceclCommSplit(me->comm, 0, -me->rank, &child, NULL), "ceclCommSplit", me->comm);
         must(ceclMemAlloc(child, &memory, 1 << 12), "ceclMemAlloc of a child", child);
