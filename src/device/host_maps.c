@@ -7,7 +7,57 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+/* ---- asking for single mappings */
+
+/* The kernel's interface PROCMAP_QUERY, since Linux 6.11: declared here because older headers lack it
+ * (linux/fs.h, proc(5)). The first three fields are the question. */
+struct query {
+    uint64_t bytes, flags, at;
+    uint64_t start, end, rights, page_bytes, offset, inode;
+    uint32_t major, minor;
+    uint32_t name_bytes, build_id_bytes; /* 0: not wanted */
+    uint64_t name, build_id;
+};
+#define QUERY _IOWR('f', 17, struct query)
+enum { READABLE = 1, WRITABLE = 2, SHARED = 8, THIS_OR_NEXT = 16 };
+
+enum answer { FOUND, NONE, UNKNOWN };
+
+static enum answer ask(int fd, uint64_t at, struct host_mapping *mapping)
+{
+    struct query query = {.bytes = sizeof(query), .flags = THIS_OR_NEXT, .at = at};
+    if (ioctl(fd, QUERY, &query) != 0)
+        return errno == ENOENT ? NONE : UNKNOWN;
+    *mapping = (struct host_mapping){.start = query.start,
+                                     .end = query.end,
+                                     .offset = query.offset,
+                                     .inode = query.inode,
+                                     .major = query.major,
+                                     .minor = query.minor,
+                                     .readable = query.rights & READABLE,
+                                     .writable = query.rights & WRITABLE,
+                                     .shared = query.rights & SHARED};
+    return FOUND;
+}
+
+static int open_maps(void)
+{
+    return open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+}
+
+bool host_maps_ask(uint64_t at, struct host_mapping *mapping)
+{
+    const int fd = open_maps();
+    const bool found = fd >= 0 && ask(fd, at, mapping) == FOUND;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+/* ---- reading the list */
 
 /* The start of the line that is being read: all numbers are in it; the path at the end may be cut
  * off. */
@@ -64,20 +114,28 @@ static bool take_part(struct line *line, const char *part, size_t bytes, uint64_
     return true;
 }
 
-ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
+static ceclResult_t read_list(int fd, uint64_t low, host_mapping_taker *take, void *context)
 {
     struct line line = {.filled = 0};
     char part[4096];
     ssize_t got;
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
     do
         got = read(fd, part, sizeof(part));
     while (got > 0 && take_part(&line, part, (size_t)got, low, take, context));
-    const int error = errno;
+    return got < 0 ? cecl_fail(ceclSystemError, "read /proc/self/maps: %s", strerror(errno))
+                   : ceclSuccess;
+}
+
+ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
+{
+    struct host_mapping mapping;
+    enum answer answer;
+    const int fd = open_maps();
+    if (fd < 0)
+        return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
+    while ((answer = ask(fd, low, &mapping)) == FOUND && take(context, &mapping))
+        low = mapping.end;
+    const ceclResult_t result = answer == UNKNOWN ? read_list(fd, low, take, context) : ceclSuccess;
     close(fd);
-    if (got < 0)
-        return cecl_fail(ceclSystemError, "read /proc/self/maps: %s", strerror(error));
-    return ceclSuccess;
+    return result;
 }

@@ -1,5 +1,6 @@
-/* Reads /proc/self/maps, the list of this process's mappings. Allocates nothing, because calls look
- * at the memory of their buffers each time. */
+/* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
+ * single mappings, which is faster than reading the list. Allocates nothing, because calls look at the memory of
+ * their buffers each time. */
 #ifndef CECL_DEVICE_HOST_MAPS_H
 #define CECL_DEVICE_HOST_MAPS_H
 
@@ -23,5 +24,9 @@ typedef bool host_mapping_taker(void *context, const struct host_mapping *mappin
 /* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has
  * enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
+
+/* The mapping that has the byte at `at`, or else the next one. Returns false if there is none, or if the kernel answers
+ * no such questions; never reads the whole list. */
+bool host_maps_ask(uint64_t at, struct host_mapping *mapping);
 
 #endif

@@ -310,5 +310,5 @@ int main(void)
         DEVICE_TEST(bytes_that_are_not_used_may_be_gone),
         DEVICE_TEST(memory_that_was_moved_away_and_back_is_the_same),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_with_all_answers(tests, sizeof(tests) / sizeof(*tests));
 }
