@@ -43,18 +43,16 @@ static enum answer ask(int fd, uint64_t at, struct host_mapping *mapping)
     return FOUND;
 }
 
-static int open_maps(void)
+/* No line of the mapping that has the byte at `at` begins below this address: there the start of its file would lie.
+ * 0 if the kernel does not tell. */
+static uint64_t lowest_around(int fd, uint64_t at)
 {
-    return open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-}
-
-bool host_maps_ask(uint64_t at, struct host_mapping *mapping)
-{
-    const int fd = open_maps();
-    const bool found = fd >= 0 && ask(fd, at, mapping) == FOUND;
-    if (fd >= 0)
-        close(fd);
-    return found;
+    struct host_mapping here;
+    if (ask(fd, at, &here) != FOUND)
+        return 0;
+    if (!here.shared)
+        return here.start;
+    return here.offset < here.start ? here.start - here.offset : 0;
 }
 
 /* ---- reading the list */
@@ -126,16 +124,28 @@ static ceclResult_t read_list(int fd, uint64_t low, host_mapping_taker *take, vo
                    : ceclSuccess;
 }
 
-ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
+/* around: `at` is a byte of a mapping, of which the lines before `at` are wanted, too */
+static ceclResult_t read_maps(uint64_t at, bool around, host_mapping_taker *take, void *context)
 {
     struct host_mapping mapping;
     enum answer answer;
-    const int fd = open_maps();
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return cecl_fail(ceclSystemError, "open /proc/self/maps: %s", strerror(errno));
+    uint64_t low = around ? lowest_around(fd, at) : at;
     while ((answer = ask(fd, low, &mapping)) == FOUND && take(context, &mapping))
         low = mapping.end;
     const ceclResult_t result = answer == UNKNOWN ? read_list(fd, low, take, context) : ceclSuccess;
     close(fd);
     return result;
+}
+
+ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context)
+{
+    return read_maps(low, false, take, context);
+}
+
+ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context)
+{
+    return read_maps(at, true, take, context);
 }

@@ -1,5 +1,5 @@
 /* Reads /proc/self/maps, the list of this process's mappings. Since Linux 6.11 the kernel answers questions about
- * single mappings, which is faster than reading the list. Allocates nothing, because calls look at the memory of
+ * single mappings, so only those that are needed are read. Allocates nothing, because calls look at the memory of
  * their buffers each time. */
 #ifndef CECL_DEVICE_HOST_MAPS_H
 #define CECL_DEVICE_HOST_MAPS_H
@@ -25,8 +25,8 @@ typedef bool host_mapping_taker(void *context, const struct host_mapping *mappin
  * enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
 
-/* The mapping that has the byte at `at`, or else the next one. Returns false if there is none, or if the kernel answers
- * no such questions; never reads the whole list. */
-bool host_maps_ask(uint64_t at, struct host_mapping *mapping);
+/* The same from a lower address on: the kernel may have split the mapping that has the byte at `at` into lines, and
+ * none of them comes before that address. */
+ceclResult_t host_maps_read_around(uint64_t at, host_mapping_taker *take, void *context);
 
 #endif

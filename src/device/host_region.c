@@ -61,22 +61,10 @@ static bool take_for_run(void *context, const struct host_mapping *mapping)
     return true;
 }
 
-/* No line of the mapping that has the byte at `at` begins below this address: its file's start would lie there. 0 if
- * the kernel does not tell. */
-static uint64_t lowest_of(uint64_t at)
-{
-    struct host_mapping here;
-    if (!host_maps_ask(at, &here))
-        return 0;
-    if (!here.shared || here.start > at)
-        return here.start;
-    return here.offset < here.start ? here.start - here.offset : 0;
-}
-
 static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
-    CECL_TRY(host_maps_read(lowest_of(at), take_for_run, run));
+    CECL_TRY(host_maps_read_around(at, take_for_run, run));
     run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
 }
