@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs a command if there are at least N GPUs, otherwise reports that it was skipped:
-# needs_gpus.sh N command ... With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are
-# processes that only use cecl. The command learns how many there are (CECL_TEST_GPUS). NCCL needs one GPU for each rank, and so do ranks that are threads
-# of one process (test_lifecycle).
+# needs_gpus.sh N command ... The command finds the number of GPUs in CECL_TEST_GPUS.
+# With CECL_SHARE_GPU=1 one GPU is enough for tests whose ranks are processes, if they do not use NCCL or
+# give each rank a NCCL_HOSTID. Ranks that are threads of one process need one GPU each (test_lifecycle).
 wanted=$1
 shift
 case ${CECL_SHARE_GPU:-0}/$1/$* in

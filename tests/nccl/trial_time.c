@@ -4,8 +4,8 @@
  * the same for calls without trials.
  *
  * nccl_trial_time [MOST_NS MOST_NS] also runs itself without trials. It fails if trials cost more than the first
- * limit while they run, or than the second afterwards. (Calls without trials also cost something, which differs
- * between machines by a factor of 8: 70 to 600 ns.)
+ * limit while they run, or than the second afterwards. (Calls without trials cost time, too: 44 to 600 ns,
+ * depending on the machine.)
  *
  * A step is long compared to its calls. So serving the calls changes the step's time by less than
  * 1.25 x, and a trial takes all its turns. Each time printed is the median, over all steps, of
