@@ -46,6 +46,7 @@ static void gather_at_once(struct job *j)
             compute_after(j, ARRIVED);
             multiply(j, row, row, rows, 1);
         }
+    compute_after(j, CALLS); /* all chunks are here; this rank's own may still be on its way */
 }
 
 static void gather_close(void)

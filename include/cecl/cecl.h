@@ -1623,7 +1623,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReadyAll(ceclRequest_t *requests, int cou
  * stream   goes on after these bytes have arrived in recvbuff. It must reach this wait before the
  *          communicator's later calls have run 32768 steps, which is within a few hundred calls (a
  *          gather in c chunks has c + 1 steps). Otherwise the stream may go on only after another
- *          32768 steps.
+ *          32768 steps. The gather may still run after its last chunk has arrived: to change
+ *          sendbuff or to free the request, wait for the start's stream.
  * Local. The host does not wait. Make the call before the request is started again. Threads: one call
  * at a time on its communicator. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (NULL or freed; peer or chunk out of range; a stream of
