@@ -105,6 +105,16 @@ struct cecl_block cecl_block_reduced_to_root(const struct cecl_call *call, int f
     return (struct cecl_block){.bytes = to == call->root ? call->bytes : 0};
 }
 
+uint64_t cecl_call_half_exchanged(const struct cecl_call *call)
+{
+    uint64_t bytes = 0;
+    for (int r = 0; r < call->nranks; r++)
+        if (r != call->rank)
+            bytes += cecl_call_block(call, call->rank, r).bytes +
+                     cecl_call_block(call, r, call->rank).bytes;
+    return bytes / 2;
+}
+
 int cecl_only_contributor(const struct cecl_call *call)
 {
     int only = -1;

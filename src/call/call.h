@@ -151,6 +151,10 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
            cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
+/* Half of the bytes of the blocks that this rank sends to its peers and receives from them: if the rank is later than
+ * its peers, it moves that much more than otherwise, when each sender moves its blocks. */
+uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
+
 /* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
 

@@ -383,9 +383,6 @@ static ceclResult_t lend(struct cecl_launch *launch)
 #define PATIENCE_MAX_NS                                                                            \
     UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
 
-/* More bytes than these count as these, so that products fit 64 bits. */
-#define MUCH_KIB (UINT64_C(1) << 24)
-
 /* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that
  * this took to its waiting time. Peers often have new memory at the same call, and may take longer to
  * register it. */
@@ -396,19 +393,14 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* How much longer this rank waits because of what a late call costs: of each pair of ranks, the later one moves
- * the bytes of both. Counts the largest block for each peer. So it is an upper bound if blocks differ, or if
- * the call has a root. */
+/* How much longer this rank waits because a late call costs the GPUs that time. */
 static uint64_t worth_ns(const struct cecl_launch *launch)
 {
     const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);
-    uint64_t ns = 0;
-    for (uint32_t i = 0; i < launch->nfull && ns < PATIENCE_MAX_NS; i++) {
-        const struct cecl_call *call = &launch->calls[i];
-        const uint64_t kib = call->bytes / 1024, peers = (uint64_t)call->nranks - 1;
-        ns += peers * (kib < MUCH_KIB ? kib : MUCH_KIB) * each / 1024;
-    }
-    return ns < PATIENCE_MAX_NS ? ns : PATIENCE_MAX_NS;
+    double ns = 0;
+    for (uint32_t i = 0; i < launch->nfull && each > 0 && ns < PATIENCE_MAX_NS; i++)
+        ns += (double)cecl_call_half_exchanged(&launch->calls[i]) / (1 << 20) * (double)each;
+    return ns < PATIENCE_MAX_NS ? (uint64_t)ns : PATIENCE_MAX_NS;
 }
 
 /* Whether an earlier call of this rank is pending. One-sided calls do not count, because this call does not
@@ -426,8 +418,7 @@ static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pendi
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
     const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
-                                            is_pending, 0};
-    patience.worth_ns = worth_ns(launch);
+                                            is_pending, all_come(launch) ? 0 : worth_ns(launch)};
     const enum cecl_places_outcome outcome =
         cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;

@@ -87,9 +87,11 @@ RECKONED(LATE_WAIT_NS, 1, EVERY, ANY, 20000,
          "A few times the time of a call on its host thread (3 to 10 us), and less than 50 us, the "
          "most that a late rank may cost its peers' host threads.")
 
-THRESHOLD(LATE_WAIT_NS_PER_MIB, "late.wait_ns_per_mib", NANOSECONDS, 0, 1000000,
-          "How much longer than late.wait_ns a call waits for late ranks for each MiB that a rank "
-          "sends to its peers, because a late call takes that much longer.")
+THRESHOLD(
+    LATE_WAIT_NS_PER_MIB, "late.wait_ns_per_mib", NANOSECONDS, 0, 1000000,
+    "How much longer than late.wait_ns a call waits for late ranks for each MiB that this rank "
+    "sends to its peers (the mean of what it sends and receives, if these differ), because a "
+    "late call takes that much longer.")
 RECKONED(LATE_WAIT_NS_PER_MIB, 1, EVERY, HOST, 0, "No calculation is on record.")
 MEASURED(
     LATE_WAIT_NS_PER_MIB, 1, 2, CUDA, 2500,

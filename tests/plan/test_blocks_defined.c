@@ -326,6 +326,16 @@ static void compare_all(const struct cecl_call *call, const struct blocks *expec
         }
 }
 
+static void compare_exchanged(const struct cecl_call *call, const struct blocks *expected)
+{
+    uint64_t sent = 0, received = 0;
+    for (int peer = 0; peer < call->nranks; peer++) {
+        sent += peer == call->rank ? 0 : expected->of[call->rank][peer].bytes;
+        received += peer == call->rank ? 0 : expected->of[peer][call->rank].bytes;
+    }
+    assert_int_equal(cecl_call_half_exchanged(call), (sent + received) / 2);
+}
+
 /* Every byte that this rank receives has one source; in a reduction, one block from each rank. */
 static void check_apart(const struct cecl_call *call)
 {
@@ -366,6 +376,7 @@ static void check(enum cecl_op_index op, const struct asked *asked)
         uint64_t layout[LAYOUT_WORDS];
         const struct cecl_part part = asked_at(op, asked, rank, layout);
         compare_all(&part.call, &expected);
+        compare_exchanged(&part.call, &expected);
         check_apart(&part.call);
         check_own_stands(&part.call);
     }
