@@ -370,6 +370,40 @@ static void note_dry(struct cecl_places *places, const struct cecl_places_patien
     places->latest_ns = 0;
 }
 
+/* The number of the last call that all ranks have published. */
+static uint64_t published_by_all(const struct cecl_places *places)
+{
+    uint64_t least = places->published;
+    for (int r = 0; r < places->nranks; r++)
+        least = least_of(
+            least, atomic_load_explicit(&words_of(places, r)->published, memory_order_relaxed));
+    return least;
+}
+
+/* A wait while this rank's GPU is behind. */
+struct free_wait {
+    bool goes_on;
+    uint32_t to_do;    /* of the GPU, when this rank looked */
+    uint64_t moved_ns; /* into the wait: when `to_do` changed */
+};
+
+/* Returns how many of the first `spent` ns cost nothing. `before`: how many did when this rank looked before. */
+static uint64_t wait_free(struct cecl_places *places, const struct cecl_places_patience *patience,
+                          void *context, struct free_wait *wait, uint64_t spent, uint64_t before)
+{
+    if (!wait->goes_on)
+        return before;
+    const uint32_t to_do = patience->behind(context, published_by_all(places));
+    if (to_do != wait->to_do)
+        wait->moved_ns = spent;
+    wait->to_do = to_do;
+    const bool stands_still = to_do > 0 && spent - wait->moved_ns >= patience->behind_ns;
+    if (stands_still)
+        places->stood_still = (uint64_t)cecl_now_ns() + CECL_PLACES_SHARE * patience->behind_ns;
+    wait->goes_on = to_do > 0 && !stands_still;
+    return spent;
+}
+
 /* Meets a group that was not decided yet when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
@@ -378,25 +412,30 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
 {
     const uint64_t call = last_call(group), start = (uint64_t)cecl_now_ns();
     const enum missing missing = has_order(places) ? what_is_missing(places, group) : SOON;
+    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET,
+               may_decide = has_order(places) && !places->patient && !must_meet;
     /* waiting for up to `least` is not counted as spent */
-    const bool must_meet = patience->wait_ns == CECL_PLACES_MUST_MEET;
     const uint64_t least = missing == SOON || must_meet ? patience->wait_ns : 0,
                    left = missing == NEVER ? 0 : left_of(places, start),
                    worth = missing == SOON ? least_of(patience->worth_ns, left) : 0,
                    more = patience->is_pending ? least_of(patience->pending_ns, left) : 0;
-    uint64_t spent = 0;
+    struct free_wait is_free = {.goes_on = may_decide && patience->behind && missing != NEVER &&
+                                           start >= places->stood_still};
+    uint64_t free_ns = 0, longer = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
-        spent = (uint64_t)cecl_now_ns() - start;
-        if (has_order(places) && !places->patient && !must_meet && spent >= least + worth &&
-            (spent - least >= more || !patience->is_pending(context)))
+        const uint64_t spent = (uint64_t)cecl_now_ns() - start;
+        free_ns = wait_free(places, patience, context, &is_free, spent, free_ns);
+        const bool is_over = spent - free_ns >= least;
+        longer = is_over ? spent - free_ns - least : 0;
+        if (may_decide && !is_free.goes_on && is_over && longer >= worth &&
+            (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* after a decision, too, because a hostile peer may overwrite it again and again */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }
-    const uint64_t longer = spent > least ? spent - least : 0;
     const bool has_gained = outcome == CECL_PLACES_FULL && longer <= worth;
     note_spent(places, patience, has_gained ? longer / CECL_PLACES_GAINED : longer,
                more > worth && longer > worth ? longer - worth : 0);

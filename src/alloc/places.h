@@ -73,6 +73,7 @@ struct cecl_places {
     uint64_t spent_ns;      /* ns waited beyond `wait_ns`, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
     uint64_t waited_at;     /* clock's time, in ns, up to which waiting time was regained */
+    uint64_t stood_still;   /* clock's time, in ns, before which no rank waits by `behind` */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
@@ -123,8 +124,13 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
                          uint32_t count, cecl_places_go_on *go_on, void *context,
                          struct cecl_places_group *group);
 
-/* How long a rank waits for late ranks before it decides LATE: `wait_ns`, or 0 if a late rank has not even
- * published the call before this group. Two longer waits begin after that, at the same time:
+/* How much this rank's GPU has yet to do of the calls before the group that ends with call `last`: 0 if nothing.
+ * The number changes whenever the GPU has done a call. */
+typedef uint32_t cecl_places_behind(void *context, uint64_t last);
+
+/* How long a rank waits for late ranks before it decides LATE: while its GPU is behind (below), and then for `wait_ns`,
+ * or 0 if a late rank has not even published the call before this group. Two longer waits begin after that, at the
+ * same time:
  * - For up to `worth_ns`, because a LATE call would cost the GPUs that time. Not if the late rank has not published
  *   the call before this group.
  * - For up to `pending_ns` while `is_pending` returns true, because this rank's GPU has work, so that waiting costs
@@ -134,8 +140,14 @@ bool cecl_places_publish(struct cecl_places *places, const struct cecl_place_rec
  * wait that ended with FULL within `worth_ns` has gained the GPUs more time than it took, so it counts 1 /
  * CECL_PLACES_GAINED of its time. So waits lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even
  * if its speed is limited by its hosts, which gain nothing. No longer wait exceeds what is left of
- * `most_spent_ns`. A rank does not wait at all for a rank whose calls this thread makes. The same holds for a
- * rank that has made no call yet, because this thread may make that rank's calls. */
+ * `most_spent_ns`.
+ *
+ * The GPU is behind if it has not yet done the calls before the last one that the late rank has published. It needs no
+ * host for these calls and for that one, so a wait costs nothing and does not count. But if the GPU stands still for
+ * `behind_ns`, it may wait for this host: the rank then does not wait in this way for CECL_PLACES_SHARE times as long.
+ *
+ * A rank does not wait at all for a rank whose calls this thread makes. The same holds for a rank that has made no call
+ * yet, because this thread may make that rank's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
 #define CECL_PLACES_GAINED 4u
@@ -145,6 +157,8 @@ struct cecl_places_patience {
     uint64_t pending_ns;           /* [in, out] lowered by what the wait counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
+    uint64_t behind_ns;
+    cecl_places_behind *behind; /* NULL: the GPU is never behind */
 };
 
 /* Waits for the outcome of a group, or decides it. Groups are met in the order in which they were

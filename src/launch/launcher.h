@@ -10,6 +10,9 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
+/* A power of two. A rank whose GPU is more told launches behind counts as not behind. */
+#define CECL_TOLD_ENDS 64u
+
 /* Requests with this many calls in total may be made before one of them is started. */
 #define CECL_REQUEST_ENTRIES 1024u
 
@@ -50,6 +53,13 @@ struct cecl_launcher {
     /* memory for calls that are made one at a time */
     struct cecl_place_record *records; /* [records_room] this rank's records of a launch's calls */
     uint32_t records_room;
+    /* The latest told launches, a ring; entry i % CECL_TOLD_ENDS has launch i: the number of its last call among told
+     * calls, and the value of `done` once it is done. */
+    struct cecl_told_end {
+        uint64_t call;
+        uint32_t target;
+    } ends[CECL_TOLD_ENDS];
+    uint64_t nends;
     struct cecl_place_record *gathered; /* over hosts: the records of all [nranks] ranks */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */

@@ -212,6 +212,7 @@ ceclResult_t cecl_launch_issue(struct cecl_launch *launch, const char *name)
         CECL_TRY(run_program(launch));
     }
     CECL_TRY(cecl_launch_carry(launch, &launch->leases.after));
+    cecl_tell_enqueued(launch);
     cecl_launch_go(launch, CECL_LAUNCH_ENQUEUED);
     return ceclSuccess;
 }

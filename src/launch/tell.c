@@ -411,14 +411,45 @@ static bool is_pending(void *context)
     return !cecl_flags_calls_idle(&comm->engine.flags);
 }
 
+void cecl_tell_enqueued(const struct cecl_launch *launch)
+{
+    ceclComm_t comm = launch->comm;
+    struct cecl_launcher *launcher = comm->launcher;
+    if (launch->places.count == 0 || launch->ring != &launcher->places)
+        return;
+    launcher->ends[launcher->nends++ % CECL_TOLD_ENDS] =
+        (struct cecl_told_end){launch->places.first + launch->places.count - 1,
+                               cecl_flags_done_target(&comm->engine.flags)};
+}
+
+/* See cecl_places_behind. Reads only words in memory of the host. */
+static uint32_t behind(void *context, uint64_t last)
+{
+    ceclComm_t comm = context;
+    const struct cecl_launcher *launcher = comm->launcher;
+    const struct cecl_flags *flags = &comm->engine.flags;
+    for (uint64_t i = launcher->nends; i > 0 && i + CECL_TOLD_ENDS > launcher->nends; i--) {
+        const struct cecl_told_end *end = &launcher->ends[(i - 1) % CECL_TOLD_ENDS];
+        if (end->call < last)
+            return cecl_flags_reached(flags, end->target) ? 0
+                                                          : end->target - cecl_flags_done(flags);
+    }
+    return 0;
+}
+
 /* Waits until all peers have come, or until those that have not come count as late. */
 static enum cecl_places_outcome meet(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
     const uint64_t wait = all_come(launch) ? CECL_PLACES_MUST_MEET : wait_ns(comm);
-    struct cecl_places_patience patience = {wait, *pending_ns < most ? *pending_ns : most,
-                                            is_pending, all_come(launch) ? 0 : worth_ns(launch)};
+    struct cecl_places_patience patience = {
+        .wait_ns = wait,
+        .pending_ns = *pending_ns < most ? *pending_ns : most,
+        .is_pending = is_pending,
+        .worth_ns = all_come(launch) ? 0 : worth_ns(launch),
+        .behind_ns = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_BEHIND_NS),
+        .behind = behind};
     const enum cecl_places_outcome outcome =
         cecl_places_meet(launch->ring, &launch->places, &patience, cecl_launch_goes_on, comm);
     *pending_ns = patience.pending_ns;

@@ -118,6 +118,15 @@ RECKONED(LATE_PENDING_SUM_NS, 1, EVERY, ANY, 2000000,
          "Four waits by late.pending_ns. Waits make a loop longer if its hosts limit its speed: "
          "by a 64th at most, or by a 16th if each wait counts a quarter.")
 
+THRESHOLD(
+    LATE_BEHIND_NS, "late.behind_ns", NANOSECONDS, 0, 1000000000,
+    "A call waits for late ranks while this rank's GPU has yet to do the calls before the last one "
+    "that the late rank has made, but no longer once the GPU has stood still for this long: it may "
+    "then wait for this host.")
+RECKONED(LATE_BEHIND_NS, 1, EVERY, ANY, 50000000,
+         "Longer than a GPU computes between two gathers of a training, some 20 ms in large "
+         "models. A GPU that waits for its host costs a program a 64th of its time at most.")
+
 /* ---- messages */
 
 THRESHOLD(PAIR_WAIT_MIN_BYTES, "pair.wait_min_bytes", BYTES, 1, NEVER,

@@ -111,6 +111,57 @@ static void a_rank_ahead_waits_as_long_as_the_file_says(void **state)
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }
 
+/* Rank 1 holds a start and two calls on its stream, and all but rank 0 come late to the next call. Returns whether that
+ * call was late, the same on all ranks. */
+static bool is_late_behind_two_calls(void)
+{
+    static const uint32_t zero = 0, one = 1;
+    ceclComm_t comm = multi_comm(NULL);
+    char *buffer = NULL;
+    uint32_t *word = NULL;
+    ceclRequest_t request;
+    ceclStream_t other;
+    ceclCallStats_t before, after;
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&buffer, (size_t)multi_nranks << 20));
+    multi_ok(comm, ceclMemAlloc(comm, (void **)&word, sizeof(*word)));
+    multi_ok(comm, ceclStreamCreate(comm, &other));
+    multi_ok(comm, ceclAllGatherInit(buffer + ((size_t)multi_rank << 20), buffer, 1 << 20, ceclInt8,
+                                     comm, &request));
+    multi_ok(comm, ceclMemcpyAsync(comm, word, &zero, sizeof(zero), other));
+    multi_ok(comm, ceclStreamSynchronize(comm, other));
+    multi_ok(comm,
+             multi_rank == 1 ? ceclStartOnSignal(request, word, 1, 0) : ceclStart(request, 0));
+    gather(comm, buffer);
+    gather(comm, buffer);
+    multi_ok(comm, ceclCallStats(comm, &before));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (multi_rank != 0)
+        multi_pause_ms(AWAY_MS / 4);
+    gather(comm, buffer);
+    multi_ok(comm, ceclMemcpyAsync(comm, word, &one, sizeof(one), other));
+    multi_ok(comm, ceclStreamSynchronize(comm, 0));
+    multi_ok(comm, ceclCallStats(comm, &after));
+    multi_ok(comm, ceclStreamSynchronize(comm, other));
+    multi_ok(comm, ceclStreamDestroy(comm, other));
+    multi_ok(comm, ceclRequestFree(request));
+    multi_ok(NULL, ceclCommDestroy(comm));
+    return multi_how_many(after.late > before.late) > 0;
+}
+
+static void a_rank_whose_gpu_is_behind_waits(void **state)
+{
+    for (int waits = 0; waits < 2; waits++) {
+        bool is_late = waits;
+        multi_tuning(
+            waits ? "late.wait_ns * any 0\nlate.pending_ns * any 0\nlate.behind_ns * any 900000000"
+                  : "late.wait_ns * any 0\nlate.pending_ns * any 0\nlate.behind_ns * any 0");
+        /* a rank of a busy machine may come too late, or not late enough */
+        for (int try = 0; try < 4 && is_late == waits; try++)
+            is_late = is_late_behind_two_calls();
+        assert_int_equal(is_late, !waits);
+    }
+}
+
 /* Which calls are small, and the slots for them, follow the table. */
 static void larger_small_calls_are_right(void **state)
 {
@@ -197,6 +248,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_file_changes_what_a_call_does, forget_tuning),
         cmocka_unit_test_teardown(rows_for_other_ranks_or_devices_change_nothing, forget_tuning),
         cmocka_unit_test_teardown(a_rank_ahead_waits_as_long_as_the_file_says, forget_tuning),
+        cmocka_unit_test_teardown(a_rank_whose_gpu_is_behind_waits, forget_tuning),
         cmocka_unit_test_teardown(larger_small_calls_are_right, forget_tuning),
         cmocka_unit_test_teardown(ranks_with_different_tables_are_refused, forget_tuning),
         cmocka_unit_test_teardown(ranks_with_equal_tables_in_different_files_meet, forget_tuning),

@@ -370,13 +370,19 @@ static void *open_behind_a_call(struct cecl_places *places, int nranks, uint64_t
 #define PENDING_NS 5000000u
 #define MOST_OF(ns) ((ns) / 10 * 9)
 
+static struct cecl_places_patience while_pending(uint64_t pending_ns, cecl_places_go_on *is_pending)
+{
+    return (struct cecl_places_patience){
+        .wait_ns = AT_ONCE, .pending_ns = pending_ns, .is_pending = is_pending};
+}
+
 static void a_late_peer_is_waited_for_longer_while_calls_are_pending(void **state)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, FOR_EVER);
     for (int i = 0; i < 2;
          i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
-        struct cecl_places_patience patience = {AT_ONCE, PENDING_NS, go_on_always, 0};
+        struct cecl_places_patience patience = while_pending(PENDING_NS, go_on_always);
         assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
         assert_int_equal(patience.pending_ns, 0);
@@ -420,8 +426,8 @@ static void a_wait_for_a_peer_counts_less_if_it_took_no_longer_than_it_was_worth
     for (int is_worth = 0; is_worth < 2; is_worth++) {
         struct cecl_places places[2];
         void *shared = open_behind_a_call(places, 2, FOR_EVER);
-        struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always,
-                                                is_worth ? FOR_EVER : 1};
+        struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
+        patience.worth_ns = is_worth ? FOR_EVER : 1;
         struct other peer = {&places[1], 2};
         const uint64_t took = wait_with(&places[0], &patience, peer_comes, &peer, CECL_PLACES_FULL);
         assert_true(places[0].spent_ns >= PENDING_NS / (is_worth ? CECL_PLACES_GAINED : 1));
@@ -474,7 +480,7 @@ static void the_longer_wait_ends_with_the_pending_calls(void **state)
 {
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, FOR_EVER);
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, count_down, 0};
+    struct cecl_places_patience patience = while_pending(FOR_EVER, count_down);
     int left = 30;
     (void)wait_with(&places[0], &patience, go_on_always, &left, CECL_PLACES_LATE);
     assert_int_equal(left, -1);
@@ -487,7 +493,7 @@ static void all_longer_waits_are_a_bound_and_a_share_of_the_time(void **state)
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
     struct cecl_places places[2];
     void *shared = open_behind_a_call(places, 2, BOUND_NS);
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
+    struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
@@ -525,7 +531,7 @@ static void a_wait_after_which_the_gpu_is_out_of_work_counts_many_times(void **s
     for (int is_dry = 0; is_dry < 2; is_dry++) {
         struct cecl_places places[2];
         void *shared = open_behind_a_call(places, 2, 1000 * (uint64_t)WAIT_NS);
-        struct cecl_places_patience patience = {AT_ONCE, WAIT_NS, go_on_always, 0};
+        struct cecl_places_patience patience = while_pending(WAIT_NS, go_on_always);
         (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         const uint64_t spent = places[0].spent_ns;
         assert_true(spent >= WAIT_NS);
@@ -547,7 +553,7 @@ static void nobody_is_waited_for_who_may_be_of_the_same_thread(void **state)
     void *shared = new_shared(3, 0);
     open_all(places, shared, 3, 0);
     places[0].most_spent_ns = FOR_EVER;
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
+    struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
     in_another_thread(&places[2], 1);
     (void)wait_of_next(&places[0], go_on_always, CECL_PLACES_LATE);
     for (int i = 0; i < 3; i++) /* rank 1 has made no call yet, and rank 2 falls behind */
@@ -574,7 +580,7 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     void *shared = new_shared(2, 0);
     open_all(places, shared, 2, 0);
     places[0].most_spent_ns = FOR_EVER;
-    struct cecl_places_patience patience = {AT_ONCE, FOR_EVER, go_on_always, 0};
+    struct cecl_places_patience patience = while_pending(FOR_EVER, go_on_always);
     struct other other = {&places[1], 2};
     in_another_thread(&places[1], 1);
     (void)wait_of_next(&places[0], stop, CECL_PLACES_FULL);
@@ -582,6 +588,101 @@ static void a_peer_that_catches_up_in_time_makes_the_call_full(void **state)
     assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
     (void)wait_with(&places[0], &patience, go_on_always, NULL, CECL_PLACES_FULL);
     pthread_join(thread, NULL);
+    free_shared(shared, 2);
+}
+
+/* ---- while this rank's GPU is behind the late rank's calls */
+
+/* A GPU with a number of calls to do, of which it does one each time it is looked at, up to `stuck_at`. */
+struct gpu {
+    uint32_t to_do, stuck_at;
+    uint64_t last; /* the call that it was last asked about */
+};
+
+static uint32_t is_behind(void *context, uint64_t last)
+{
+    struct gpu *gpu = context;
+    gpu->last = last;
+    gpu->to_do -= gpu->to_do > gpu->stuck_at;
+    return gpu->to_do;
+}
+
+static struct cecl_places_patience while_behind(uint64_t behind_ns)
+{
+    return (struct cecl_places_patience){
+        .wait_ns = AT_ONCE, .behind_ns = behind_ns, .behind = is_behind};
+}
+
+/* The other waits may take no time at all here, so only this one lasts. */
+static void a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls(void **state)
+{
+    struct cecl_places places[3];
+    void *shared = open_behind_a_call(places, 3, 0);
+    struct cecl_places_patience patience = while_behind(FOR_EVER);
+    for (int i = 0; i < 2; i++) { /* in round 1 the peers have not made the previous call either */
+        struct gpu gpu = {.to_do = 300};
+        (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
+        assert_int_equal(gpu.to_do, 0);
+        assert_int_equal(gpu.last, 1); /* the last call that they have made */
+        assert_int_equal(places[0].spent_ns, 0);
+    }
+    in_another_thread(&places[1], 2);
+    struct gpu gpu = {.to_do = 300};
+    (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
+    assert_int_equal(gpu.last, 1); /* rank 2's, which is further behind than rank 1 */
+    free_shared(shared, 3);
+}
+
+static void the_wait_ends_with_the_peer_s_call(void **state)
+{
+    struct cecl_places places[2];
+    pthread_t thread;
+    void *shared = open_behind_a_call(places, 2, 0);
+    struct cecl_places_patience patience = while_behind(FOR_EVER);
+    struct gpu gpu = {.to_do = 1, .stuck_at = 1};
+    struct other other = {&places[1], 1};
+    assert_int_equal(pthread_create(&thread, NULL, make_two_calls, &other), 0);
+    (void)wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_FULL);
+    pthread_join(thread, NULL);
+    free_shared(shared, 2);
+}
+
+static void a_gpu_that_stands_still_is_not_waited_with_for_a_while(void **state)
+{
+    struct cecl_places places[2];
+    void *shared = open_behind_a_call(places, 2, 0);
+    struct cecl_places_patience patience = while_behind(PENDING_NS);
+    struct gpu gpu = {.to_do = 100, .stuck_at = 7};
+    assert_true(wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
+                PENDING_NS);
+    assert_int_equal(gpu.to_do, 7);
+    const uint64_t now = (uint64_t)cecl_now_ns();
+    assert_true(places[0].stood_still <= now + CECL_PLACES_SHARE * PENDING_NS);
+    assert_true(places[0].stood_still > now);
+    (void)wait_with(&places[0], &patience, stop, &gpu, CECL_PLACES_LATE);
+    places[0].stood_still = now;
+    assert_true(wait_with(&places[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
+                PENDING_NS);
+    free_shared(shared, 2);
+}
+
+static bool time_passes(void *context)
+{
+    (void)context;
+    nanosleep(&(struct timespec){.tv_nsec = PENDING_NS}, NULL);
+    return true;
+}
+
+static void a_gpu_that_moves_is_waited_with_for_longer(void **state)
+{
+    struct cecl_places places[2];
+    void *shared = open_behind_a_call(places, 2, 0);
+    struct cecl_places_patience patience = while_behind(PENDING_NS);
+    struct gpu gpu = {.to_do = 2000}; /* looked at so often, and time passes some times meanwhile */
+    assert_true(wait_with(&places[0], &patience, time_passes, &gpu, CECL_PLACES_LATE) >
+                2 * PENDING_NS);
+    assert_int_equal(gpu.to_do, 0);
+    assert_int_equal(places[0].stood_still, 0);
     free_shared(shared, 2);
 }
 
@@ -867,6 +968,10 @@ int main(void)
         cmocka_unit_test(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times),
         cmocka_unit_test(nobody_is_waited_for_who_may_be_of_the_same_thread),
         cmocka_unit_test(a_peer_that_catches_up_in_time_makes_the_call_full),
+        cmocka_unit_test(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls),
+        cmocka_unit_test(the_wait_ends_with_the_peer_s_call),
+        cmocka_unit_test(a_gpu_that_stands_still_is_not_waited_with_for_a_while),
+        cmocka_unit_test(a_gpu_that_moves_is_waited_with_for_longer),
         cmocka_unit_test(a_rank_does_not_wait_for_a_peer_of_its_own_thread),
         cmocka_unit_test(a_rank_waits_for_a_forked_peer),
         cmocka_unit_test(a_wait_lasts_as_long_as_the_caller_says),
