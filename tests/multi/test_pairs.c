@@ -548,12 +548,13 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
     char words[96];
     if (multi_over_nodes()) /* a network accepts a few bytes before the receiver comes */
         skip();
-    ceclComm_t comm = comm_and_buffer(LIMIT_MS, &buffer);
+    ceclComm_t comm = comm_and_buffer(60000, &buffer);
     for (int i = 0; i < calls; i++)
         if (sends_first == (i == 0))
             multi_ok(comm, ceclSend(buffer, 7, ceclInt8, next, comm, 0));
         else
             multi_ok(comm, ceclRecv(buffer + 7, 7, ceclInt8, last, comm, 0));
+    multi_limit(comm, LIMIT_MS); /* now that all ranks wait */
     const ceclResult_t result = ceclStreamSynchronize(comm, 0);
     multi_refused(comm, result, result == ceclTimeout ? ceclTimeout : ceclRemoteError,
                   sends_first ? "pending here: ceclSend to rank " : "pending here: ceclRecv from");
