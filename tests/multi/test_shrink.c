@@ -236,14 +236,20 @@ static void a_finalized_communicator_shrinks(void **state)
 /* ---- refusals and timeouts */
 
 /* A call with a configuration reads the environment. */
-static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
-                                       ceclComm_t *rest)
+static ceclResult_t shrink_within(const char *ms, ceclComm_t comm, const int *excluded, int count,
+                                  ceclComm_t *rest)
 {
     const ceclConfig_t config = CECL_CONFIG_INITIALIZER;
-    multi_setenv("CECL_INIT_TIMEOUT_MS", SHORT_WAIT);
+    multi_setenv("CECL_INIT_TIMEOUT_MS", ms);
     const ceclResult_t result = ceclCommShrink(comm, excluded, count, rest, &config);
     multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
     return result;
+}
+
+static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
+                                       ceclComm_t *rest)
+{
+    return shrink_within(SHORT_WAIT, comm, excluded, count, rest);
 }
 
 /* Each rank comes last in turn, and gets the error too. */
@@ -351,30 +357,41 @@ static void a_rank_whose_list_has_this_one_is_named(void **state)
     end(comm);
 }
 
-/* The late rank gets an error at once, and its next call is a new try. */
-static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
+/* Returns whether all other ranks name the last rank. It comes late, gets an error at once, and its next call is a new
+ * try. */
+static bool is_missing_rank_named_within(const char *ms)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
     const int away = multi_nranks - 1;
+    bool named = true;
     char words[96];
-    snprintf(words, sizeof(words), "rank %d did not come within " SHORT_WAIT " ms", away);
+    snprintf(words, sizeof(words), "rank %d did not come within %s ms", away, ms);
     const double start = multi_seconds();
     if (multi_rank != away) {
-        multi_refused(NULL, shrink_impatiently(comm, NULL, 0, &rest), ceclTimeout, words);
+        multi_refused(NULL, shrink_within(ms, comm, NULL, 0, &rest), ceclTimeout, "did not come");
+        named = strstr(ceclGetLastError(NULL), words) != NULL;
         /* over hosts the first member ends a little before the others' time is up, so that it can tell them */
         const double took = multi_seconds() - start;
-        assert_true(took > 1.2 && took < PROMPT);
+        assert_true(!named || (took > 1.2 && took < PROMPT));
     }
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (multi_rank == away && !is_over_hosts()) {
+    named = multi_how_many(named) == multi_nranks;
+    if (named && multi_rank == away && !is_over_hosts()) {
         const double late = multi_seconds();
         multi_refused(NULL, ceclCommShrink(comm, NULL, 0, &rest, NULL), ceclTimeout, words);
         assert_true(multi_seconds() - late < PROMPT);
     }
     assert_ptr_equal(rest, (ceclComm_t)8);
     MPI_Barrier(MPI_COMM_WORLD);
-    shrink_works(comm, NULL, 0);
+    if (named)
+        shrink_works(comm, NULL, 0);
     multi_ok(NULL, ceclCommDestroy(comm));
+    return named;
+}
+
+/* On a busy machine another rank may come after the time of the others is over, and is named, too. */
+static void a_rank_that_does_not_come_is_named_by_the_deadline(void **state)
+{
+    assert_true(is_missing_rank_named_within(SHORT_WAIT) || is_missing_rank_named_within("20000"));
 }
 
 struct refusal {
