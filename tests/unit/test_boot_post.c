@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../descriptors.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "boot/mesh_internal.h"
@@ -321,23 +322,10 @@ static void a_message_beyond_the_limits_is_refused(void **state)
  * to 1. */
 static void send_raw(const void *bytes, size_t length, int nfds)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(100 * sizeof(int))];
-    } control = {0};
-    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (nfds > 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
-        for (int i = 0; i < nfds; i++)
-            memcpy(CMSG_DATA(rights) + (size_t)i * sizeof(int), &(int){2}, sizeof(int));
-    }
-    assert_int_equal(sendmsg(ranks[0].mesh->peers[1].post, &message, MSG_NOSIGNAL),
+    int fds[DESCRIPTORS_MOST];
+    for (int i = 0; i < nfds; i++)
+        fds[i] = 2;
+    assert_int_equal(send_descriptors(ranks[0].mesh->peers[1].post, bytes, length, fds, nfds),
                      (ssize_t)length);
 }
 

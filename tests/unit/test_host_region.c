@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../descriptors.h"
 #include "../open_descriptors.h"
 #include "util/fork.h"
 
@@ -378,26 +378,6 @@ static void an_export_of_another_kind_is_refused(void **state)
     assert_null(addr);
 }
 
-/* The number of a descriptor means nothing in another process, so the descriptor itself is sent. */
-static void send_export(int socket, const struct cecl_region_export *exported)
-{
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {(void *)(uintptr_t)exported, sizeof(*exported)};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &exported->fd, sizeof(exported->fd));
-    assert_int_equal(sendmsg(socket, &message, 0), sizeof(*exported));
-}
-
 /* The child's part: imports the memory that it receives, checks the words there and adds its own. Returns
  * its exit status. No asserts here: cmocka's longjmp must not leave the child. */
 static int import_in_child(int socket, uint64_t parent)
@@ -405,20 +385,11 @@ static int import_in_child(int socket, uint64_t parent)
     struct cecl_region_export exported;
     struct cecl_device *mine = NULL;
     void *base = NULL, *addr = NULL;
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {&exported, sizeof(exported)};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
     alarm(200);
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(exported) ||
-        !CMSG_FIRSTHDR(&message))
+    const int fd = receive_descriptor(socket, &exported, sizeof(exported));
+    if (fd < 0)
         return 1;
-    memcpy(&exported.fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(exported.fd));
+    exported.fd = fd; /* a descriptor's number means nothing in another process */
     if (exported.process != parent || cecl_fork_process() == parent)
         return 2;
     if (cecl_host_open(&mine) != ceclSuccess ||
@@ -449,7 +420,8 @@ static void another_process_imports_memory_that_was_mapped_after_the_fork(void *
     char *memory = map_shared(fd, NULL, 0, PAGES);
     strcpy(memory + 100, "from the parent");
     const struct cecl_region_export exported = export_of(memory);
-    send_export(sockets[0], &exported);
+    assert_int_equal(send_descriptors(sockets[0], &exported, sizeof(exported), &exported.fd, 1),
+                     sizeof(exported));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_string_equal(memory + 200, "from the child");

@@ -3,10 +3,11 @@
 #include "host_fixture.h"
 
 #include <stdarg.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../descriptors.h"
 
 /* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
  * only milliseconds if it is woken. Other work of this machine may delay some groups of ten rounds,
@@ -179,44 +180,6 @@ static void four_unaligned_bytes_are_copied_like_any(void **state)
 #define EXCHANGES 300
 #define FIRST_FLAG 0xffffff80u /* the flags wrap around within the exchange */
 
-static int send_descriptor(int socket, int fd)
-{
-    char byte = 0;
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {&byte, 1};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
-}
-
-static int receive_descriptor(int socket)
-{
-    char byte;
-    int fd = -1;
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec vector = {&byte, 1};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&message))
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
-
 static uint32_t word_of(int rank, uint32_t round, uint32_t i)
 {
     return (uint32_t)rank * 0x40000000u + round * SENT_WORDS + i;
@@ -268,10 +231,11 @@ static int be_rank(int rank, int socket)
         return 3;
     /* Before the peer gets it, because a zeroed word would count as later than any of the flags. */
     mine[0] = mine[1] = FIRST_FLAG;
-    if (here->ops->mem_export(here, &mem[0], &fd) || send_descriptor(socket, fd))
+    if (here->ops->mem_export(here, &mem[0], &fd) || send_descriptors(socket, "", 1, &fd, 1) != 1)
         return 4;
     close(fd);
-    fd = receive_descriptor(socket);
+    char byte;
+    fd = receive_descriptor(socket, &byte, 1);
     if (fd < 0 || here->ops->mem_import(here, fd, bytes, &mem[1]) ||
         here->ops->mem_map(here, theirs, &mem[1]))
         return 5;
