@@ -20,8 +20,8 @@
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
 {
-    *trial = (struct cecl_trial){
-        .shared = shared, .host = *host, .rank = rank, .nranks = nranks, .id = drawn | 1};
+    *trial =
+        (struct cecl_trial){.shared = shared, .host = *host, .nranks = nranks, .id = drawn | 1};
     trial->mine = host->exchange ? &trial->own : &trial->shared->ranks[rank];
 }
 

@@ -104,7 +104,7 @@ struct cecl_trial {
     struct cecl_trial_rank own;   /* storage for `mine` if ranks share no memory */
     struct cecl_trial_host host;
     uint64_t id;
-    int rank, nranks;
+    int nranks;
     int state;
     uint32_t arm;     /* the arm in force, if cecl_trial_has_arm */
     bool has_verdict; /* `arm` is from a verdict */

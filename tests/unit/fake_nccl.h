@@ -10,7 +10,7 @@ struct fake_nccl {
     int state; /* the call's final state */
     int ends;  /* what ncclGroupEnd returns at once; 0: the group stays in progress */
     /* the arguments that it received */
-    int nranks, rank, blocking, max_ctas;
+    int nranks, blocking, max_ctas;
     size_t config_size;
     char log[512];
     /* called when a group ends */
