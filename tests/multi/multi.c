@@ -169,6 +169,15 @@ ceclResult_t multi_async_within(ceclComm_t comm, double seconds)
     return async;
 }
 
+ceclUniqueId multi_one_id(void)
+{
+    ceclUniqueId id;
+    if (multi_rank == 0)
+        multi_ok(NULL, ceclGetUniqueId(&id));
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    return id;
+}
+
 ceclConfig_t multi_config(void)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;

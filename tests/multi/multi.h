@@ -29,6 +29,8 @@ void multi_limit(ceclComm_t comm, int ms);
 extern void (*multi_spread)(void *bytes, size_t count);
 /* The default configuration, with the GPU chosen by rank and a time limit of 60 s. */
 ceclConfig_t multi_config(void);
+/* A unique id that rank 0 gets, on all ranks. */
+ceclUniqueId multi_one_id(void);
 bool multi_on_gpus(ceclComm_t comm);
 /* Whether CECL_NODE_SIZE divides the ranks into pretended nodes. */
 bool multi_over_nodes(void);

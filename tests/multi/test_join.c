@@ -42,15 +42,6 @@ static void works(ceclComm_t comm)
                 7);
 }
 
-static ceclUniqueId one_id(void)
-{
-    ceclUniqueId id;
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    return id;
-}
-
 /* Number of exchanges in one join. */
 static int calls_of_a_join(void)
 {
@@ -181,7 +172,7 @@ static void a_null_handle_on_one_rank_is_told_to_all(void **state)
     ceclComm_t comm = NULL;
     multi_refused(NULL, ceclCommInitMpi(last ? NULL : &comm, MPI_COMM_WORLD, &config),
                   ceclInvalidArgument, "comm: NULL");
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     multi_refused(
         NULL, ceclCommInitRankConfig(last ? NULL : &comm, multi_nranks, id, multi_rank, &config),
         ceclInvalidArgument, "comm: NULL");
@@ -212,7 +203,7 @@ static void who_revokes_right_after_joining_is_blamed(void **state)
 static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
 {
     const ceclConfig_t config = multi_config();
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     ceclComm_t comm = NULL;
     multi_refused(
         NULL,
@@ -225,7 +216,7 @@ static void a_rank_taken_twice_is_refused_on_every_rank(void **state)
 static void differing_numbers_of_ranks_are_refused_on_every_rank(void **state)
 {
     const ceclConfig_t config = multi_config();
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     ceclComm_t comm = NULL;
     multi_refused(
         NULL,
@@ -239,7 +230,7 @@ static void a_bad_setting_on_one_rank_is_told_to_all_who_join_by_id(void **state
 {
     ceclConfig_t config = multi_config();
     config.smPolicy = multi_rank == multi_nranks - 1 ? 9 : CECL_UNDEF;
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     ceclComm_t comm = NULL;
     multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
                   ceclInvalidArgument, "config.smPolicy = 9: 0 to 2 expected");
@@ -257,7 +248,7 @@ static bool all_name_who_never_joins_within(const char *limit_ms)
     snprintf(words, sizeof(words), "within %s ms (CECL_INIT_TIMEOUT_MS); missing: rank 1",
              limit_ms);
     multi_setenv("CECL_INIT_TIMEOUT_MS", limit_ms);
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     const double start = multi_seconds();
     if (multi_rank != 1)
         result = ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config);
@@ -285,7 +276,7 @@ static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int r
 
 static void a_refused_number_of_ranks_leaves_the_id_good(void **state)
 {
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     ceclComm_t comm = NULL;
     multi_refused(NULL, join_by(id, &comm, 0, multi_rank), ceclInvalidArgument, "nranks 0");
     multi_refused(NULL, join_by(id, &comm, 1025, multi_rank), ceclInvalidArgument, "nranks 1025");
@@ -312,10 +303,10 @@ static void a_refusal_that_peers_heard_of_says_that_the_id_is_used_up(void **sta
 {
     const bool last = multi_rank == multi_nranks - 1;
     ceclComm_t comm = NULL;
-    multi_refused(NULL, join_by(one_id(), &comm, multi_nranks, multi_rank + (last ? 7 : 0)),
+    multi_refused(NULL, join_by(multi_one_id(), &comm, multi_nranks, multi_rank + (last ? 7 : 0)),
                   ceclInvalidArgument,
                   "; this unique id is used up: make a new one with ceclGetUniqueId");
-    multi_refused(NULL, join_by(one_id(), last ? NULL : &comm, multi_nranks, multi_rank),
+    multi_refused(NULL, join_by(multi_one_id(), last ? NULL : &comm, multi_nranks, multi_rank),
                   ceclInvalidArgument,
                   "comm: NULL; this unique id is used up: make a new one with ceclGetUniqueId");
     assert_null(comm);

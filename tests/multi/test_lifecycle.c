@@ -73,12 +73,9 @@ static void several_communicators_live_side_by_side(void **state)
 
 static void ranks_join_by_unique_id(void **state)
 {
-    ceclUniqueId id;
+    const ceclUniqueId id = multi_one_id();
     ceclComm_t comm;
     const ceclConfig_t config = multi_config();
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
     multi_ok(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config));
     gather_once(comm);
     multi_ok(NULL, ceclCommDestroy(comm));

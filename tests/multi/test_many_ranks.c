@@ -5,15 +5,6 @@
 #define COUNT 5000
 #define ROUNDS 20
 
-static ceclUniqueId one_id(void)
-{
-    ceclUniqueId id;
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
-    return id;
-}
-
 static int rank_of(int which)
 {
     return multi_rank * EACH + which;
@@ -31,7 +22,7 @@ static ceclConfig_t on_host(void)
 static void join(ceclComm_t comms[EACH])
 {
     const ceclConfig_t config = on_host();
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     multi_ok(NULL, ceclGroupStart());
     for (int i = 0; i < EACH; i++)
         multi_ok(NULL,
@@ -115,7 +106,7 @@ static void processes_with_several_ranks_each_exchange_in_groups(void **state)
 /* Tries to join all ranks; one rank has an unknown policy. */
 static ceclResult_t join_with_a_bad_rank(ceclComm_t comms[EACH], int bad)
 {
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     multi_ok(NULL, ceclGroupStart());
     for (int i = 0; i < EACH; i++) {
         ceclConfig_t config = on_host();
@@ -143,7 +134,7 @@ static void a_refused_rank_is_heard_of_in_all_processes_at_once(void **state)
 static void another_failed_join_ends_the_communicator_at_its_peers(void **state)
 {
     const ceclConfig_t config = on_host();
-    const ceclUniqueId id = one_id();
+    const ceclUniqueId id = multi_one_id();
     ceclUniqueId no_id = {"none"};
     ceclComm_t comms[EACH] = {NULL, NULL}, other = NULL;
     ceclResult_t async = ceclSuccess;

@@ -313,15 +313,12 @@ static void mpi_between_nodes_is_refused_where_it_cannot_be(void **state)
     const ceclConfig_t config = multi_config();
     const bool goes_by_mpi = getenv("CECL_NET") != NULL;
     ceclComm_t comm = NULL;
-    ceclUniqueId id;
     ceclComm_t some = comm_over(layout(1));
     const bool on_gpus = multi_on_gpus(some);
     multi_ok(NULL, ceclCommDestroy(some));
     if (on_gpus) /* on GPUs, NCCL connects nodes */
         skip();
-    if (multi_rank == 0)
-        multi_ok(NULL, ceclGetUniqueId(&id));
-    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    const ceclUniqueId id = multi_one_id();
     multi_setenv("CECL_NODE_SIZE", "1");
     multi_setenv("CECL_NET", "mpi");
     multi_refused(NULL, ceclCommInitRankConfig(&comm, multi_nranks, id, multi_rank, &config),
