@@ -6,7 +6,7 @@ build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
     libopenmpi-dev openmpi-bin libopenblas-dev)
 test_packages=("${build_packages[@]}" libcmocka-dev)
 # shellcheck disable=SC2034 # .ci/run's
-ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev spin python3-venv
+ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev ninja-build spin python3-venv
     abigail-tools lintian dpkg-dev help2man)
 
 # Starts ranks on this machine, more than it has cores if need be: "${mpi_run[@]}" -n RANKS COMMAND.
@@ -22,6 +22,11 @@ jobs=$(nproc)
 # test's PROCESSORS says how many of them it counts as (cecl_ranks_take in tests/CMakeLists.txt).
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
 test_jobs=$((5 * jobs / 2))
+
+# Make starts CMake once or twice for each object, which takes as long as a tenth of the compiling.
+if command -v ninja >/dev/null; then
+    export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja} # of new build folders; older ones keep theirs
+fi
 
 # build DIR CMAKE_OPTION...: configures and builds in DIR; the targets in the array `targets`, if it is set.
 # Prints the end of the log if that fails.

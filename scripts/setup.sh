@@ -50,6 +50,7 @@ serves() {
     gcc | g++ | make | pkg-config | clang) runs "$1" ;;
     cmake) runs ctest cmake &&
         least "$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")" ;;
+    ninja-build) runs ninja ;;
     binutils) runs ld ar nm readelf ;;
     openmpi-bin) runs mpirun && [[ $said == *"Open MPI"* ]] ;;
     libopenmpi-dev) mpicc --showme:version >/dev/null 2>&1 && builds mpicc mpi.h ;;
