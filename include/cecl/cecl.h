@@ -731,10 +731,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * of SMs in calls that only move data.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie: while this rank's GPU has yet to do the
- *     calls before the last one that the peer has made (late.behind_ns), because that costs the GPU
- *     nothing. After that for 20 us (late.wait_ns), plus the time that
- *     this rank has just spent on registering memory (at most 100 ms). On GPUs it waits longer by
+ *   - a peer that has not said yet where its buffers lie. While this rank's GPU has yet to do the
+ *     calls before the last one that the peer has made, waiting costs nothing, so the thread waits;
+ *     but not once the GPU has stood still for 50 ms (late.behind_ns), because it may wait for this
+ *     thread. After that it waits for 20 us (late.wait_ns), plus the time that this rank has just
+ *     spent on registering memory (at most 100 ms). On GPUs it waits longer by
  *     2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
  *     late.wait_ns_per_mib), because a late call takes that much longer. It does not wait for a
  *     peer that has not made the call before this one either. While an earlier call of this rank is
