@@ -14,8 +14,8 @@ Parts (default: all but the last two), each of at most --limit seconds:
                 NCCL's, alike on all ranks
   moves2, moves4  the same, gathers alone (CECL_SM_POLICY=never): bits as with plain NCCL
   files         ranks whose files of CECL_NCCL_LEARNED differ: one line, and one decision
-  loop          a host-bound loop of two streams, with and without late.pending_ns
-  late          the share of late calls in FSDP2 with 2 ranks, with and without late.pending_ns
+  loop          a host-bound loop of two streams, with fewer and fewer waits for late ranks
+  late          the share of late calls in FSDP2 with 2 ranks, likewise
   one           nccl-tests: an all-gather of one size 3,000 times, until a decision
   programs      the same of all 11 programs of nccl-tests; those of messages alone have no trial
   periods       5 programs of nccl-tests with several sizes and -n 200
@@ -252,28 +252,30 @@ def part_files(args, clock):
     note("files", "ranks with other files", f"both {recalled[0]}; {lines[0]}")
 
 
-def with_and_without(args, part, what, steps, rounds, clock):
-    """Runs a program of 2 ranks, all served, with and without late.pending_ns in turn. Yields the side, what ranks got, and
-    the share of late calls."""
-    table = os.path.join(args.keep, f"{part}.tuning")
-    with open(table, "w", encoding="utf-8") as file:
-        file.write("cecl-tuning 1\nlate.pending_ns * any 0\n")
+def by_waits(args, part, what, steps, rounds, clock):
+    """Runs a program of 2 ranks, all served, with fewer and fewer waits for late ranks, in turn. Yields the side, what ranks
+    got, and the share of late calls."""
+    sides = {"as it is": "", "late.behind_ns 0": "late.behind_ns * any 0\n",
+             "and late.pending_ns 0": "late.behind_ns * any 0\nlate.pending_ns * any 0\n"}
     for number in range(rounds):
-        for side, environment in {"as it is": {}, "late.pending_ns 0": {"CECL_TUNING": table}}.items():
-            name = f"{part}_{number}_{'without' if environment else 'with'}"
-            got, _, comms = program(args, what, 2, steps, name, cecl(args, "--policy", "all"), environment, clock)
+        for index, (side, rows) in enumerate(sides.items()):
+            table = os.path.join(args.keep, f"{part}_{index}.tuning")
+            with open(table, "w", encoding="utf-8") as file:
+                file.write(f"cecl-tuning 1\n{rows}")
+            got, _, comms = program(args, what, 2, steps, f"{part}_{number}_{index}", cecl(args, "--policy", "all"),
+                                    {"CECL_TUNING": table}, clock)
             late = sum(comm["late_calls"] for comm in comms) / max(1, sum(comm["told_calls"] for comm in comms))
             yield side, got, f"{100 * late:.0f} % of calls late"
 
 
 def part_loop(args, clock):
-    for side, got, late in with_and_without(args, "loop", "loop", 2000, 2, clock):
+    for side, got, late in by_waits(args, "loop", "loop", 2000, 2, clock):
         need(all(one["wrong"] == 0 for one in got), f"{side}: wrong values")
         note("loop", side, f"0 wrong; {max(one['us'] for one in got):.0f} us a turn of two gathers, {late}")
 
 
 def part_late(args, clock):
-    for side, got, late in with_and_without(args, "late", "train", 60, 1, clock):
+    for side, got, late in by_waits(args, "late", "train", 60, 1, clock):
         losses_of(got)
         note("late", f"FSDP2, {side}", f"{got[0]['step_ms']:.1f} ms a step, {late}")
 
