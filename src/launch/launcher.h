@@ -10,7 +10,7 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
-/* A power of two. A rank whose GPU is more told launches behind counts as not behind. */
+/* A GPU that is more told launches behind counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
 /* Requests with this many calls in total may be made before one of them is started. */
@@ -43,7 +43,14 @@ struct cecl_launcher {
     unsigned victim[CECL_KEPT_SETS]; /* which member of each set is replaced next */
     /* the launch that is being made: its deadline ends the host's waits; NULL: the waits have no limit */
     const struct cecl_launch *making;
-    struct cecl_places places;         /* where ranks tell each other places */
+    struct cecl_places places; /* where ranks tell each other places */
+    /* The latest launches that were told in `places`, a ring of `nends` entries so far: the number of the launch's last
+     * call, and the value of `done` once the launch is done. */
+    struct cecl_told_end {
+        uint64_t call;
+        uint32_t target;
+    } ends[CECL_TOLD_ENDS];
+    uint64_t nends;
     struct cecl_places request_places; /* where ranks tell each other the places of requests */
     ceclRequest_t requests;            /* a list, the oldest first */
     uint32_t nrequests;                /* how many requests with collectives were made so far */
@@ -53,13 +60,6 @@ struct cecl_launcher {
     /* memory for calls that are made one at a time */
     struct cecl_place_record *records; /* [records_room] this rank's records of a launch's calls */
     uint32_t records_room;
-    /* The latest told launches, a ring; entry i % CECL_TOLD_ENDS has launch i: the number of its last call among told
-     * calls, and the value of `done` once it is done. */
-    struct cecl_told_end {
-        uint64_t call;
-        uint32_t target;
-    } ends[CECL_TOLD_ENDS];
-    uint64_t nends;
     struct cecl_place_record *gathered; /* over hosts: the records of all [nranks] ranks */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* [nranks + 1] layouts: see exchange.c */

@@ -188,7 +188,6 @@ static ceclResult_t make_collectives(ceclRequest_t request, const struct cecl_ca
     struct cecl_launcher *launcher = launch->comm->launcher;
     launch->is_request = true;
     launch->ring = &launcher->request_places;
-    launch->places = (struct cecl_places_group){0};
     CECL_TRY(check_collectives(launch, call, local));
     CECL_TRY(cecl_bounce_keep(launch));
     CECL_TRY(list_watched(request));

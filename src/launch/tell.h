@@ -16,7 +16,8 @@ ceclResult_t cecl_tell_reserve(struct cecl_launch *launch);
 ceclResult_t cecl_tell_publish(struct cecl_launch *launch);
 /* Learns what peers have published, and writes it to launch->told. pending_ns: see cecl_launch_prepare. */
 ceclResult_t cecl_tell_learn(struct cecl_launch *launch, uint64_t *pending_ns);
-/* Notes what is enqueued once the launch is. Has no effect on a launch that was not published. */
+/* Notes that the launch is enqueued: later calls ask how far this rank's GPU is behind. Has no effect on a launch that
+ * was not published. */
 void cecl_tell_enqueued(const struct cecl_launch *launch);
 
 /* What ranks would tell each other if each rank had its buffers at the same places as this rank. Used for
