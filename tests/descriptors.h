@@ -14,9 +14,10 @@ union descriptors_room {
     char bytes[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))];
 };
 
-/* Returns what sendmsg returns. No asserts: processes without cmocka call this, too. */
+/* flags: of sendmsg, in addition to MSG_NOSIGNAL. Returns what sendmsg returns. No asserts: processes without cmocka
+ * call this, too. */
 static inline ssize_t send_descriptors(int socket, const void *data, size_t bytes, const int *fds,
-                                       int nfds)
+                                       int nfds, int flags)
 {
     union descriptors_room room;
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
@@ -31,7 +32,7 @@ static inline ssize_t send_descriptors(int socket, const void *data, size_t byte
         rights->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
         memcpy(CMSG_DATA(rights), fds, (size_t)nfds * sizeof(int));
     }
-    return sendmsg(socket, &message, MSG_NOSIGNAL);
+    return sendmsg(socket, &message, MSG_NOSIGNAL | flags);
 }
 
 /* Waits for `bytes` bytes with one descriptor. Returns the descriptor; -1 if something else came. */

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../descriptors.h"
 #include "boot/mesh.h"
 #include "boot/process.h"
 #include "input.h"
@@ -92,27 +93,6 @@ static int64_t init_deadline;
 static uint8_t part_byte(unsigned seed, int from, size_t i)
 {
     return (uint8_t)(seed * 17 + (unsigned)from * 59 + i * 7 + 3);
-}
-
-static ssize_t send_with(int socket, const void *data, size_t bytes, const int *fds, int nfds)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(80 * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    memset(&control, 0, sizeof(control));
-    if (nfds > 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
-        memcpy(CMSG_DATA(rights), fds, (size_t)nfds * sizeof(int));
-    }
-    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Receives bytes, and descriptors, which the caller must close. */
@@ -406,7 +386,7 @@ static void send_frame(struct peer *p, const uint8_t *frame, size_t bytes, int f
     int fds[8];
     for (int i = 0; i < 8; i++)
         fds[i] = files[file];
-    send_with(p->data, frame, bytes, fds, nfds);
+    (void)send_descriptors(p->data, frame, bytes, fds, nfds, MSG_DONTWAIT);
 }
 
 static void play_peer(struct plan *plan, int who)
@@ -596,7 +576,8 @@ static void peer_posts(void)
         fds[i] = files[(letter.seed + (unsigned)i) % FILES];
     const size_t cut = flags >> 4 == 5 ? take_below(&in, sizeof(head)) : 0;
     letter.is_bad = letter.is_bad || cut > 0;
-    if (send_with(p->post, message, cut ? cut : sizeof(head) + letter.bytes, fds, letter.nfds) > 0)
+    if (send_descriptors(p->post, message, cut ? cut : sizeof(head) + letter.bytes, fds,
+                         letter.nfds, MSG_DONTWAIT) > 0)
         p->letters[(p->first + p->count++) % POSTS_MOST] = letter;
 }
 

@@ -325,7 +325,7 @@ static void send_raw(const void *bytes, size_t length, int nfds)
     int fds[DESCRIPTORS_MOST];
     for (int i = 0; i < nfds; i++)
         fds[i] = 2;
-    assert_int_equal(send_descriptors(ranks[0].mesh->peers[1].post, bytes, length, fds, nfds),
+    assert_int_equal(send_descriptors(ranks[0].mesh->peers[1].post, bytes, length, fds, nfds, 0),
                      (ssize_t)length);
 }
 

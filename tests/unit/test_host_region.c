@@ -420,7 +420,7 @@ static void another_process_imports_memory_that_was_mapped_after_the_fork(void *
     char *memory = map_shared(fd, NULL, 0, PAGES);
     strcpy(memory + 100, "from the parent");
     const struct cecl_region_export exported = export_of(memory);
-    assert_int_equal(send_descriptors(sockets[0], &exported, sizeof(exported), &exported.fd, 1),
+    assert_int_equal(send_descriptors(sockets[0], &exported, sizeof(exported), &exported.fd, 1, 0),
                      sizeof(exported));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

@@ -231,7 +231,8 @@ static int be_rank(int rank, int socket)
         return 3;
     /* Before the peer gets it, because a zeroed word would count as later than any of the flags. */
     mine[0] = mine[1] = FIRST_FLAG;
-    if (here->ops->mem_export(here, &mem[0], &fd) || send_descriptors(socket, "", 1, &fd, 1) != 1)
+    if (here->ops->mem_export(here, &mem[0], &fd) ||
+        send_descriptors(socket, "", 1, &fd, 1, 0) != 1)
         return 4;
     close(fd);
     char byte;
