@@ -23,7 +23,7 @@ jobs=$(nproc)
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
 test_jobs=$((5 * jobs / 2))
 
-# Make starts CMake once or twice for each object, which takes as long as a tenth of the compiling.
+# Make starts CMake for each object and each target; Ninja does not.
 if command -v ninja >/dev/null; then
     export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja} # of new build folders; older ones keep theirs
 fi

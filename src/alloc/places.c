@@ -380,19 +380,18 @@ static uint64_t published_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* A wait while this rank's GPU is behind. */
+/* A wait while this rank's GPU is behind. It costs nothing. */
 struct free_wait {
     bool goes_on;
     uint32_t to_do;    /* of the GPU, when this rank looked */
-    uint64_t moved_ns; /* into the wait: when `to_do` changed */
+    uint64_t moved_ns; /* when `to_do` changed, in ns since the wait began */
+    uint64_t ns;       /* how long it has lasted */
 };
 
-/* Returns how many of the first `spent` ns cost nothing. `before`: how many did when this rank looked before. */
-static uint64_t wait_free(struct cecl_places *places, const struct cecl_places_patience *patience,
-                          void *context, struct free_wait *wait, uint64_t spent, uint64_t before)
+/* Looks whether the wait goes on, `spent` ns after it began. */
+static void look(struct cecl_places *places, const struct cecl_places_patience *patience,
+                 void *context, struct free_wait *wait, uint64_t spent)
 {
-    if (!wait->goes_on)
-        return before;
     const uint32_t to_do = patience->behind(context, published_by_all(places));
     if (to_do != wait->to_do)
         wait->moved_ns = spent;
@@ -401,7 +400,7 @@ static uint64_t wait_free(struct cecl_places *places, const struct cecl_places_p
     if (stands_still)
         places->stood_still = (uint64_t)cecl_now_ns() + CECL_PLACES_SHARE * patience->behind_ns;
     wait->goes_on = to_do > 0 && !stands_still;
-    return spent;
+    wait->ns = spent;
 }
 
 /* Meets a group that was not decided yet when this rank looked. */
@@ -419,17 +418,18 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                    left = missing == NEVER ? 0 : left_of(places, start),
                    worth = missing == SOON ? least_of(patience->worth_ns, left) : 0,
                    more = patience->is_pending ? least_of(patience->pending_ns, left) : 0;
-    struct free_wait is_free = {.goes_on = may_decide && patience->behind && missing != NEVER &&
-                                           start >= places->stood_still};
-    uint64_t free_ns = 0, longer = 0;
+    struct free_wait behind = {.goes_on = may_decide && patience->behind && missing != NEVER &&
+                                          start >= places->stood_still};
+    uint64_t longer = 0;
     uint32_t polls = 0;
     enum cecl_places_outcome outcome;
     while (!is_decided(places, call, &outcome)) {
         const uint64_t spent = (uint64_t)cecl_now_ns() - start;
-        free_ns = wait_free(places, patience, context, &is_free, spent, free_ns);
-        const bool is_over = spent - free_ns >= least;
-        longer = is_over ? spent - free_ns - least : 0;
-        if (may_decide && !is_free.goes_on && is_over && longer >= worth &&
+        if (behind.goes_on)
+            look(places, patience, context, &behind, spent);
+        const bool is_over = spent - behind.ns >= least;
+        longer = is_over ? spent - behind.ns - least : 0;
+        if (may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
         /* after a decision, too, because a hostile peer may overwrite it again and again */

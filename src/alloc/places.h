@@ -157,8 +157,8 @@ struct cecl_places_patience {
     uint64_t pending_ns;           /* [in, out] lowered by what the wait counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
-    uint64_t behind_ns;
-    cecl_places_behind *behind; /* NULL: the GPU is never behind */
+    uint64_t behind_ns;            /* 0: no wait because the GPU is behind */
+    cecl_places_behind *behind;    /* NULL: the GPU is never behind */
 };
 
 /* Waits for the outcome of a group, or decides it. Groups are met in the order in which they were
