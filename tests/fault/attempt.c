@@ -467,6 +467,8 @@ static ceclResult_t attempt_replay(struct life *life)
     if (result != ceclSuccess)
         return result;
     result = stream ? launch_gather(life, stream) : gather(life);
+    if (!stream)
+        misdeed_at(life, WITHIN);
     const ceclResult_t ended = ceclStreamSynchronize(life->comm, stream);
     result = result == ceclSuccess ? ended : result;
     if (stream)

@@ -1,10 +1,12 @@
 /* Counts descriptors, threads and mappings of this process. */
 #include "census.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../open_descriptors.h"
@@ -56,15 +58,37 @@ static void list_mappings(struct census *out)
 void census_take(struct census *out)
 {
     out->descriptors = open_descriptors();
+    for (int fd = 0; fd < CENSUS_DESCRIPTORS; fd++)
+        out->is_open[fd] = fcntl(fd, F_GETFD) >= 0;
     out->threads = threads_alive();
     list_mappings(out);
 }
 
-bool census_is_back(const struct census *start, struct census *left)
+static bool is_new(const struct census *start, const struct census *left, int fd)
+{
+    return left->is_open[fd] && !start->is_open[fd];
+}
+
+static int new_sockets(const struct census *start, const struct census *left)
+{
+    struct stat kind;
+    int count = 0;
+    for (int fd = 0; fd < CENSUS_DESCRIPTORS; fd++)
+        count += is_new(start, left, fd) && fstat(fd, &kind) == 0 && S_ISSOCK(kind.st_mode);
+    return count;
+}
+
+static bool has_descriptors_back(const struct census *start, int sockets, const struct census *left)
+{
+    const int more = left->descriptors - start->descriptors;
+    return more <= 0 || (more <= sockets && more <= new_sockets(start, left));
+}
+
+bool census_is_back(const struct census *start, int sockets, struct census *left)
 {
     for (int i = 0; i < WAITS; i++) {
         census_take(left);
-        if (left->descriptors <= start->descriptors && left->threads <= start->threads &&
+        if (has_descriptors_back(start, sockets, left) && left->threads <= start->threads &&
             left->mappings <= start->mappings)
             return true;
         usleep(1000);
@@ -97,6 +121,16 @@ __attribute__((format(printf, 3, 4))) static void append(char *words, size_t byt
     va_end(arguments);
 }
 
+/* Says what a descriptor refers to, such as "socket:[4711]". */
+static void describe_descriptor(int fd, char *words, size_t bytes)
+{
+    char path[40], target[80] = "";
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (readlink(path, target, sizeof(target) - 1) < 0)
+        snprintf(target, sizeof(target), "nothing");
+    append(words, bytes, " %d %s;", fd, target);
+}
+
 void census_describe(const struct census *start, const struct census *left, char *words,
                      size_t bytes)
 {
@@ -112,4 +146,8 @@ void census_describe(const struct census *start, const struct census *left, char
         if (!was_there(start, m))
             append(words, bytes, " %lx-%lx %s %s;", m->from, m->to, m->rights, m->file);
     }
+    append(words, bytes, " new descriptors:");
+    for (int fd = 0; fd < CENSUS_DESCRIPTORS; fd++)
+        if (is_new(start, left, fd))
+            describe_descriptor(fd, words, bytes);
 }

@@ -11,18 +11,21 @@ struct census_mapping {
     char rights[8], file[40];
 };
 
-enum { CENSUS_MAPPINGS = 256 };
+enum { CENSUS_MAPPINGS = 256, CENSUS_DESCRIPTORS = 1024 };
 
 struct census {
     int descriptors, threads, mappings;
     struct census_mapping list[CENSUS_MAPPINGS]; /* the first mappings that were found */
+    bool is_open[CENSUS_DESCRIPTORS];
 };
 
 void census_take(struct census *out);
 /* Waits a few seconds at most until the process holds no more than `start`: the thread that serves an id
- * ends a little later. *left: what the process holds at last. */
-bool census_is_back(const struct census *start, struct census *left);
-/* Writes which resources are left, with the mappings that did not exist at the start. */
+ * ends a little later. *left: what the process holds at last.
+ *
+ * sockets  how many sockets more the process may hold */
+bool census_is_back(const struct census *start, int sockets, struct census *left);
+/* Writes which resources are left, with the mappings and descriptors that did not exist at the start. */
 void census_describe(const struct census *start, const struct census *left, char *words,
                      size_t bytes);
 

@@ -1,13 +1,15 @@
 """Ranks on several hosts: they join, work, die, leave, and lose their connections.
 
 hosts.py hosts_rank pretended    hosts are made by CECL_HOST_ID, on one machine
-hosts.py hosts_rank gpu          the same on GPUs, which ranks may share, with NCCL between the hosts
+hosts.py hosts_rank gpu I/P      the same on GPUs, which ranks may share, with NCCL between the hosts; part I (from 0)
+                                 of P
 hosts.py hosts_rank namespaces   each host is a network namespace, with a virtual link between them
 hosts.py test_random mpirun PATH the same, but mpirun (at PATH) starts the ranks, and MPI carries data over the link
 
 Exit status 77: the system permits no network namespaces.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 
 PROGRAM, WAY = sys.argv[1:3]
 TIMEOUT_MS = 60000  # limit of what must not take long; machines sometimes stand still
@@ -371,25 +374,37 @@ def a_link_that_is_cut_under_mpirun_is_named(limit_ms):
             job.wait()
 
 
+UNEQUAL = (("align", "align: 1 on rank 0, 2"), ("recvrows", "recvrows: 50 on rank 0, 51"),
+           ("sendrows", "sendrows: 40 on rank 0, 41"), ("experts", "experts: 1 on rank 0, 2"),
+           ("call", "the call: ceclDispatch on rank 0, ceclCombine"))
+
+
 def unequal_calls_are_named(limits_ms):
-    for what, words in (("align", "align: 1 on rank 0, 2"), ("recvrows", "recvrows: 50 on rank 0, 51"),
-                        ("sendrows", "sendrows: 40 on rank 0, 41"), ("experts", "experts: 1 on rank 0, 2"),
-                        ("call", "the call: ceclDispatch on rank 0, ceclCombine")):
+    for what, words in UNEQUAL:
         within_one_of(limits_ms, unequal_calls_by_splits_are_named, what, words)
 
 
-def try_on_gpus():
-    they_join_and_leave((2, 2), "work")
+def steps_on_gpus():
+    yield they_join_and_leave, (2, 2), "work"
     for sizes in ((1, 1), (2, 2), (1, 3)):
-        they_join_and_leave(sizes, "carry")
-    they_join_and_leave((2, 2), "carry", CECL_CHECK="1")
-    they_join_and_leave((2, 2), "carry", CECL_NODE_SIZE="1")
-    unequal_calls_are_named((20000, 60000))
-    within_one_of((10000, 30000), a_late_rank_is_named_on_all_hosts, 4)
-    for victim, act in ((0, "wait"), (4, "wait"), (0, "go_on"), (4, "go_on")):
-        a_killed_rank_is_named(victim, act)
+        yield they_join_and_leave, sizes, "carry"
+    yield partial(they_join_and_leave, CECL_CHECK="1"), (2, 2), "carry"
+    yield partial(they_join_and_leave, CECL_NODE_SIZE="1"), (2, 2), "carry"
+    for what, words in UNEQUAL:
+        yield within_one_of, (20000, 60000), unequal_calls_by_splits_are_named, what, words
+    yield within_one_of, (10000, 30000), a_late_rank_is_named_on_all_hosts, 4
     for victim in (0, 4):
-        the_others_shrink_and_go_on(victim, after=0.1)
+        yield a_killed_rank_is_named, victim, "wait"
+        yield a_killed_rank_is_named, victim, "go_on"
+        yield partial(the_others_shrink_and_go_on, after=0.1), victim
+
+
+def try_on_gpus():
+    part, parts = (int(number) for number in sys.argv[3].split("/"))
+    for step, *arguments in itertools.islice(steps_on_gpus(), part, None, parts):
+        begin = time.monotonic()
+        step(*arguments)
+        print(f"{arguments}: {time.monotonic() - begin:.1f} s", flush=True)
 
 
 def try_all():
