@@ -97,7 +97,9 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
     cecl_trace_close(comm->trace);
     comm->trace = NULL;
     if (comm->mesh && comm->engine.flags.done)
-        cecl_mesh_last_word(comm->mesh, comm->engine.flags.epoch[CECL_LANE_MAIN]);
+        cecl_mesh_last_words(comm->mesh,
+                             (struct cecl_mesh_goodbye){comm->engine.flags.epoch[CECL_LANE_MAIN],
+                                                        atomic_load(&comm->history.calls)});
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     comm->drained = drained && held == 0;
     if (held > 0) { /* the communicator's memory stays */

@@ -88,7 +88,8 @@ static void say_goodbye(ceclComm_t comm)
 {
     if (!is_healthy(comm) || !is_idle(comm))
         return; /* peers then notice that this rank ended unexpectedly */
-    cecl_mesh_last_word(comm->mesh, comm->living.word);
+    cecl_mesh_last_words(comm->mesh, (struct cecl_mesh_goodbye){comm->living.word,
+                                                                atomic_load(&comm->history.calls)});
     cecl_mesh_say_goodbye(comm->mesh);
 }
 

@@ -65,7 +65,7 @@ static ceclResult_t open_by_kind(ceclComm_t comm)
     if (has_nccl_net(comm))
         return cecl_net_nccl_open(comm->dev, comm->mesh, comm->rank, comm->nranks,
                                   (int)cecl_tuning_get(&comm->tuning, CECL_TUNE_NET_SMS),
-                                  comm->config.timeout_ms,
+                                  comm->config.timeout_ms, CECL_WATCH_SLACK_MS + CECL_WATCH_TICK_MS,
                                   cecl_deadline(comm->config.init_timeout_ms), net);
     if (has_lent_net(comm))
         return open_lent_net(comm);

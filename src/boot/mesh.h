@@ -84,8 +84,13 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 /* Whether an exchange has failed midway, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* Sets the word that this rank's goodbye carries. Local. */
-void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word);
+/* What a rank's goodbye says. */
+struct cecl_mesh_goodbye {
+    uint32_t epoch; /* the last one of the main lane */
+    uint32_t calls; /* how many calls the rank has made (comm/history.h) */
+};
+/* Sets what this rank's goodbye says. Local. */
+void cecl_mesh_last_words(struct cecl_mesh *mesh, struct cecl_mesh_goodbye words);
 /* Says goodbye to the peers, so that they do not take this rank for dead when the connections end. Local. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
@@ -173,8 +178,8 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer, const char *of);
 /* Whether `peer` has said goodbye. */
 int cecl_mesh_left(struct cecl_mesh *mesh, int peer);
-/* Whether `peer` has said goodbye with a last word. If so, sets *word. */
-bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word);
+/* Whether `peer` has said goodbye, and with which words. If so, sets *words. */
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words);
 /* Tells the ranks of other hosts this rank's last call (comm/history.h). Best effort; never blocks. Returns whether
  * it was sent. */
 bool cecl_mesh_tell_call(struct cecl_mesh *mesh, uint64_t call);

@@ -28,7 +28,8 @@ enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 enum mesh_life_kind { LIFE_GOODBYE = 1, LIFE_ABORT = 2 };
 struct mesh_life {
     uint32_t kind;
-    uint32_t has_word, word; /* LIFE_GOODBYE: see cecl_mesh_last_word */
+    uint32_t has_words; /* LIFE_GOODBYE: whether `words` were set */
+    struct cecl_mesh_goodbye words;
     /* LIFE_ABORT: the rank that gave up first, and why: "rank 2 gave up: ..." */
     char why[MESH_TEXT_BYTES];
 };
@@ -93,8 +94,8 @@ struct mesh_peer {
     _Atomic bool post_ended; /* no further message comes by `post`; set once */
     int process;             /* readable once the peer's process has ended (a pidfd), or -1 */
     _Atomic int state;       /* enum mesh_state */
-    bool has_word;           /* set before MESH_LEFT, as `word` is */
-    uint32_t word;
+    bool has_words;          /* set before MESH_LEFT, as `words` is */
+    struct cecl_mesh_goodbye words;
     /* for a rank of another host in MESH_ABORTED: it has ended since, or cannot be reached */
     _Atomic int has_gone;
     _Atomic bool is_cut_off;
@@ -124,8 +125,8 @@ struct cecl_mesh {
     struct pollfd *life_polls; /* [2 * nranks + 2], behind `polls`, for the thread that watches */
     /* [nranks + 1], behind `life_polls`, for the thread that takes messages */
     struct pollfd *post_polls;
-    bool has_word; /* whether `word` was set */
-    uint32_t word;
+    bool has_words; /* whether `words` were set */
+    struct cecl_mesh_goodbye words;
     int take_turn;          /* the rank that cecl_mesh_take asks first */
     void *verdicts;         /* [nranks], for cecl_mesh_agree */
     struct cecl_address at; /* the address at which other hosts reach this rank */

@@ -52,14 +52,14 @@ void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause)
 
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh)
 {
-    tell(mesh,
-         (struct mesh_life){.kind = LIFE_GOODBYE, .has_word = mesh->has_word, .word = mesh->word});
+    tell(mesh, (struct mesh_life){
+                   .kind = LIFE_GOODBYE, .has_words = mesh->has_words, .words = mesh->words});
 }
 
-void cecl_mesh_last_word(struct cecl_mesh *mesh, uint32_t word)
+void cecl_mesh_last_words(struct cecl_mesh *mesh, struct cecl_mesh_goodbye words)
 {
-    mesh->has_word = true;
-    mesh->word = word;
+    mesh->has_words = true;
+    mesh->words = words;
 }
 
 bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t got)
@@ -70,8 +70,8 @@ bool mesh_note(struct mesh_peer *peer, const struct mesh_life *message, ssize_t 
         memcpy(peer->why, message->why, sizeof(peer->why) - 1);
         atomic_store(&peer->state, MESH_ABORTED);
     } else if (message->kind == LIFE_GOODBYE) {
-        peer->has_word = message->has_word != 0;
-        peer->word = message->word;
+        peer->has_words = message->has_words != 0;
+        peer->words = message->words;
         atomic_store(&peer->state, MESH_LEFT);
     }
     return message->kind == LIFE_ABORT || message->kind == LIFE_GOODBYE;
@@ -296,11 +296,11 @@ int cecl_mesh_left(struct cecl_mesh *mesh, int peer)
     return atomic_load(&mesh->peers[peer].state) == MESH_LEFT;
 }
 
-bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *word)
+bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, struct cecl_mesh_goodbye *words)
 {
-    if (!cecl_mesh_left(mesh, peer) || !mesh->peers[peer].has_word)
+    if (!cecl_mesh_left(mesh, peer) || !mesh->peers[peer].has_words)
         return false;
-    *word = mesh->peers[peer].word;
+    *words = mesh->peers[peer].words;
     return true;
 }
 

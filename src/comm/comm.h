@@ -249,6 +249,8 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
+/* The same for a rank that has left, although a call waits for it. */
+void cecl_comm_lost_leaver(ceclComm_t comm, int rank);
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank; that
  * other rank is then at fault. A stopped rank publishes no new waits, so old waits do not count: only those
  * of the last CECL_WATCH_LATE_MS do, or of the last half of the time limit, if that is shorter. */

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "ce/graph.h"
 #include "comm/comm.h"
@@ -11,6 +12,8 @@
 #include "util/clock.h"
 #include "util/fork.h"
 #include "util/log.h"
+
+#define NEWS_MS 500 /* how long the news of a peer's end may come after the network's error */
 
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm)
 {
@@ -123,6 +126,54 @@ static void hear_trouble(ceclComm_t comm, bool now)
     cecl_comm_set_async(comm, ceclInvalidUsage, cecl_message());
 }
 
+void cecl_comm_lost_leaver(ceclComm_t comm, int rank)
+{
+    cecl_fail(ceclRemoteError,
+              "rank %d has left, and a call waits for it: its process or its communicator ended",
+              rank);
+    cecl_comm_lost_peer(comm, ceclRemoteError);
+}
+
+/* Sets the asynchronous error if another rank has ended or failed. A rank of another node that has left counts, too. */
+static bool has_lost_any(ceclComm_t comm)
+{
+    if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
+        cecl_comm_lost_peer(comm, ceclRemoteError);
+        return true;
+    }
+    for (int r = 0; r < comm->nranks; r++)
+        if (cecl_comm_is_away(comm, r) && cecl_mesh_left(comm->mesh, r)) {
+            cecl_comm_lost_leaver(comm, r);
+            return true;
+        }
+    return false;
+}
+
+/* Sets the asynchronous error after an error of the network, whose message is recorded. Most such errors follow from
+ * the end of another rank, of which the mesh tells more, but maybe a moment later. */
+static void lose_net(ceclComm_t comm, ceclResult_t result)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int64_t deadline = cecl_deadline(NEWS_MS);
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    while (result == ceclRemoteError && atomic_load(&comm->async_result) == ceclSuccess &&
+           !has_lost_any(comm) && cecl_ms_left(deadline) != 0)
+        nanosleep(&pause, NULL);
+    cecl_comm_set_async(comm, result, words);
+}
+
+static void hear_net(ceclComm_t comm)
+{
+    struct cecl_net *net = comm->engine.net;
+    const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
+    if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
+        cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
+                  cecl_comm_hint(comm));
+    if (failed != ceclSuccess)
+        lose_net(comm, failed);
+}
+
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 {
     const int late = cecl_flags_gave_up_on(&comm->engine.flags);
@@ -134,22 +185,21 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
                   late, comm->config.timeout_ms, cecl_comm_hint(comm));
         cecl_comm_set_async(comm, ceclTimeout, cecl_message());
     }
-    struct cecl_net *net = comm->engine.net;
-    const ceclResult_t failed = net ? net->ops->error(net) : ceclSuccess;
-    if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
-        cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
-                  cecl_comm_hint(comm));
-    if (failed != ceclSuccess)
-        cecl_comm_set_async(comm, failed, cecl_message());
+    if (atomic_load(&comm->async_result) == ceclSuccess)
+        hear_net(comm);
     hear_trouble(comm, false);
     return cecl_comm_async(comm);
 }
 
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
 {
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
-    cecl_comm_set_async(comm, result, words);
+    if (comm->engine.net) {
+        lose_net(comm, result);
+    } else {
+        char words[CECL_MESSAGE_BYTES];
+        cecl_keep_message(words);
+        cecl_comm_set_async(comm, result, words);
+    }
     return cecl_comm_async(comm);
 }
 

@@ -21,7 +21,7 @@ static const char *last_captured(ceclComm_t comm)
 
 static void lose_a_leaver(ceclComm_t comm, const struct cecl_rank_list *late)
 {
-    uint32_t last;
+    struct cecl_mesh_goodbye last;
     for (int i = 0; i < late->count && i < CECL_RANKS_NAMED; i++)
         if (cecl_mesh_left_with(comm->mesh, late->ranks[i], &last)) {
             cecl_fail(ceclRemoteError,

@@ -66,32 +66,34 @@ static ceclResult_t ask_progress(ceclComm_t comm, uint32_t *rows, struct cecl_pr
     return result;
 }
 
-static bool exchange_awaits(ceclComm_t comm, int rank)
+/* Whether an exchange waits for a rank of another node that has left. If the transport lists all ranks of the
+ * exchange, the rank must also have made fewer calls than this one: otherwise the exchange may wait for another. */
+static bool exchange_awaits(ceclComm_t comm, int rank, const struct cecl_mesh_goodbye *goodbye)
 {
     struct cecl_net *net = comm->engine.net;
     struct cecl_rank_list late = {.count = 0};
     uint32_t moved = 0;
     bool awaits = false;
-    if (net && net->is_exact && net->ops->late(net, &late, &moved))
+    if (net && net->ops->late(net, &late, &moved) &&
+        (net->is_exact || (int32_t)(atomic_load(&comm->history.calls) - goodbye->calls) > 0))
         for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
             awaits = awaits || late.ranks[i] == rank;
     return awaits;
 }
 
-/* Returns a rank that has left without making its part of a call that is pending here, or -1. A rank's
- * goodbye has the last epoch of the rank's main lane. On all ranks of a node, a call adds the same number to
- * this epoch, so epochs tell whether a rank has made the call. On another node a call may add a different
- * number, so a rank of another node is missing if an exchange still waits for that rank. A rank's signals of
- * messages arrive before its goodbye. */
+/* Returns a rank that has left without making its part of a call that is pending here, or -1. On all ranks of a
+ * node, a call adds the same number to the epoch of the main lane, so epochs tell whether a rank has made the
+ * call. On another node a call may add a different number, so a rank of another node is missing if an exchange
+ * still waits for that rank. A rank's signals of messages arrive before its goodbye. */
 static int missing_for_good(ceclComm_t comm)
 {
     const uint32_t target = atomic_load(&comm->engine.flags.target[CECL_LANE_MAIN]);
-    uint32_t last;
+    struct cecl_mesh_goodbye last;
     for (int r = 0; r < comm->nranks; r++)
         if (r != comm->rank && cecl_mesh_left_with(comm->mesh, r, &last) &&
             (cecl_comm_is_away(comm, r)
-                 ? exchange_awaits(comm, r)
-                 : (int32_t)(target - last) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
+                 ? exchange_awaits(comm, r, &last)
+                 : (int32_t)(target - last.epoch) > 0 || cecl_pair_is_late(&comm->engine.flags, r)))
             return r;
     return -1;
 }
@@ -99,13 +101,9 @@ static int missing_for_good(ceclComm_t comm)
 static bool has_lost_a_leaver(ceclComm_t comm)
 {
     const int gone = missing_for_good(comm);
-    if (gone < 0)
-        return false;
-    cecl_fail(ceclRemoteError,
-              "rank %d has left, and a call waits for it: its process or its communicator ended",
-              gone);
-    cecl_comm_lost_peer(comm, ceclRemoteError);
-    return true;
+    if (gone >= 0)
+        cecl_comm_lost_leaver(comm, gone);
+    return gone >= 0;
 }
 
 #define PENDING_BYTES 64

@@ -68,6 +68,7 @@ struct request {
     ceclStream_t work;
     const struct cecl_net_transfer *list;
     uint32_t count;
+    const _Atomic uint64_t *peers; /* those of the list, as noted */
 };
 
 static nccl_result add(const struct nccl *nccl, const struct cecl_net_transfer *t,
@@ -99,7 +100,8 @@ static bool exchanges_with(const struct request *request, int rank)
 }
 
 /* The error for an exchange that could not begin. Names all of its peers, because NCCL does not say which
- * one did not connect. */
+ * one did not connect. The watchdog's time limit is shorter, and it names the late ranks only; but it does not
+ * watch a call that is captured. */
 static ceclResult_t name_peers(const struct request *request)
 {
     const struct nccl *nccl = request->nccl;
@@ -110,20 +112,24 @@ static ceclResult_t name_peers(const struct request *request)
     return cecl_fail(ceclTimeout,
                      "a call has waited for %s for %d ms (CECL_TIMEOUT_MS): %s could not begin the "
                      "exchange between nodes",
-                     cecl_rank_list_words(&peers), nccl->timeout_ms, nccl->net.name);
+                     cecl_rank_list_words(&peers), nccl->timeout_ms + nccl->slack_ms,
+                     nccl->net.name);
 }
 
 static ceclResult_t run_group(void *context)
 {
     struct request *request = context;
     struct nccl *nccl = request->nccl;
+    const int limit_ms = nccl->timeout_ms + nccl->slack_ms;
     pthread_mutex_lock(&nccl->lock);
     const ceclResult_t result = enqueue_group(nccl, request);
     pthread_mutex_unlock(&nccl->lock);
     CECL_TRY(result);
+    atomic_store(&nccl->beginning, request->peers);
     const ceclResult_t waited =
         await(nccl, "an exchange's ncclGroupEnd",
-              nccl->timeout_ms > 0 ? cecl_deadline(nccl->timeout_ms) : CECL_NO_DEADLINE);
+              nccl->timeout_ms > 0 ? cecl_deadline(limit_ms) : CECL_NO_DEADLINE);
+    atomic_store(&nccl->beginning, NULL);
     return waited == ceclTimeout ? name_peers(request) : waited;
 }
 
@@ -131,6 +137,7 @@ static ceclResult_t run_group(void *context)
 struct stream_exchange {
     struct cecl_stream_call call;
     struct nccl *nccl;
+    const _Atomic uint64_t *peers;
     uint32_t count;
     struct cecl_net_transfer list[];
 };
@@ -139,7 +146,7 @@ static void run_in_stream(struct cecl_stream_call *call, const _Atomic bool *aba
 {
     const struct stream_exchange *x = (const struct stream_exchange *)call;
     struct nccl *nccl = x->nccl;
-    struct request request = {nccl, NULL, x->list, x->count};
+    struct request request = {nccl, NULL, x->list, x->count, x->peers};
     nccl->abandon = abandon;
     const ceclResult_t result = run_group(&request);
     if (result == ceclSuccess || atomic_load(&nccl->failed) || atomic_load(abandon))
@@ -156,6 +163,7 @@ static ceclResult_t enqueue_in_stream(const struct request *request)
                          (unsigned)request->count);
     x->call.run = run_in_stream;
     x->nccl = request->nccl;
+    x->peers = request->peers;
     x->count = request->count;
     memcpy(x->list, request->list, request->count * sizeof(x->list[0]));
     struct cecl_device *dev = request->nccl->dev;
@@ -201,11 +209,11 @@ static ceclResult_t exchange(struct cecl_net *net, ceclStream_t work,
                              const struct cecl_net_transfer *list, uint32_t count)
 {
     struct nccl *nccl = (struct nccl *)net;
-    struct request request = {nccl, work, list, count};
     const uint32_t number = ++nccl->count;
     const struct cecl_memop begins[] = {{nccl->replays, 0, CECL_MEMOP_WRITE},
                                         {nccl->begun, number, CECL_MEMOP_WRITE}};
-    cecl_net_nccl_note(nccl, number, list, count);
+    struct request request = {nccl, work, list, count,
+                              cecl_net_nccl_note(nccl, number, list, count)};
     /* the word `replays` is 0 unless exchanges were captured */
     return nccl->ncaptured > 0 ? enqueue_marked(&request, begins, 2, number)
                                : enqueue_marked(&request, &begins[1], 1, number);
@@ -216,12 +224,11 @@ static ceclResult_t capture(struct cecl_net *net, ceclStream_t stream,
                             const struct cecl_net_transfer *list, uint32_t count)
 {
     struct nccl *nccl = (struct nccl *)net;
-    struct request request = {nccl, stream, list, count};
-    const uint32_t number = ++nccl->count;
-    const struct cecl_memop begins[] = {
-        {nccl->replays, cecl_net_nccl_note_captured(nccl, list, count), CECL_MEMOP_WRITE},
-        {nccl->ended, number - 1, CECL_MEMOP_WRITE},
-        {nccl->begun, number, CECL_MEMOP_WRITE}};
+    const uint32_t number = ++nccl->count, set = cecl_net_nccl_note_captured(nccl, list, count);
+    struct request request = {nccl, stream, list, count, nccl->captured[set - 1]};
+    const struct cecl_memop begins[] = {{nccl->replays, set, CECL_MEMOP_WRITE},
+                                        {nccl->ended, number - 1, CECL_MEMOP_WRITE},
+                                        {nccl->begun, number, CECL_MEMOP_WRITE}};
     return enqueue_marked(&request, begins, 3, number);
 }
 
@@ -284,7 +291,7 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
     snprintf(nccl->net.name, sizeof(nccl->net.name), "%sNCCL %d.%d.%d",
              is_lent ? "the program's " : "", mine->version / 10000, mine->version / 100 % 100,
              mine->version % 100);
-    CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 3, &nccl->begun));
+    CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 5, &nccl->begun));
     nccl->ended = nccl->begun + 1;
     nccl->replays = nccl->begun + 2;
     nccl->net.why_not_captured = why_not_captured(nccl);
@@ -321,6 +328,34 @@ static ceclResult_t compare_lenders(const struct offer *all, int nranks)
     return ceclSuccess;
 }
 
+/* CUDA may launch a kernel for the first time only once all other work of the process has ended, and other calls
+ * of its driver wait until then. If that work waits for flags, and a rank does not come, not even a failed
+ * communicator could release it. So NCCL's kernel is launched here: this rank sends itself a word. */
+static ceclResult_t launch_kernel(struct nccl *nccl, int64_t deadline)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    const struct cecl_device_ops *device = nccl->dev->ops;
+    uint32_t *const words = nccl->begun + 3;
+    const struct cecl_net_transfer list[] = {{words, sizeof(*words), nccl->rank, true},
+                                             {words + 1, sizeof(*words), nccl->rank, false}};
+    struct request request = {.nccl = nccl, .list = list, .count = 2};
+    CECL_TRY(device->stream_create(nccl->dev, &request.work));
+    ceclResult_t result = enqueue_group(nccl, &request);
+    if (result == ceclSuccess)
+        result = await(nccl, "the first exchange", deadline);
+    while (result == ceclSuccess &&
+           (result = device->stream_query(nccl->dev, request.work)) == ceclInProgress) {
+        result = cecl_ms_left(deadline) > 0
+                     ? ceclSuccess
+                     : cecl_fail(ceclTimeout, "%s: the first exchange did not end in time",
+                                 nccl->net.name);
+        nanosleep(&pause, NULL);
+    }
+    if (result == ceclSuccess)
+        return device->stream_destroy(nccl->dev, request.work);
+    return result; /* the stream ends with the device */
+}
+
 struct joining {
     struct nccl *nccl;
     const struct nccl_id *id;
@@ -344,7 +379,8 @@ static ceclResult_t join(void *context)
                    is_lent ? nccl->lent.split(nccl->lent.context, &config, (void **)&nccl->comm)
                            : nccl->api->CommInitRankConfig(&nccl->comm, nccl->nranks, *joining->id,
                                                            nccl->rank, &config)));
-    return await(nccl, what, joining->deadline);
+    CECL_TRY(await(nccl, what, joining->deadline));
+    return nccl->dev->kind == CECL_KIND_CUDA ? launch_kernel(nccl, joining->deadline) : ceclSuccess;
 }
 
 static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer *all,
@@ -360,7 +396,7 @@ static ceclResult_t meet(struct nccl *nccl, struct cecl_mesh *mesh, struct offer
 }
 
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
-                                int nranks, int sms, int timeout_ms, int64_t deadline,
+                                int nranks, int sms, int timeout_ms, int slack_ms, int64_t deadline,
                                 struct cecl_net **net)
 {
     const struct cecl_net_lender *lender = cecl_net_lent();
@@ -376,6 +412,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         nccl->rank = rank;
         nccl->nranks = nranks;
         nccl->timeout_ms = timeout_ms;
+        nccl->slack_ms = slack_ms;
         if (lender && lender->nccl)
             nccl->lent = *lender->nccl;
         pthread_mutex_init(&nccl->lock, NULL);

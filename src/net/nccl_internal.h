@@ -66,7 +66,7 @@ struct nccl {
      * cecl's own */
     ceclNcclNet_t lent;
     struct cecl_device *dev;
-    int rank, nranks, timeout_ms;
+    int rank, nranks, timeout_ms, slack_ms;
     pthread_mutex_t lock; /* held while NCCL is called */
     nccl_comm comm;       /* NULL: aborted, or not made yet */
     nccl_comm aborted;    /* the communicator that `aborter` aborts */
@@ -86,6 +86,8 @@ struct nccl {
      * room for its set, it adds its peers to the last set. */
     _Atomic uint64_t peers[NOTES][SETS], captured[NOTES][SETS];
     uint32_t ncaptured;
+    /* the peers of an exchange for which a thread waits until NCCL has begun it; NULL: no thread waits */
+    const _Atomic uint64_t *_Atomic beginning;
 };
 
 /* nccl_library.c: finds the functions of an open library. */
@@ -93,10 +95,11 @@ ceclResult_t cecl_net_nccl_find(void *library, struct nccl_functions *api);
 /* The functions of the library that a process opens once. */
 ceclResult_t cecl_net_nccl_load(const struct nccl_functions **out);
 
-/* nccl_peers.c: notes the peers of an exchange. A captured one gets a number above 0, which exchanges with the
- * same peers share: the calls of a communicator exchange along the same rails, so few sets differ. */
-void cecl_net_nccl_note(struct nccl *nccl, uint32_t number, const struct cecl_net_transfer *list,
-                        uint32_t count);
+/* nccl_peers.c: notes the peers of an exchange, and returns the note. A captured one gets a number above 0, which
+ * exchanges with the same peers share: the calls of a communicator exchange along the same rails, so few sets
+ * differ. */
+const _Atomic uint64_t *cecl_net_nccl_note(struct nccl *nccl, uint32_t number,
+                                           const struct cecl_net_transfer *list, uint32_t count);
 uint32_t cecl_net_nccl_note_captured(struct nccl *nccl, const struct cecl_net_transfer *list,
                                      uint32_t count);
 /* See struct cecl_net_ops. */

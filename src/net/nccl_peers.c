@@ -7,13 +7,14 @@ static void peers_of(const struct cecl_net_transfer *list, uint32_t count, uint6
         sets[list[i].peer / 64] |= UINT64_C(1) << list[i].peer % 64;
 }
 
-void cecl_net_nccl_note(struct nccl *nccl, uint32_t number, const struct cecl_net_transfer *list,
-                        uint32_t count)
+const _Atomic uint64_t *cecl_net_nccl_note(struct nccl *nccl, uint32_t number,
+                                           const struct cecl_net_transfer *list, uint32_t count)
 {
     uint64_t sets[SETS] = {0};
     peers_of(list, count, sets);
     for (int i = 0; i < SETS; i++)
         atomic_store_explicit(&nccl->peers[number % NOTES][i], sets[i], memory_order_relaxed);
+    return nccl->peers[number % NOTES];
 }
 
 static bool is_same(const _Atomic uint64_t mine[SETS], const uint64_t sets[SETS])
@@ -46,18 +47,23 @@ static uint32_t word_of(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
+/* The peers of the exchange that runs; or of the one that a thread begins, if none runs; NULL if there is neither. */
+static const _Atomic uint64_t *peers_now(const struct nccl *nccl, uint32_t begun, uint32_t ended)
+{
+    const uint32_t captured = word_of(nccl->replays);
+    if (begun == ended)
+        return atomic_load(&nccl->beginning);
+    return captured > 0 ? nccl->captured[(captured - 1) % NOTES] : nccl->peers[begun % NOTES];
+}
+
 bool cecl_net_nccl_late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
 {
-    struct nccl *nccl = (struct nccl *)net;
-    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun),
-                   captured = word_of(nccl->replays);
-    const _Atomic uint64_t *peers =
-        captured > 0 ? nccl->captured[(captured - 1) % NOTES] : nccl->peers[begun % NOTES];
+    const struct nccl *nccl = (const struct nccl *)net;
+    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun);
+    const _Atomic uint64_t *peers = peers_now(nccl, begun, ended);
     *moved += begun + ended;
-    if (begun == ended)
-        return false;
-    for (int r = 0; r < nccl->nranks; r++)
+    for (int r = 0; peers && r < nccl->nranks; r++)
         if (atomic_load(&peers[r / 64]) >> r % 64 & 1)
             cecl_rank_list_add(list, r);
-    return true;
+    return peers;
 }

@@ -47,7 +47,7 @@ struct cecl_net_ops {
      * `why_not_captured` is given. */
     ceclResult_t (*capture)(struct cecl_net *net, ceclStream_t stream,
                             const struct cecl_net_transfer *list, uint32_t count);
-    /* Returns whether an exchange is running, and adds the ranks for which it waits to `late`. Adds to
+    /* Returns whether an exchange runs, or waits on the host for its peers, and adds the ranks for which it waits to `late`. Adds to
      * *moved a number that changes whenever bytes move. Any thread. */
     bool (*late)(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
     /* The transport's asynchronous error, with its message recorded, or ceclSuccess. Any thread. */
@@ -99,9 +99,10 @@ ceclResult_t cecl_net_local_open(struct cecl_device *dev, void *memory, int rank
  *
  * sms         how many SMs an exchange takes at most; all ranks give the same number
  * timeout_ms  limit of the host's waits in an exchange; 0: none
+ * slack_ms    is added to that limit, so that `late` is asked first who is late
  * deadline    of making NCCL's communicator */
 ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh, int rank,
-                                int nranks, int sms, int timeout_ms, int64_t deadline,
+                                int nranks, int sms, int timeout_ms, int slack_ms, int64_t deadline,
                                 struct cecl_net **net);
 
 #endif

@@ -50,7 +50,7 @@ struct post_head {
 
 struct news {
     uint32_t kind;
-    uint32_t has_word, word;
+    uint32_t has_words, words[2];
     char why[256];
 };
 enum { GOODBYE = 1, ABORT = 2 };
@@ -670,7 +670,7 @@ static void peer_tells(void)
 {
     const int who = other_rank();
     const unsigned flags = take_byte(&in);
-    struct news news = {.kind = flags % 4, .has_word = take_byte(&in)};
+    struct news news = {.kind = flags % 4, .has_words = take_byte(&in)};
     memset(news.why, 'c', take_below(&in, sizeof(news.why) + 1));
     if (who < 0 || peers[who].life < 0)
         return;

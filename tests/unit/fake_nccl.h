@@ -16,6 +16,8 @@ struct fake_nccl {
     /* called when a group ends */
     void (*on_group)(void *context);
     void *context;
+    /* called before a poll tells of an error */
+    void (*on_error)(void);
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include "../with_cmocka.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 
 #include "fake_nccl.h"
@@ -47,12 +48,13 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 
 /* ---- */
 
-static int patience_ms; /* time limit of a join, and of an exchange */
+static int patience_ms,
+    slack_ms; /* time limit of a join, and of an exchange; what the latter has in addition */
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
-    return cecl_net_nccl_open(dev, NULL, 0, nranks, 2, patience_ms, cecl_deadline(patience_ms),
-                              net);
+    return cecl_net_nccl_open(dev, NULL, 0, nranks, 2, patience_ms, slack_ms,
+                              cecl_deadline(patience_ms), net);
 }
 
 static void expect_refused(ceclResult_t want, const char *words)
@@ -84,6 +86,7 @@ static int set_up(void **state)
     other_version = 0;
     nranks = 2;
     patience_ms = 20000;
+    slack_ms = 0;
     setenv("CECL_NCCL_PATH", FAKE_NCCL, 1);
     return cecl_host_open(&dev) != ceclSuccess ||
            dev->ops->stream_create(dev, &stream) != ceclSuccess;
@@ -336,7 +339,8 @@ static void a_failed_network_is_aborted_once_and_refuses_exchanges(void **state)
 static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
 {
     char bytes[8];
-    patience_ms = 1000;
+    patience_ms = 600;
+    slack_ms = 400;
     struct cecl_net *net = opened();
     const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
     fake->polls = -1;
@@ -344,6 +348,43 @@ static void an_exchange_whose_peer_does_not_come_ends_in_time(void **state)
     assert_int_equal(net->ops->exchange(net, stream, list, 1), ceclTimeout);
     assert_in_range(cecl_now_ms() - start, 950, 60000);
     assert_non_null(strstr(cecl_message(), "a call has waited for rank 1 for 1000 ms"));
+    (net->ops->fail)(net);
+    close_net(net);
+}
+
+static ceclResult_t exchanged;
+
+static void *exchange_in_vain(void *argument)
+{
+    static char bytes[8];
+    struct cecl_net *net = argument;
+    const struct cecl_net_transfer list[] = {{bytes, 5, 1, true}};
+    exchanged = net->ops->exchange(net, stream, list, 1);
+    return NULL;
+}
+
+/* The stream has earlier work, so it cannot say yet that the exchange has begun. */
+static void who_keeps_the_host_waiting_is_listed(void **state)
+{
+    pthread_t thread;
+    struct cecl_rank_list ranks = {.count = 0};
+    uint32_t moved = 0;
+    gate = 0;
+    patience_ms = 3000;
+    struct cecl_net *net = opened();
+    hold(NULL);
+    fake->polls = -1;
+    assert_int_equal(pthread_create(&thread, NULL, exchange_in_vain, net), 0);
+    const int64_t end = cecl_deadline(2500);
+    while (!net->ops->late(net, &ranks, &moved) && cecl_ms_left(end) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    assert_int_equal(ranks.count, 1);
+    assert_int_equal(ranks.ranks[0], 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(exchanged, ceclTimeout);
+    assert_false(net->ops->late(net, &ranks, &moved));
+    dev->ops->host_write(dev, &gate, 1, 1);
+    assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
     (net->ops->fail)(net);
     close_net(net);
 }
@@ -464,6 +505,7 @@ int main(void)
         TEST(an_error_of_nccls_is_passed_on_in_words),
         TEST(a_failed_network_is_aborted_once_and_refuses_exchanges),
         TEST(an_exchange_whose_peer_does_not_come_ends_in_time),
+        TEST(who_keeps_the_host_waiting_is_listed),
     };
     void *library = dlopen(FAKE_NCCL, RTLD_NOW);
     fake = library ? dlsym(library, "fake_nccl") : NULL;
