@@ -39,7 +39,7 @@ struct range {
 
 static const struct range ranges[] = {
     {GATHER, 4, false, MIB(16), MIB(256)},       {GATHER, 2, false, KIB(512), MIB(256)},
-    {ALL_TO_ALL, 4, false, KIB(8), KIB(256)},    {ALL_TO_ALL, 4, false, MIB(4), MIB(256)},
+    {ALL_TO_ALL, 4, false, KIB(8), KIB(256)},    {ALL_TO_ALL, 4, false, MIB(64), MIB(256)},
     {ALL_TO_ALL, 2, false, KIB(128), KIB(512)},  {ALL_TO_ALL, 2, false, MIB(32), MIB(128)},
     {SCATTER, 4, false, KIB(512), MIB(256)},     {SCATTER, 2, false, KIB(512), MIB(256)},
     {ALL_REDUCE, 4, false, KIB(256), MIB(1024)}, {ALL_REDUCE, 2, false, KIB(256), MIB(1024)},
