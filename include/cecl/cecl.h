@@ -571,7 +571,8 @@ CECL_API ceclResult_t ceclCommRevoke(ceclComm_t comm);
  * everything that peers have published.
  * asyncError  [out] ceclSuccess or the cause, which never changes once it is set;
  *             ceclGetLastError(comm) has the message.
- * Local. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
+ * Local; does not wait, except once for up to 500 ms if NCCL between nodes has failed, for news of
+ * the rank that caused it. Threads: any. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclResult_t *asyncError);
 
 /* ------------------------------------------------------------------------------------------------

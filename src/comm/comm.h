@@ -245,7 +245,8 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
 /* Fails the communicator with `result` and the last message, because peers rely on work that will
- * not be done. Returns the communicator's error, which may be an earlier one. */
+ * not be done. Returns the communicator's error, which may be an earlier one. If the network has failed, too, waits
+ * for up to 500 ms for news of the rank that caused it. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how it went. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);

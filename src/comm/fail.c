@@ -134,33 +134,45 @@ void cecl_comm_lost_leaver(ceclComm_t comm, int rank)
     cecl_comm_lost_peer(comm, ceclRemoteError);
 }
 
-/* Sets the asynchronous error if another rank has ended or failed. A rank of another node that has left counts, too. */
+/* Returns a rank of another node that has left, or -1. `early`: one that has made fewer calls than this rank. */
+static int leaver(ceclComm_t comm, bool early)
+{
+    struct cecl_mesh_goodbye last;
+    for (int r = 0; r < comm->nranks; r++)
+        if (cecl_comm_is_away(comm, r) && cecl_mesh_left_with(comm->mesh, r, &last) &&
+            (!early || (int32_t)(atomic_load(&comm->history.calls) - last.calls) > 0))
+            return r;
+    return -1;
+}
+
+/* Sets the asynchronous error if another rank has ended or failed, or has left although calls need it. */
 static bool has_lost_any(ceclComm_t comm)
 {
     if (cecl_mesh_news(comm->mesh) != ceclSuccess) {
         cecl_comm_lost_peer(comm, ceclRemoteError);
         return true;
     }
-    for (int r = 0; r < comm->nranks; r++)
-        if (cecl_comm_is_away(comm, r) && cecl_mesh_left(comm->mesh, r)) {
-            cecl_comm_lost_leaver(comm, r);
-            return true;
-        }
-    return false;
+    const int gone = leaver(comm, true);
+    if (gone >= 0)
+        cecl_comm_lost_leaver(comm, gone);
+    return gone >= 0;
 }
 
-/* Sets the asynchronous error after an error of the network, whose message is recorded. Most such errors follow from
- * the end of another rank, of which the mesh tells more, but maybe a moment later. */
-static void lose_net(ceclComm_t comm, ceclResult_t result)
+/* Sets the asynchronous error after an error of the network. Most such errors follow from the end of another rank, of
+ * which the mesh tells more, but maybe a moment later. */
+static void lose_net(ceclComm_t comm, ceclResult_t result, const char *words)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     const int64_t deadline = cecl_deadline(NEWS_MS);
-    char words[CECL_MESSAGE_BYTES];
-    cecl_keep_message(words);
     while (result == ceclRemoteError && atomic_load(&comm->async_result) == ceclSuccess &&
            !has_lost_any(comm) && cecl_ms_left(deadline) != 0)
         nanosleep(&pause, NULL);
-    cecl_comm_set_async(comm, result, words);
+    if (atomic_load(&comm->async_result) != ceclSuccess)
+        return;
+    const int gone = leaver(comm, false);
+    if (gone >= 0)
+        cecl_fail(result, "%.400s; rank %d has left", words, gone);
+    cecl_comm_set_async(comm, result, gone >= 0 ? cecl_message() : words);
 }
 
 static void hear_net(ceclComm_t comm)
@@ -170,8 +182,11 @@ static void hear_net(ceclComm_t comm)
     if (failed == ceclInvalidUsage) /* two ranks expect different sizes */
         cecl_fail(failed, "%s; last call here: %s%s", cecl_message(), cecl_comm_last_call(comm),
                   cecl_comm_hint(comm));
-    if (failed != ceclSuccess)
-        lose_net(comm, failed);
+    if (failed != ceclSuccess) {
+        char words[CECL_MESSAGE_BYTES];
+        cecl_keep_message(words);
+        lose_net(comm, failed, words);
+    }
 }
 
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
@@ -193,13 +208,12 @@ ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm)
 
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
 {
-    if (comm->engine.net) {
-        lose_net(comm, result);
-    } else {
-        char words[CECL_MESSAGE_BYTES];
-        cecl_keep_message(words);
-        cecl_comm_set_async(comm, result, words);
-    }
+    struct cecl_net *net = comm->engine.net;
+    char words[CECL_MESSAGE_BYTES];
+    cecl_keep_message(words);
+    if (net && net->ops->error(net) != ceclSuccess)
+        lose_net(comm, result, words);
+    cecl_comm_set_async(comm, result, words);
     return cecl_comm_async(comm);
 }
 

@@ -110,10 +110,10 @@ static ceclResult_t name_peers(const struct request *request)
         if (exchanges_with(request, r))
             cecl_rank_list_add(&peers, r);
     return cecl_fail(ceclTimeout,
-                     "a call has waited for %s for %d ms (CECL_TIMEOUT_MS): %s could not begin the "
-                     "exchange between nodes",
+                     "a call has waited for %s for %d ms (CECL_TIMEOUT_MS=%d): %s could not begin "
+                     "the exchange between nodes",
                      cecl_rank_list_words(&peers), nccl->timeout_ms + nccl->slack_ms,
-                     nccl->net.name);
+                     nccl->timeout_ms, nccl->net.name);
 }
 
 static ceclResult_t run_group(void *context)
@@ -256,6 +256,7 @@ static ceclResult_t error_of(struct cecl_net *net)
 static const struct cecl_net_ops ops = {.exchange = exchange,
                                         .capture = capture,
                                         .late = cecl_net_nccl_late,
+                                        .begins = cecl_net_nccl_begins,
                                         .error = error_of,
                                         .fail = cecl_net_nccl_fail,
                                         .give_up = cecl_net_nccl_give_up,
@@ -294,6 +295,7 @@ static ceclResult_t prepare(struct nccl *nccl, struct offer *mine)
     CECL_TRY(nccl->dev->ops->words_alloc(nccl->dev, 5, &nccl->begun));
     nccl->ended = nccl->begun + 1;
     nccl->replays = nccl->begun + 2;
+    nccl->own = nccl->begun + 3;
     nccl->net.why_not_captured = why_not_captured(nccl);
     return nccl->rank == 0 && !is_lent
                ? check(nccl, "ncclGetUniqueId", nccl->api->GetUniqueId(&mine->id))
@@ -335,25 +337,23 @@ static ceclResult_t launch_kernel(struct nccl *nccl, int64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const struct cecl_device_ops *device = nccl->dev->ops;
-    uint32_t *const words = nccl->begun + 3;
-    const struct cecl_net_transfer list[] = {{words, sizeof(*words), nccl->rank, true},
-                                             {words + 1, sizeof(*words), nccl->rank, false}};
+    const struct cecl_net_transfer list[] = {
+        {nccl->own, sizeof(*nccl->own), nccl->rank, true},
+        {nccl->own + 1, sizeof(*nccl->own), nccl->rank, false}};
     struct request request = {.nccl = nccl, .list = list, .count = 2};
-    CECL_TRY(device->stream_create(nccl->dev, &request.work));
-    ceclResult_t result = enqueue_group(nccl, &request);
-    if (result == ceclSuccess)
-        result = await(nccl, "the first exchange", deadline);
-    while (result == ceclSuccess &&
-           (result = device->stream_query(nccl->dev, request.work)) == ceclInProgress) {
-        result = cecl_ms_left(deadline) > 0
-                     ? ceclSuccess
-                     : cecl_fail(ceclTimeout, "%s: the first exchange did not end in time",
-                                 nccl->net.name);
+    CECL_TRY(
+        device->stream_create(nccl->dev, &request.work)); /* ends with the device if this fails */
+    CECL_TRY(enqueue_group(nccl, &request));
+    CECL_TRY(await(nccl, "the first exchange", deadline));
+    ceclResult_t result = device->stream_query(nccl->dev, request.work);
+    while (result == ceclInProgress) {
+        if (cecl_ms_left(deadline) == 0)
+            return cecl_fail(ceclTimeout, "%s: the first exchange did not end in time",
+                             nccl->net.name);
         nanosleep(&pause, NULL);
+        result = device->stream_query(nccl->dev, request.work);
     }
-    if (result == ceclSuccess)
-        return device->stream_destroy(nccl->dev, request.work);
-    return result; /* the stream ends with the device */
+    return result == ceclSuccess ? device->stream_destroy(nccl->dev, request.work) : result;
 }
 
 struct joining {
@@ -422,7 +422,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         } else {
             char words[CECL_MESSAGE_BYTES];
             cecl_keep_message(words);
-            atomic_store(&nccl->failed, true); /* abort instead of finalizing */
+            cecl_net_nccl_fail(&nccl->net); /* abort instead of finalizing */
             cecl_net_nccl_close(&nccl->net);
             (void)!cecl_fail_with(result, words);
         }

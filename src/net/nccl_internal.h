@@ -78,8 +78,9 @@ struct nccl {
     _Atomic int error; /* the error of such an exchange; its message is in `words` */
     char words[CECL_MESSAGE_BYTES];
     /* written by the stream: the number of the exchange that began last, and of the one that ended last;
-     * and what cecl_net_nccl_note_captured has returned, or 0 if the exchange is not captured */
-    uint32_t *begun, *ended, *replays;
+     * and what cecl_net_nccl_note_captured has returned, or 0 if the exchange is not captured. `own`: two words
+     * for a first exchange with this rank itself */
+    uint32_t *begun, *ended, *replays, *own;
     uint32_t count; /* how many exchanges were enqueued or captured; also the last one's number */
     /* sets of ranks: the peers of recent exchanges, by exchange number; and the peers of captured
      * exchanges. Each replay of a captured exchange has the same number. If a captured exchange finds no
@@ -104,6 +105,7 @@ uint32_t cecl_net_nccl_note_captured(struct nccl *nccl, const struct cecl_net_tr
                                      uint32_t count);
 /* See struct cecl_net_ops. */
 bool cecl_net_nccl_late(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
+bool cecl_net_nccl_begins(struct cecl_net *net, struct cecl_rank_list *late);
 
 /* nccl_end.c: see struct cecl_net_ops */
 void cecl_net_nccl_fail(struct cecl_net *net);

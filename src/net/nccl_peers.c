@@ -1,4 +1,4 @@
-/* With which ranks the running exchange of the network of GPUs is; see nccl.c. */
+/* With which ranks an exchange of the network of GPUs is that runs or begins; see nccl.c. */
 #include "net/nccl_internal.h"
 
 static void peers_of(const struct cecl_net_transfer *list, uint32_t count, uint64_t sets[SETS])
@@ -47,23 +47,33 @@ static uint32_t word_of(const uint32_t *word)
     return atomic_load_explicit((const _Atomic uint32_t *)word, memory_order_acquire);
 }
 
-/* The peers of the exchange that runs; or of the one that a thread begins, if none runs; NULL if there is neither. */
-static const _Atomic uint64_t *peers_now(const struct nccl *nccl, uint32_t begun, uint32_t ended)
+static void list_peers(const struct nccl *nccl, const _Atomic uint64_t *peers,
+                       struct cecl_rank_list *list)
 {
-    const uint32_t captured = word_of(nccl->replays);
-    if (begun == ended)
-        return atomic_load(&nccl->beginning);
-    return captured > 0 ? nccl->captured[(captured - 1) % NOTES] : nccl->peers[begun % NOTES];
+    for (int r = 0; r < nccl->nranks; r++)
+        if (atomic_load(&peers[r / 64]) >> r % 64 & 1)
+            cecl_rank_list_add(list, r);
 }
 
 bool cecl_net_nccl_late(struct cecl_net *net, struct cecl_rank_list *list, uint32_t *moved)
 {
     const struct nccl *nccl = (const struct nccl *)net;
-    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun);
-    const _Atomic uint64_t *peers = peers_now(nccl, begun, ended);
+    const uint32_t ended = word_of(nccl->ended), begun = word_of(nccl->begun),
+                   captured = word_of(nccl->replays);
     *moved += begun + ended;
-    for (int r = 0; peers && r < nccl->nranks; r++)
-        if (atomic_load(&peers[r / 64]) >> r % 64 & 1)
-            cecl_rank_list_add(list, r);
+    if (begun == ended)
+        return false;
+    list_peers(nccl,
+               captured > 0 ? nccl->captured[(captured - 1) % NOTES] : nccl->peers[begun % NOTES],
+               list);
+    return true;
+}
+
+bool cecl_net_nccl_begins(struct cecl_net *net, struct cecl_rank_list *list)
+{
+    const struct nccl *nccl = (const struct nccl *)net;
+    const _Atomic uint64_t *peers = atomic_load(&nccl->beginning);
+    if (peers)
+        list_peers(nccl, peers, list);
     return peers;
 }

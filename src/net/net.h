@@ -47,9 +47,12 @@ struct cecl_net_ops {
      * `why_not_captured` is given. */
     ceclResult_t (*capture)(struct cecl_net *net, ceclStream_t stream,
                             const struct cecl_net_transfer *list, uint32_t count);
-    /* Returns whether an exchange runs, or waits on the host for its peers, and adds the ranks for which it waits to `late`. Adds to
+    /* Returns whether an exchange is running, and adds the ranks for which it waits to `late`. Adds to
      * *moved a number that changes whenever bytes move. Any thread. */
     bool (*late)(struct cecl_net *net, struct cecl_rank_list *late, uint32_t *moved);
+    /* Returns whether `exchange` or `capture` waits on the host for peers, and adds them to `late`. Any thread.
+     * NULL: they never wait. */
+    bool (*begins)(struct cecl_net *net, struct cecl_rank_list *late);
     /* The transport's asynchronous error, with its message recorded, or ceclSuccess. Any thread. */
     ceclResult_t (*error)(struct cecl_net *net);
     /* Makes running and later exchanges end without moving any more bytes. Any thread. */

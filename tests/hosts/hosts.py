@@ -404,7 +404,8 @@ def try_on_gpus():
     for step, *arguments in itertools.islice(steps_on_gpus(), part, None, parts):
         begin = time.monotonic()
         step(*arguments)
-        print(f"{arguments}: {time.monotonic() - begin:.1f} s", flush=True)
+        name = getattr(step, "func", step).__name__
+        print(f"{name} {arguments}: {time.monotonic() - begin:.1f} s", flush=True)
 
 
 def try_all():

@@ -6,9 +6,9 @@
 
 struct fake_nccl {
     int version;
-    int polls; /* for how many polls a call stays in progress; negative: for ever */
-    int state; /* the call's final state */
-    int ends;  /* what ncclGroupEnd returns at once; 0: the group stays in progress */
+    int polls;         /* for how many polls a call stays in progress; negative: for ever */
+    _Atomic int state; /* the call's final state */
+    int ends;          /* what ncclGroupEnd returns at once; 0: the group stays in progress */
     /* the arguments that it received */
     int nranks, blocking, max_ctas;
     size_t config_size;

@@ -1,5 +1,5 @@
 /* When NCCL between nodes reports that a remote process ended, the error names the rank that ended or left, also if
- * this becomes known after NCCL's error. Two ranks, each a node and a process of its own, with a fake NCCL. */
+ * this becomes known after NCCL's error. Three ranks, each a node and a process of its own, with a fake NCCL. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +9,42 @@
 
 #include <cecl/cecl.h>
 #include <dlfcn.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fake_nccl.h"
 #include "net/pipes.h"
 
+#define RANKS 3
 #define PROCESS_EXITED 6 /* ncclRemoteError */
 
 static struct meeting {
     ceclUniqueId id;
-    volatile bool has_id, has_gathered, goes, has_gone;
+    _Atomic bool has_id, goes, has_gone;
+    _Atomic int gathered, gone; /* how many ranks */
     pid_t victim;
     char heard[1024];
 } * meeting;
 static struct fake_nccl *fake;
-/* what happens to rank 1 before rank 0 hears NCCL's error; NULL: there is none, and rank 1 leaves */
+/* what happens to rank 2 before rank 0 hears NCCL's error; NULL: there is none, and rank 2 leaves */
 static void (*before_error)(void);
+static bool one_has_left; /* whether rank 1 leaves before, in order */
 
-static void await(const volatile bool *what)
+static void await(const _Atomic bool *what)
 {
     for (int ms = 0; !*what && ms < PROMPT * 1000; ms++)
+        usleep(1000);
+}
+
+static void await_ranks(const _Atomic int *count, int wanted)
+{
+    for (int ms = 0; *count < wanted && ms < PROMPT * 1000; ms++)
         usleep(1000);
 }
 
@@ -54,11 +66,12 @@ static ceclComm_t join(int rank)
     if (!fake)
         _exit(2);
     fake->version = 22803;
+    fake->on_error = rank == 0 ? before_error : NULL;
     if (rank == 0 && ceclGetUniqueId(&meeting->id) == ceclSuccess)
         meeting->has_id = true;
     await(&meeting->has_id);
     cecl_net_lend(&(struct cecl_net_lender){.nccl = &net});
-    if (ceclCommInitRank(&comm, 2, meeting->id, rank) != ceclSuccess) {
+    if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess) {
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
         _exit(3);
     }
@@ -69,22 +82,39 @@ static ceclComm_t join(int rank)
 static void gather(ceclComm_t comm, int rank)
 {
     char *memory = NULL;
-    if (ceclMemAlloc(comm, (void **)&memory, 2000) != ceclSuccess ||
+    if (ceclMemAlloc(comm, (void **)&memory, RANKS * 1000) != ceclSuccess ||
         ceclAllGather(memory + 1000 * rank, memory, 1000, ceclInt8, comm, 0) != ceclSuccess ||
         ceclStreamSynchronize(comm, 0) != ceclSuccess)
         _exit(4);
+    meeting->gathered++;
+}
+
+static void leave(ceclComm_t comm)
+{
+    if (ceclCommDestroy(comm) != ceclSuccess)
+        _exit(5);
+    meeting->gone++;
+    _exit(0);
+}
+
+static void live_as_bystander(void)
+{
+    const ceclComm_t comm = join(1);
+    gather(comm, 1);
+    await_ranks(&meeting->gathered, RANKS);
+    if (one_has_left)
+        leave(comm);
+    await(&meeting->has_gone);
+    (void)!ceclCommAbort(comm);
+    _exit(0);
 }
 
 static void live_as_victim(void)
 {
-    const ceclComm_t comm = join(1);
-    gather(comm, 1);
-    meeting->has_gathered = true;
+    const ceclComm_t comm = join(2);
+    gather(comm, 2);
     await(&meeting->goes);
-    if (ceclCommDestroy(comm) != ceclSuccess)
-        _exit(5);
-    meeting->has_gone = true;
-    _exit(0);
+    leave(comm);
 }
 
 /* NCCL reports no error, but its exchange does not end. */
@@ -101,13 +131,12 @@ static void live_as_witness(void)
     ceclResult_t async = ceclSuccess;
     const ceclComm_t comm = join(0);
     gather(comm, 0);
-    await(&meeting->has_gathered);
-    if (before_error) {
-        fake->on_error = before_error;
+    await_ranks(&meeting->gathered, RANKS);
+    await_ranks(&meeting->gone, one_has_left);
+    if (before_error)
         fake->state = PROCESS_EXITED;
-    } else {
+    else
         let_a_barrier_wait(comm);
-    }
     for (int ms = 0; async == ceclSuccess && ms < PROMPT * 1000; ms++) {
         usleep(1000);
         if (ceclCommGetAsyncError(comm, &async) != ceclSuccess)
@@ -115,31 +144,34 @@ static void live_as_witness(void)
     }
     snprintf(meeting->heard, sizeof(meeting->heard), "%s", ceclGetLastError(comm));
     meeting->goes = true;
+    meeting->has_gone = true;
     (void)!ceclCommAbort(comm);
     _exit(async == ceclRemoteError ? 0 : 7);
 }
 
 /* ---- */
 
-/* Returns the witness's error, after both ranks have ended. */
-static const char *heard_after(void (*what)(void))
+static pid_t start(void (*live)(void))
+{
+    const pid_t process = fork();
+    if (process == 0)
+        live();
+    return process;
+}
+
+/* Returns the witness's error, after all ranks have ended. */
+static const char *heard_after(void (*what)(void), bool leaver)
 {
     int status = 0;
     memset(meeting, 0, sizeof(*meeting));
     before_error = what;
-    const pid_t witness = fork();
-    if (witness == 0) {
-        while (!meeting->victim)
-            usleep(1000);
-        live_as_witness();
-    }
-    const pid_t victim = fork();
-    if (victim == 0)
-        live_as_victim();
-    meeting->victim = victim;
+    one_has_left = leaver;
+    meeting->victim = start(live_as_victim);
+    const pid_t bystander = start(live_as_bystander), witness = start(live_as_witness);
     assert_int_equal(waitpid(witness, &status, 0), witness);
     assert_int_equal(status, 0);
-    assert_int_equal(waitpid(victim, &status, 0), victim);
+    assert_int_equal(waitpid(meeting->victim, &status, 0), meeting->victim);
+    assert_int_equal(waitpid(bystander, &status, 0), bystander);
     return meeting->heard;
 }
 
@@ -149,15 +181,21 @@ static void expect(const char *words, const char *wanted)
         fail_msg("'%s' expected in '%s'", wanted, words);
 }
 
+/* Returns once the rank has ended. The witness is not its parent. */
 static void kill_it(void)
 {
+    const int process = (int)syscall(SYS_pidfd_open, meeting->victim, 0);
+    struct pollfd ended = {.fd = process, .events = POLLIN};
     kill(meeting->victim, SIGKILL);
+    if (process < 0 || poll(&ended, 1, PROMPT * 1000) != 1)
+        _exit(9);
+    close(process);
 }
 
 static void let_it_leave(void)
 {
     meeting->goes = true;
-    await(&meeting->has_gone);
+    await_ranks(&meeting->gone, 1);
 }
 
 static void do_nothing(void)
@@ -166,30 +204,38 @@ static void do_nothing(void)
 
 static void a_rank_that_dies_is_named(void **state)
 {
-    expect(heard_after(kill_it), "rank 1 ended unexpectedly");
+    expect(heard_after(kill_it, false), "rank 2 ended unexpectedly");
 }
 
-static void a_rank_that_has_left_is_named(void **state)
+static void a_rank_that_dies_is_named_and_not_one_that_has_left(void **state)
 {
-    expect(heard_after(let_it_leave), "rank 1 has left");
+    expect(heard_after(kill_it, true), "rank 2 ended unexpectedly");
 }
 
-/* It has made one call, and its peer waits in the second. */
+static void a_rank_that_has_left_is_named_beside_nccls_words(void **state)
+{
+    const char *heard = heard_after(let_it_leave, false);
+    expect(heard, "an exchange failed: remote process exited");
+    expect(heard, "; rank 2 has left");
+}
+
+/* It has made one call, and its peers wait in the second. */
 static void a_rank_that_leaves_instead_of_a_call_is_named(void **state)
 {
-    expect(heard_after(NULL), "rank 1 has left, and a call waits for it");
+    expect(heard_after(NULL, false), "rank 2 has left, and a call waits for it");
 }
 
 static void without_news_nccls_words_are_passed_on(void **state)
 {
-    expect(heard_after(do_nothing), "an exchange failed: remote process exited");
+    expect(heard_after(do_nothing, false), "an exchange failed: remote process exited");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_dies_is_named),
-        cmocka_unit_test(a_rank_that_has_left_is_named),
+        cmocka_unit_test(a_rank_that_dies_is_named_and_not_one_that_has_left),
+        cmocka_unit_test(a_rank_that_has_left_is_named_beside_nccls_words),
         cmocka_unit_test(a_rank_that_leaves_instead_of_a_call_is_named),
         cmocka_unit_test(without_news_nccls_words_are_passed_on),
     };
