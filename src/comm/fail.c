@@ -140,7 +140,7 @@ static int leaver(ceclComm_t comm, bool early)
     struct cecl_mesh_goodbye last;
     for (int r = 0; r < comm->nranks; r++)
         if (cecl_comm_is_away(comm, r) && cecl_mesh_left_with(comm->mesh, r, &last) &&
-            (!early || (int32_t)(atomic_load(&comm->history.calls) - last.calls) > 0))
+            (!early || cecl_history_exceeds(&comm->history, last.calls)))
             return r;
     return -1;
 }
@@ -213,7 +213,8 @@ ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result)
     cecl_keep_message(words);
     if (net && net->ops->error(net) != ceclSuccess)
         lose_net(comm, result, words);
-    cecl_comm_set_async(comm, result, words);
+    else
+        cecl_comm_set_async(comm, result, words);
     return cecl_comm_async(comm);
 }
 

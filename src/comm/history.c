@@ -33,6 +33,11 @@ uint64_t cecl_history_last(const struct cecl_history *history)
     return atomic_load_explicit(word_of(history, history->rank, calls), memory_order_acquire);
 }
 
+bool cecl_history_exceeds(const struct cecl_history *history, uint32_t calls)
+{
+    return (int32_t)(atomic_load(&history->calls) - calls) > 0;
+}
+
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank)
 {
     const uint32_t next = atomic_load_explicit(&history->calls, memory_order_relaxed) + 1,

@@ -43,6 +43,8 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature, const c
 /* The word of this rank's last call; 0: there is none. */
 uint64_t cecl_history_last(const struct cecl_history *history);
 
+/* Whether this rank has made more than so many calls. Threads: any. */
+bool cecl_history_exceeds(const struct cecl_history *history, uint32_t calls);
 /* Whether another rank has made more calls than this one. */
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank);
 

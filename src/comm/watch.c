@@ -42,6 +42,11 @@ static bool is_hosted(ceclComm_t comm)
     return comm->engine.flags.way == CECL_FLAGS_HOST;
 }
 
+static bool begins(struct cecl_net *net, struct cecl_rank_list *late)
+{
+    return net->ops->begins && net->ops->begins(net, late);
+}
+
 /* If an exchange runs or begins, adds the ranks of other nodes for which it waits. While a captured call runs, the
  * running exchange is that call's (replays.c). */
 static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
@@ -49,7 +54,7 @@ static void add_exchange(ceclComm_t comm, struct cecl_progress *progress)
     struct cecl_net *net = comm->engine.net;
     if (net && ((!cecl_turns_run(&comm->engine.flags) &&
                  net->ops->late(net, &progress->late, &progress->messages)) ||
-                (net->ops->begins && net->ops->begins(net, &progress->late))))
+                begins(net, &progress->late)))
         progress->started = true;
 }
 
@@ -75,10 +80,9 @@ static bool exchange_awaits(ceclComm_t comm, int rank, const struct cecl_mesh_go
     struct cecl_rank_list late = {.count = 0};
     uint32_t moved = 0;
     bool awaits = false;
-    if (!net ||
-        (!net->is_exact && (int32_t)(atomic_load(&comm->history.calls) - goodbye->calls) <= 0))
+    if (!net || (!net->is_exact && !cecl_history_exceeds(&comm->history, goodbye->calls)))
         return false;
-    if (net->ops->late(net, &late, &moved) || (net->ops->begins && net->ops->begins(net, &late)))
+    if (net->ops->late(net, &late, &moved) || begins(net, &late))
         for (int i = 0; i < late.count && i < CECL_RANKS_NAMED; i++)
             awaits = awaits || late.ranks[i] == rank;
     return awaits || (!net->is_exact && late.count > CECL_RANKS_NAMED); /* not all are listed */

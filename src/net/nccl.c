@@ -112,15 +112,14 @@ static ceclResult_t name_peers(const struct request *request)
     return cecl_fail(ceclTimeout,
                      "a call has waited for %s for %d ms (CECL_TIMEOUT_MS=%d): %s could not begin "
                      "the exchange between nodes",
-                     cecl_rank_list_words(&peers), nccl->timeout_ms + nccl->slack_ms,
-                     nccl->timeout_ms, nccl->net.name);
+                     cecl_rank_list_words(&peers), nccl->limit_ms, nccl->timeout_ms,
+                     nccl->net.name);
 }
 
 static ceclResult_t run_group(void *context)
 {
     struct request *request = context;
     struct nccl *nccl = request->nccl;
-    const int limit_ms = nccl->timeout_ms + nccl->slack_ms;
     pthread_mutex_lock(&nccl->lock);
     const ceclResult_t result = enqueue_group(nccl, request);
     pthread_mutex_unlock(&nccl->lock);
@@ -128,7 +127,7 @@ static ceclResult_t run_group(void *context)
     atomic_store(&nccl->beginning, request->peers);
     const ceclResult_t waited =
         await(nccl, "an exchange's ncclGroupEnd",
-              nccl->timeout_ms > 0 ? cecl_deadline(limit_ms) : CECL_NO_DEADLINE);
+              nccl->limit_ms > 0 ? cecl_deadline(nccl->limit_ms) : CECL_NO_DEADLINE);
     atomic_store(&nccl->beginning, NULL);
     return waited == ceclTimeout ? name_peers(request) : waited;
 }
@@ -341,8 +340,8 @@ static ceclResult_t launch_kernel(struct nccl *nccl, int64_t deadline)
         {nccl->own, sizeof(*nccl->own), nccl->rank, true},
         {nccl->own + 1, sizeof(*nccl->own), nccl->rank, false}};
     struct request request = {.nccl = nccl, .list = list, .count = 2};
-    CECL_TRY(
-        device->stream_create(nccl->dev, &request.work)); /* ends with the device if this fails */
+    /* if what follows fails, the stream ends with the device */
+    CECL_TRY(device->stream_create(nccl->dev, &request.work));
     CECL_TRY(enqueue_group(nccl, &request));
     CECL_TRY(await(nccl, "the first exchange", deadline));
     ceclResult_t result = device->stream_query(nccl->dev, request.work);
@@ -412,7 +411,7 @@ ceclResult_t cecl_net_nccl_open(struct cecl_device *dev, struct cecl_mesh *mesh,
         nccl->rank = rank;
         nccl->nranks = nranks;
         nccl->timeout_ms = timeout_ms;
-        nccl->slack_ms = slack_ms;
+        nccl->limit_ms = timeout_ms > 0 ? timeout_ms + slack_ms : 0;
         if (lender && lender->nccl)
             nccl->lent = *lender->nccl;
         pthread_mutex_init(&nccl->lock, NULL);

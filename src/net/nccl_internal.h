@@ -66,7 +66,8 @@ struct nccl {
      * cecl's own */
     ceclNcclNet_t lent;
     struct cecl_device *dev;
-    int rank, nranks, timeout_ms, slack_ms;
+    int rank, nranks, timeout_ms;
+    int limit_ms; /* of the host's waits in an exchange: timeout_ms and the slack; 0: none */
     pthread_mutex_t lock; /* held while NCCL is called */
     nccl_comm comm;       /* NULL: aborted, or not made yet */
     nccl_comm aborted;    /* the communicator that `aborter` aborts */

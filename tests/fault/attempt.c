@@ -453,7 +453,6 @@ static ceclResult_t launch_gather(struct life *life, ceclStream_t stream)
     for (int i = 0; i < 3 && result == ceclSuccess; i++)
         result = ceclGraphLaunch(graph, stream);
     (void)!ceclGraphDestroy(graph);
-    misdeed_at(life, WITHIN);
     return result;
 }
 
@@ -467,8 +466,7 @@ static ceclResult_t attempt_replay(struct life *life)
     if (result != ceclSuccess)
         return result;
     result = stream ? launch_gather(life, stream) : gather(life);
-    if (!stream)
-        misdeed_at(life, WITHIN);
+    misdeed_at(life, WITHIN);
     const ceclResult_t ended = ceclStreamSynchronize(life->comm, stream);
     result = result == ceclSuccess ? ended : result;
     if (stream)

@@ -26,7 +26,7 @@
 
 static struct meeting {
     ceclUniqueId id;
-    _Atomic bool has_id, goes, has_gone;
+    _Atomic int has_id, goes, is_over;
     _Atomic int gathered, gone; /* how many ranks */
     pid_t victim;
     char heard[1024];
@@ -36,13 +36,7 @@ static struct fake_nccl *fake;
 static void (*before_error)(void);
 static bool one_has_left; /* whether rank 1 leaves before, in order */
 
-static void await(const _Atomic bool *what)
-{
-    for (int ms = 0; !*what && ms < PROMPT * 1000; ms++)
-        usleep(1000);
-}
-
-static void await_ranks(const _Atomic int *count, int wanted)
+static void await(const _Atomic int *count, int wanted)
 {
     for (int ms = 0; *count < wanted && ms < PROMPT * 1000; ms++)
         usleep(1000);
@@ -68,8 +62,8 @@ static ceclComm_t join(int rank)
     fake->version = 22803;
     fake->on_error = rank == 0 ? before_error : NULL;
     if (rank == 0 && ceclGetUniqueId(&meeting->id) == ceclSuccess)
-        meeting->has_id = true;
-    await(&meeting->has_id);
+        meeting->has_id = 1;
+    await(&meeting->has_id, 1);
     cecl_net_lend(&(struct cecl_net_lender){.nccl = &net});
     if (ceclCommInitRank(&comm, RANKS, meeting->id, rank) != ceclSuccess) {
         fprintf(stderr, "rank %d: %s\n", rank, ceclGetLastError(NULL));
@@ -101,10 +95,10 @@ static void live_as_bystander(void)
 {
     const ceclComm_t comm = join(1);
     gather(comm, 1);
-    await_ranks(&meeting->gathered, RANKS);
+    await(&meeting->gathered, RANKS);
     if (one_has_left)
         leave(comm);
-    await(&meeting->has_gone);
+    await(&meeting->is_over, 1);
     (void)!ceclCommAbort(comm);
     _exit(0);
 }
@@ -113,7 +107,7 @@ static void live_as_victim(void)
 {
     const ceclComm_t comm = join(2);
     gather(comm, 2);
-    await(&meeting->goes);
+    await(&meeting->goes, 1);
     leave(comm);
 }
 
@@ -123,7 +117,7 @@ static void let_a_barrier_wait(ceclComm_t comm)
     fake->polls = -1;
     if (ceclBarrier(comm, 0) != ceclSuccess)
         _exit(8);
-    meeting->goes = true;
+    meeting->goes = 1;
 }
 
 static void live_as_witness(void)
@@ -131,8 +125,8 @@ static void live_as_witness(void)
     ceclResult_t async = ceclSuccess;
     const ceclComm_t comm = join(0);
     gather(comm, 0);
-    await_ranks(&meeting->gathered, RANKS);
-    await_ranks(&meeting->gone, one_has_left);
+    await(&meeting->gathered, RANKS);
+    await(&meeting->gone, one_has_left);
     if (before_error)
         fake->state = PROCESS_EXITED;
     else
@@ -143,8 +137,8 @@ static void live_as_witness(void)
             _exit(6);
     }
     snprintf(meeting->heard, sizeof(meeting->heard), "%s", ceclGetLastError(comm));
-    meeting->goes = true;
-    meeting->has_gone = true;
+    meeting->goes = 1;
+    meeting->is_over = 1;
     (void)!ceclCommAbort(comm);
     _exit(async == ceclRemoteError ? 0 : 7);
 }
@@ -194,8 +188,8 @@ static void kill_it(void)
 
 static void let_it_leave(void)
 {
-    meeting->goes = true;
-    await_ranks(&meeting->gone, 1);
+    meeting->goes = 1;
+    await(&meeting->gone, 1);
 }
 
 static void do_nothing(void)

@@ -48,8 +48,8 @@ ceclResult_t __wrap_cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind
 
 /* ---- */
 
-static int patience_ms,
-    slack_ms; /* time limit of a join, and of an exchange; what the latter has in addition */
+static int patience_ms; /* time limit of a join, and of an exchange */
+static int slack_ms;    /* what an exchange has in addition */
 
 static ceclResult_t open_net(struct cecl_net **net)
 {
