@@ -3,8 +3,8 @@
  *
  * Small calls are left to NCCL: alone in cecl_perf they take 0.5 to 0.7 x NCCL's time, but in the loops of
  * nccl-tests 0.9 to 1.9 x ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from
- * which both programs measured cecl faster, and no row for 4 ranks begins at a smaller size. Trials decide on
- * small calls that a program repeats. */
+ * which both programs measured cecl faster, and no row for 4 ranks begins at a smaller size, except that of
+ * small all-to-alls. Trials decide on small calls that a program repeats. */
 #include "nccl/gains.h"
 
 #include "nccl/learned.h"
